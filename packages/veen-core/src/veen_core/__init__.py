@@ -1,0 +1,92 @@
+"""VEEN's protocol as a library: wire objects, proofs, keys and the client as a state machine.
+
+Pure: no IO, no clock, no randomness that was not handed in. The names below are the public face;
+the modules ``api``, ``client``, ``hub_identity``, ``invariants``, ``keystore``, ``pow``, ``rejection``
+and ``wire`` are public too.
+"""
+
+from veen_core.cap import CapToken, mint, verify_token
+from veen_core.card import IdentityCard, verify_card
+from veen_core.checkpoint import Checkpoint, verify_checkpoint
+from veen_core.ciphertext import Binding
+from veen_core.consistency import MmrConsistency, prove_consistency, verify_consistency
+from veen_core.entry import Entry, split_entries
+from veen_core.equivocation import Equivocation, verify_evidence
+from veen_core.errors import DecodeError, VeenError, VerificationError
+from veen_core.hashing import H, Ht
+from veen_core.hub_identity import HubIdentity, verify_identity
+from veen_core.ids import ClientId, HubId, HubPk, Label, LeafHash, MmrRoot, StreamId, StreamSeq
+from veen_core.invariants import verify_pair
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.mmr import Mmr
+from veen_core.msg import Msg, operation_id, seal_msg, verify_msg
+from veen_core.payload import PayloadHeader
+from veen_core.profile import DEFAULT_PROFILE, PROFILES, Profile
+from veen_core.proof import MmrProof, prove_inclusion, verify_inclusion
+from veen_core.protocols import Clock, LogReader, LogWriter
+from veen_core.receipt import Receipt, verify_receipt
+from veen_core.stream import label, routing_key, stream_id
+
+PROTOCOL_VERSION = "0.0.1"
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "DEFAULT_PROFILE",
+    "PROFILES",
+    "PROTOCOL_VERSION",
+    "Binding",
+    "CapToken",
+    "Checkpoint",
+    "ClientId",
+    "Clock",
+    "DecodeError",
+    "DhKey",
+    "DhSecret",
+    "Entry",
+    "Equivocation",
+    "H",
+    "Ht",
+    "HubId",
+    "HubIdentity",
+    "HubPk",
+    "IdentityCard",
+    "Label",
+    "LeafHash",
+    "Limits",
+    "LogReader",
+    "LogWriter",
+    "Mmr",
+    "MmrConsistency",
+    "MmrProof",
+    "MmrRoot",
+    "Msg",
+    "PayloadHeader",
+    "Profile",
+    "Receipt",
+    "SigningKey",
+    "SigningSeed",
+    "StreamId",
+    "StreamSeq",
+    "VeenError",
+    "VerificationError",
+    "label",
+    "mint",
+    "operation_id",
+    "prove_consistency",
+    "prove_inclusion",
+    "routing_key",
+    "seal_msg",
+    "split_entries",
+    "stream_id",
+    "verify_card",
+    "verify_checkpoint",
+    "verify_consistency",
+    "verify_evidence",
+    "verify_identity",
+    "verify_inclusion",
+    "verify_msg",
+    "verify_pair",
+    "verify_receipt",
+    "verify_token",
+]

@@ -1,0 +1,138 @@
+"""Cap tokens: scoped authority, minted and re-signed by one issuer (§6)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from veen_core import cbor
+from veen_core.errors import CapError, SignatureError
+from veen_core.hashing import H, Ht
+from veen_core.ids import AuthRef, ClientId, FixedBytes, Signature, StreamId, UnixTime, VerifyKey
+from veen_core.keys import SigningKey, verify
+from veen_core.limits import DEFAULT_LIMITS, MAX_CAP_CHAIN, Limits
+from veen_core.wire import Wire, int_map
+
+_NO_SIGNATURE: Final = bytes(Signature.SIZE)
+"""``prev_sig`` of the first link (§6)."""
+
+
+class TokenHash(FixedBytes):
+    """``H(CBOR(cap_token))``: what a revocation record names (spec-2 §4.3)."""
+
+    __slots__ = ()
+
+
+@int_map("cap_token.allow.rate", section="6")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate(Wire):
+    """A token bucket: refilled by ``per_sec`` each second up to ``burst`` (H8)."""
+
+    per_sec: int
+    burst: int
+
+
+@int_map("cap_token.allow", section="6")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allow(Wire):
+    """What the token allows: these streams, for ``ttl`` seconds, at this rate."""
+
+    stream_ids: tuple[StreamId, ...]
+    ttl: int
+    rate: Rate | None = None
+
+
+@int_map("cap_token", section="6")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapToken(Wire):
+    """The chain is the issuer's re-signing history; v0.0.1 knows no delegation."""
+
+    ver: Literal[1] = 1
+    issuer_pk: VerifyKey
+    subject_pk: ClientId
+    allow: Allow
+    sig_chain: tuple[Signature, ...]
+
+    @property
+    def auth_ref(self) -> AuthRef:
+        """``Ht("veen/cap", CBOR(cap_token))`` (§6)."""
+        return AuthRef(Ht("veen/cap", self.encode()))
+
+    @property
+    def token_hash(self) -> TokenHash:
+        """What a revocation of kind cap-token targets (spec-2 §4.3)."""
+        return TokenHash(H(self.encode()))
+
+    def expires_at(self, issued_at: UnixTime) -> UnixTime:
+        """The last second at which it holds, given the issued_at the hub bound to it (§6)."""
+        return UnixTime(issued_at + self.allow.ttl)
+
+
+def link_digest(token: CapToken, prev_sig: bytes) -> bytes:
+    """What one link of the chain signs: the token without its chain, and the link before (§6)."""
+    items = token.codec.write(token)
+    del items[5]
+    return Ht("veen/cap-link", cbor.encode(items) + prev_sig)
+
+
+def mint(
+    issuer: SigningKey, subject: ClientId, stream_ids: Iterable[StreamId], ttl: int, rate: Rate | None = None
+) -> CapToken:
+    """Deterministic in its inputs (§6.1); stream ids are sorted and made unique."""
+    allow = Allow(stream_ids=tuple(sorted(set(stream_ids))), ttl=ttl, rate=rate)
+    bare = CapToken(issuer_pk=issuer.public, subject_pk=subject, allow=allow, sig_chain=())
+    return resign(issuer, bare)
+
+
+def resign(issuer: SigningKey, token: CapToken) -> CapToken:
+    """Append the issuer's next signature; a token with a longer chain has another auth_ref."""
+    if issuer.public != token.issuer_pk:
+        raise CapError("cap_token.sig_chain §6: only the issuer re-signs a token")
+    prev_sig = token.sig_chain[-1] if token.sig_chain else _NO_SIGNATURE
+    signed = dataclasses.replace(
+        token, sig_chain=(*token.sig_chain, issuer.sign(link_digest(token, prev_sig)))
+    )
+    check_rules(signed)
+    return signed
+
+
+def check_rules(token: CapToken, limits: Limits = DEFAULT_LIMITS) -> None:
+    """§6's rules that need no signature, bounds first (SH0.4)."""
+    if not 1 <= len(token.sig_chain) <= MAX_CAP_CHAIN:
+        raise CapError(
+            f"cap_token.sig_chain §14: {len(token.sig_chain)} signatures, want 1 to {MAX_CAP_CHAIN}"
+        )
+    ids = token.allow.stream_ids
+    if not ids:
+        raise CapError("cap_token.allow.stream_ids §6: must not be empty")
+    if any(a >= b for a, b in pairwise(ids)):
+        raise CapError("cap_token.allow.stream_ids §6: must be ascending without duplicates")
+    rate = token.allow.rate
+    if rate is not None and (
+        rate.per_sec > limits.max_cap_rate_per_sec or rate.burst > limits.max_cap_rate_burst
+    ):
+        raise CapError(
+            f"cap_token.allow.rate §14.1: {rate.per_sec}/s and burst {rate.burst} exceed "
+            f"{limits.max_cap_rate_per_sec}/s and {limits.max_cap_rate_burst}"
+        )
+
+
+def verify_token(token: CapToken, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Rules, then every link of the chain under the issuer's key (§6)."""
+    check_rules(token, limits)
+    prev_sig: bytes = _NO_SIGNATURE
+    for position, sig in enumerate(token.sig_chain):
+        try:
+            verify(token.issuer_pk, link_digest(token, prev_sig), sig, f"cap_token.sig_chain[{position}] §6")
+        except SignatureError as exc:
+            raise CapError(str(exc)) from None
+        prev_sig = sig
+
+
+def verify_ttl(token: CapToken, issued_at: UnixTime, now: UnixTime) -> None:
+    """``hub_ts <= issued_at + ttl`` (§6)."""
+    if now > token.expires_at(issued_at):
+        raise CapError(f"cap_token.allow.ttl §6: expired at {token.expires_at(issued_at)}, it is {now}")

@@ -1,0 +1,121 @@
+"""Deterministic CBOR: one value, one byte string (§3.1, B3).
+
+Decoding accepts bytes if and only if encoding what was decoded gives the same bytes back with
+nothing after them. That one rule refuses long integer and length forms; indefinite lengths,
+tags, floats, duplicate keys and deep nesting are refused before it, while decoding, so that no
+hostile input reaches cbor2's semantic decoders (dates, regular expressions, shared references).
+Which keys a map may have, and in which order, is its declaration's business (``wire``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from typing import Any, Final, NoReturn, TypeAlias
+
+import cbor2
+
+from veen_core.errors import DecodeError, EncodeError
+from veen_core.hashing import U64_MAX
+
+Item: TypeAlias = "int | bytes | str | bool | list[Item] | dict[int | str | bytes, Item] | None"
+"""What deterministic CBOR can hold here: no floats, no tags, no other simple values (§3.1)."""
+
+MAX_DEPTH: Final = 32
+"""Deepest nesting any object of the specification needs is 6; overlays may carry free values."""
+
+INT_MIN: Final = -(2**64)
+_SCALARS: Final = frozenset({bytes, str, bool, type(None)})
+
+
+def _refuse_tag(*_: object) -> NoReturn:
+    raise ValueError("CBOR tags are not allowed (§3.1)")
+
+
+# Every tag cbor2 6 gives a meaning to; any other reaches ``tag_hook``.
+_KNOWN_TAGS: Final = frozenset(
+    {0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799}
+)
+_STRICT: Final[Mapping[str, Any]] = {
+    "tag_hook": _refuse_tag,
+    "semantic_decoders": dict.fromkeys(_KNOWN_TAGS, _refuse_tag),
+    "max_depth": MAX_DEPTH,
+    "allow_indefinite": False,
+    "allow_duplicate_keys": False,
+}
+
+
+def encode(item: object) -> bytes:
+    """The canonical bytes of an item; lists and maps keep the order they have."""
+    try:
+        return cbor2.dumps(item)
+    except (cbor2.CBOREncodeError, RecursionError) as exc:
+        raise EncodeError(f"no canonical encoding: {exc}") from exc
+
+
+def decode_items(data: bytes) -> Any:
+    """Decode canonical bytes whose every leaf the caller checks against a declaration.
+
+    Floats and other simple values may still be in the result: a declaration refuses them by
+    type. Use ``decode`` where there is none.
+    """
+    item = _refusing(lambda: cbor2.loads(data, **_STRICT))
+    if cbor2.dumps(item) != data:
+        raise DecodeError(f"not canonical CBOR: {_difference(item, data)}")
+    return item
+
+
+def decode(data: bytes) -> Item:
+    """Decode canonical bytes into plain items (free values inside overlays' records)."""
+    item = decode_items(data)
+    check_plain(item)
+    return item  # type: ignore[no-any-return]  # check_plain has just established it
+
+
+def split_sequence(data: bytes) -> Iterator[bytes]:
+    """The canonical items of a CBOR sequence (RFC 8742), each as its own bytes."""
+    decoder = cbor2.CBORDecoder(BytesIO(data), **_STRICT)
+    offset = 0
+    while offset < len(data):
+        encoded = cbor2.dumps(_refusing(decoder.decode))
+        if not data.startswith(encoded, offset):
+            raise DecodeError(f"not canonical CBOR in a sequence, item at byte {offset}")
+        yield encoded
+        offset += len(encoded)
+
+
+def check_plain(item: object) -> None:
+    """Refuse what cbor2 can hold and deterministic CBOR cannot (§3.1)."""
+    kind = type(item)
+    if kind is int:
+        if not INT_MIN <= item <= U64_MAX:  # type: ignore[operator]  # kind says it is an int
+            raise DecodeError("integer beyond 64 bits")
+    elif kind is list:
+        for element in item:  # type: ignore[attr-defined]  # kind says it is a list
+            check_plain(element)
+    elif kind is dict:
+        for key, value in item.items():  # type: ignore[attr-defined]  # kind says it is a dict
+            if type(key) not in (int, str, bytes):
+                raise DecodeError(f"map key of type {type(key).__name__}")
+            check_plain(value)
+    elif kind not in _SCALARS:
+        raise DecodeError(f"{kind.__name__} has no place in deterministic CBOR")
+
+
+def _refusing(decode: Callable[[], Any]) -> Any:
+    """Whatever cbor2 raises on hostile bytes, a caller sees a ``DecodeError``."""
+    try:
+        return decode()
+    except cbor2.CBORDecodeError as exc:
+        cause = f": {exc.__cause__}" if isinstance(exc.__cause__, ValueError) else ""
+        raise DecodeError(f"not CBOR: {exc}{cause}") from None
+    except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as exc:
+        raise DecodeError(f"not CBOR: {type(exc).__name__}") from None
+
+
+def _difference(item: object, data: bytes) -> str:
+    canonical = cbor2.dumps(item)
+    if data.startswith(canonical):
+        return f"{len(data) - len(canonical)} bytes after the item"
+    at = next((i for i, (a, b) in enumerate(zip(canonical, data, strict=False)) if a != b), len(canonical))
+    return f"first difference at byte {at}"

@@ -1,0 +1,186 @@
+"""The ciphertext of a MSG: what it is bound to, how it is sealed, split and opened (§4.2).
+
+    ciphertext = enc || hdr_len || body_len || hpke_ct_hdr || aead_ct_body || zeros
+
+Lengths are checked against the limits before any decryption (§14.2, SH0.4). Zero padding beyond
+the encoded lengths is ignored, anything else there is refused; all of it is covered by
+``ct_hash`` and thus by the sender's signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from nacl import bindings
+from nacl.exceptions import CryptoError
+
+from veen_core import attachment, hpke
+from veen_core.attachment import Attachment
+from veen_core.errors import DecodeError, Fault, OpenError
+from veen_core.hashing import ZERO_32, Ht, trunc_24, u32be, u64be
+from veen_core.ids import (
+    AuthRef,
+    ClientId,
+    ClientSeq,
+    CtHash,
+    DhPublicKey,
+    Label,
+    LeafHash,
+    ProfileId,
+    StreamSeq,
+)
+from veen_core.keys import DhKey, DhSecret
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.payload import PayloadHeader, check_cap_ref
+
+BODY_KEY: Final = b"veen/body-k"
+PREFIX_SIZE: Final = hpke.ENC_SIZE + 4 + 4
+
+
+def leaf_hash(
+    label: Label, profile_id: ProfileId, ct_hash: CtHash, client_id: ClientId, client_seq: ClientSeq
+) -> LeafHash:
+    """MsgID (§2, §4.2 step 13)."""
+    return LeafHash(Ht("veen/leaf", label + profile_id + ct_hash + client_id + u64be(client_seq)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The MSG fields that a ciphertext is bound to; it opens under no others."""
+
+    profile_id: ProfileId
+    label: Label
+    client_id: ClientId
+    client_seq: ClientSeq
+    prev_ack: StreamSeq
+    auth_ref: AuthRef | None = None
+
+    @property
+    def aad(self) -> bytes:
+        """§4.2 step 3."""
+        counters = u64be(self.client_seq) + u64be(self.prev_ack)
+        return Ht(
+            "veen/aad", self.profile_id + self.label + self.client_id + counters + (self.auth_ref or ZERO_32)
+        )
+
+    @property
+    def nonce(self) -> bytes:
+        """§4.2 step 6."""
+        return trunc_24(
+            Ht("veen/nonce", self.label + u64be(self.prev_ack) + self.client_id + u64be(self.client_seq))
+        )
+
+    @property
+    def draft_id(self) -> LeafHash:
+        """The leaf hash with a zero ct_hash, for attachment nonces (B5)."""
+        return leaf_hash(self.label, self.profile_id, CtHash(ZERO_32), self.client_id, self.client_seq)
+
+
+class Sealer:
+    """Seals one message: attachments first, since the header commits to them, then header and body."""
+
+    __slots__ = ("_attached", "_binding", "_context")
+
+    def __init__(self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret) -> None:
+        self._context = hpke.SealContext(recipient, ephemeral)
+        self._binding = binding
+        self._attached = 0
+
+    def attach(self, plaintext: bytes) -> Attachment:
+        """Seal the next attachment (§4.6); its coid goes into ``att_root``."""
+        index = self._attached
+        self._attached += 1
+        key = self._context.export(attachment.key_context(index))
+        return attachment.seal(key, self._binding.draft_id, index, plaintext)
+
+    def seal(
+        self, header: PayloadHeader, body: bytes, *, pad_block: int, limits: Limits = DEFAULT_LIMITS
+    ) -> bytes:
+        """Steps 3 to 11 of §4.2."""
+        check_cap_ref(header, self._binding.auth_ref)
+        aad = self._binding.aad
+        sealed_header = self._context.seal(header.encode(), aad)
+        sealed_body = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(
+            body, aad, self._binding.nonce, self._context.export(BODY_KEY)
+        )
+        _check_lengths(len(sealed_header), len(sealed_body), limits)
+        lengths = u32be(len(sealed_header)) + u32be(len(sealed_body))
+        return pad(self._context.enc + lengths + sealed_header + sealed_body, pad_block)
+
+
+def pad(data: bytes, pad_block: int) -> bytes:
+    """Right-pad with zeros to a multiple of ``pad_block`` (§4.2 step 11)."""
+    return data + bytes(-len(data) % pad_block) if pad_block > 0 else data
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A ciphertext taken apart; nothing in it is decrypted or authenticated yet."""
+
+    enc: bytes
+    header: bytes
+    body: bytes
+
+
+def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> Parts:
+    """Take a ciphertext apart, or say which bound it breaks (§4.2, §14.2)."""
+    if len(ciphertext) < PREFIX_SIZE:
+        raise _fail(f"{len(ciphertext)} bytes cannot hold enc, hdr_len and body_len ({PREFIX_SIZE})")
+    hdr_len = int.from_bytes(ciphertext[32:36], "big")
+    body_len = int.from_bytes(ciphertext[36:40], "big")
+    _check_lengths(hdr_len, body_len, limits)
+    body_at, end = PREFIX_SIZE + hdr_len, PREFIX_SIZE + hdr_len + body_len
+    if len(ciphertext) < end:
+        raise _fail(f"{len(ciphertext)} bytes are shorter than the {end} that hdr_len and body_len announce")
+    if ciphertext.count(0, end) != len(ciphertext) - end:
+        raise _fail("padding holds a byte that is not zero")
+    return Parts(ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end])
+
+
+def _check_lengths(hdr_len: int, body_len: int, limits: Limits) -> None:
+    if hdr_len > limits.max_hdr_bytes:
+        raise _fail(f"hdr_len {hdr_len} exceeds max_hdr_bytes = {limits.max_hdr_bytes} (§14.2)")
+    if body_len > limits.max_body_bytes:
+        raise _fail(f"body_len {body_len} exceeds max_body_bytes = {limits.max_body_bytes} (§14.2)")
+
+
+def _fail(found: str) -> DecodeError:
+    return DecodeError(found, fault=Fault.SIZE, where="MSG.ciphertext §4.2")
+
+
+class Opened:
+    """A message that opened: header and body authenticated, attachments on demand."""
+
+    __slots__ = ("_binding", "_context", "body", "header")
+
+    def __init__(
+        self, header: PayloadHeader, body: bytes, context: hpke.OpenContext, binding: Binding
+    ) -> None:
+        self.header = header
+        self.body = body
+        self._context = context
+        self._binding = binding
+
+    def attachment(self, index: int, ciphertext: bytes) -> bytes:
+        """The plaintext of attachment ``index`` (§4.6)."""
+        key = self._context.export(attachment.key_context(index))
+        return attachment.open_(key, self._binding.draft_id, index, ciphertext)
+
+
+def open_ciphertext(
+    reader: DhKey, binding: Binding, ciphertext: bytes, limits: Limits = DEFAULT_LIMITS
+) -> Opened:
+    """Bounds, header, cap_ref rule, body: in this order, the first failure raises."""
+    parts = split(ciphertext, limits)
+    context = hpke.OpenContext(reader, parts.enc)
+    aad = binding.aad
+    header = PayloadHeader.decode(context.open(parts.header, aad))
+    check_cap_ref(header, binding.auth_ref)
+    try:
+        body = bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
+            parts.body, aad, binding.nonce, context.export(BODY_KEY)
+        )
+    except CryptoError:
+        raise OpenError("the body does not open: it is not the one sealed with this header (§4.2)") from None
+    return Opened(header, body, context, binding)

@@ -1,0 +1,290 @@
+"""The client as a state machine, one per label (§9, RESYNC0, KEX1+ 4.1). No IO: bytes in, bytes out.
+
+A submission goes ``next_binding`` → seal → ``submitted`` → *persist* → send → ``accept_receipt`` →
+*persist*. Reading goes ``accept_page`` for what follows the verified prefix; ``catch_up`` jumps over
+entries that were not read, by a consistency proof; ``resync`` rebuilds the prefix from a checkpoint.
+
+Every method verifies first and changes state last: one that raises leaves the client as it was.
+A contradiction of something the hub signed earlier is a ``DivergenceError`` that carries both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core import hub_identity
+from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
+from veen_core.ciphertext import Binding
+from veen_core.client_state import MAX_STALLS, UNUSED, ClientBounds, ClientState
+from veen_core.consistency import MmrConsistency, verify_consistency
+from veen_core.entry import Entry
+from veen_core.errors import DivergenceError, InvariantError, ProofError, StateError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, StreamSeq, UnixTime
+from veen_core.invariants import Before, verify_pair
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.mmr import Mmr
+from veen_core.msg import Msg, verify_signature
+from veen_core.profile import Profile
+from veen_core.proof import MmrProof, peaks_of_proof
+from veen_core.receipt import Receipt
+
+MAX_WRITERS: Final = 4_096
+"""Writers whose client_seq is followed in memory; the longest unseen is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What a client holds a hub to."""
+
+    identity: HubIdentity
+    profile: Profile
+    limits: Limits = DEFAULT_LIMITS
+    origin: LabelOrigin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A receipt lies ahead of the verified prefix: read the entries between, or ``catch_up``."""
+
+    from_seq: StreamSeq
+    to_seq: StreamSeq
+
+
+class LabelClient:
+    """One label's client. ``state`` is all that must survive a crash."""
+
+    __slots__ = ("_log", "_writers", "bounds", "state", "trust")
+
+    def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
+        if state.profile_id != trust.profile.profile_id:
+            raise StateError("the state was made under another profile than the hub's")
+        self.state = state
+        self.trust = trust
+        self.bounds = bounds or ClientBounds()
+        self._log = Mmr(state.last_stream_seq, state.peaks)
+        self._writers: dict[ClientId, ClientSeq] = {}
+
+    # --- sending
+
+    def next_binding(self, now: UnixTime, auth_ref: AuthRef | None = None) -> Binding:
+        """The fields of the next MSG: client_seq one up, prev_ack the verified head (§4.1, B16)."""
+        if self.must_rotate(now):
+            raise StateError("client_id has reached its bounds: rotate it before sending (KEX1+ 4.1)")
+        return Binding(
+            profile_id=self.state.profile_id,
+            label=self.state.label,
+            client_id=self.state.client_id,
+            client_seq=ClientSeq(self.state.client_seq + 1),
+            prev_ack=self.state.last_stream_seq,
+            auth_ref=auth_ref,
+        )
+
+    def submitted(self, msg: Msg) -> None:
+        """Take a MSG into the state; persist it before it leaves."""
+        expected = (self.state.label, self.state.client_id, self.state.client_seq + 1)
+        if (msg.label, msg.client_id, msg.client_seq) != expected:
+            raise StateError(f"a MSG with client_seq {msg.client_seq} is not the next one, {expected[2]}")
+        pending = (*self.state.pending, msg.encode())
+        self.state = dataclasses.replace(self.state, client_seq=msg.client_seq, pending=pending)
+
+    @property
+    def unanswered(self) -> tuple[Msg, ...]:
+        """What to settle after a crash: ask the hub, then resend exactly these bytes or confirm."""
+        return tuple(Msg.decode(wire) for wire in self.state.pending)
+
+    def accept_receipt(self, receipt: Receipt) -> Gap | None:
+        """Verify the hub's answer to a pending MSG. ``None``: done. A ``Gap``: others wrote in between."""
+        answered = self._pending_leaf(receipt)
+        self._verify_receipt(receipt)
+        if receipt.stream_seq > self._log.size + 1:
+            return Gap(self.state.last_stream_seq, receipt.stream_seq)
+        if receipt.stream_seq <= self._log.size:
+            raise self._diverged(
+                f"stream_seq {receipt.stream_seq} was another message's when it was read", receipt
+            )
+        after = self._log.copy()
+        after.append(receipt.leaf_hash)
+        if after.root != receipt.mmr_root:
+            raise self._diverged(
+                f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
+            )
+        self._advance(after, receipt, answered)
+        return None
+
+    def catch_up(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
+        """Accept a pending MSG's receipt across a ``Gap``, without reading what lies between.
+
+        ``proof`` includes the message in the receipt's tree; ``consistency`` shows that tree to be
+        an extension of the verified prefix, and is None only if there is no such prefix yet.
+        """
+        answered = self._pending_leaf(receipt)
+        self._verify_receipt(receipt)
+        after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
+        self._verify_extension(after, consistency, receipt.encode())
+        self._advance(after, receipt, answered)
+
+    def refused(self) -> None:
+        """The hub's refusal of the oldest pending MSG is final: its client_seq is free again."""
+        if not self.state.pending:
+            raise StateError("no MSG is pending")
+        first = Msg.decode(self.state.pending[0])
+        self.state = dataclasses.replace(self.state, client_seq=ClientSeq(first.client_seq - 1), pending=())
+
+    def stalled(self) -> bool:
+        """An attempt did not move ``prev_ack``; True from the third on: refresh keys (RESYNC0.3)."""
+        self.state = dataclasses.replace(self.state, stalls=self.state.stalls + 1)
+        return self.state.stalls >= MAX_STALLS
+
+    # --- reading
+
+    def accept_page(self, entries: Sequence[Entry]) -> None:
+        """Verify entries that follow the verified prefix: signatures, invariants, roots (§9 Read)."""
+        log, writers = self._log.copy(), dict(self._writers)
+        receipt: Receipt | None = None
+        for entry in entries:
+            receipt = self._verify_entry(entry, log, writers)
+        if receipt is None:
+            return
+        answered = frozenset(entry.receipt.leaf_hash for entry in entries)
+        while len(writers) > MAX_WRITERS:
+            del writers[next(iter(writers))]
+        self._advance(log, receipt, answered)
+        self._writers = writers
+
+    def _verify_entry(self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq]) -> Receipt:
+        receipt = entry.receipt
+        self._verify_receipt(receipt)
+        if entry.label != self.state.label:
+            raise StateError(f"an entry of label {entry.label.hex()}, want {self.state.label.hex()}")
+        if receipt.stream_seq != log.size + 1:
+            raise StateError(
+                f"page continues at {receipt.stream_seq}, want {log.size + 1}: read again from there"
+            )
+        if not entry.is_authorize:
+            self._verify_msg(entry, log, writers)
+        log.append(receipt.leaf_hash)
+        if log.root != receipt.mmr_root:
+            raise self._diverged(
+                f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
+            )
+        return receipt
+
+    def _verify_msg(self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq]) -> None:
+        msg = entry.msg
+        before = Before(
+            log=log,
+            last_client_seq=writers.pop(msg.client_id, ClientSeq(msg.client_seq - 1)),
+            profiles=(self.state.profile_id,),
+            limits=self.trust.limits,
+            origin=self.trust.origin,
+        )
+        try:
+            verify_pair(entry.msg_bytes, entry.receipt_bytes, before)
+        except InvariantError as exc:
+            if exc.invariant == "I3":
+                raise self._diverged(str(exc), entry.receipt) from None
+            raise
+        verify_signature(msg, entry.msg_bytes)
+        writers[msg.client_id] = msg.client_seq
+
+    # --- recovering
+
+    def resync(
+        self,
+        checkpoint: Checkpoint,
+        last_leaf: LeafHash,
+        proof: MmrProof,
+        consistency: MmrConsistency | None = None,
+    ) -> None:
+        """Rebuild the verified prefix from a checkpoint (RESYNC0.2).
+
+        ``proof`` includes the checkpoint's last leaf, and so carries its peaks. A checkpoint beyond
+        the verified prefix needs ``consistency`` from it; one before it rewinds to it, and entries
+        are then read again: what was verified further ahead stays as ``head`` and must come back.
+        """
+        hub_identity.verify_checkpoint(self.trust.identity, checkpoint, self.trust.profile.epoch_sec)
+        if checkpoint.label_curr != self.state.label:
+            raise StateError("the checkpoint is of another label")
+        after = peaks_of_proof(proof, checkpoint.mmr_root, checkpoint.upto_seq, last_leaf)
+        verify_checkpoint(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self.trust.origin)
+        if after.size >= self._log.size:
+            self._verify_extension(after, consistency, checkpoint.encode())
+        self._log = after
+        self._writers = {}
+        self.state = dataclasses.replace(
+            self.state,
+            last_stream_seq=after.stream_seq,
+            peaks=after.peaks,
+            checkpointed=checkpoint.upto_seq,
+            stalls=0,
+        )
+
+    # --- client_id
+
+    def must_rotate(self, now: UnixTime) -> bool:
+        return self.bounds.exhausted(self.state, now)
+
+    def rotate(self, client_id: ClientId, now: UnixTime) -> None:
+        """Go on under a fresh client_id; the link to the old one stays local (KEX0.2)."""
+        if self.state.pending:
+            raise StateError("settle what is pending before rotating client_id")
+        self.state = dataclasses.replace(self.state, client_id=client_id, created_at=now, client_seq=UNUSED)
+
+    # --- what every path shares
+
+    def _pending_leaf(self, receipt: Receipt) -> frozenset[LeafHash]:
+        leaves = frozenset(m.leaf_hash for m in self.unanswered)
+        if receipt.leaf_hash not in leaves:
+            raise StateError("the receipt answers no pending MSG")
+        return frozenset({receipt.leaf_hash})
+
+    def _verify_receipt(self, receipt: Receipt) -> None:
+        """hub_sig under the key of its time; then against the furthest receipt held (§8.4)."""
+        hub_identity.verify_receipt(self.trust.identity, receipt)
+        if receipt.label != self.state.label:
+            raise StateError(f"a receipt of label {receipt.label.hex()}, want {self.state.label.hex()}")
+        head = self.state.head
+        if head is None or receipt.stream_seq != head.stream_seq:
+            return
+        if (receipt.leaf_hash, receipt.mmr_root) != (head.leaf_hash, head.mmr_root):
+            raise self._diverged(f"the hub signed two receipts for stream_seq {receipt.stream_seq}", receipt)
+
+    def _verify_extension(self, after: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
+        """``after`` extends the verified prefix, or the hub has diverged."""
+        if self._log.size == 0 or after == self._log:
+            return
+        if after.size <= self._log.size:
+            raise self._divergence(f"another tree of {after.size} entries than the verified one", shown)
+        if consistency is None or (consistency.from_seq, consistency.to_seq) != (self._log.size, after.size):
+            raise StateError(f"wants a consistency proof from {self._log.size} to {after.size}")
+        try:
+            verify_consistency(consistency, self._log.root, after.root)
+        except ProofError as exc:
+            raise self._divergence(str(exc), shown) from None
+
+    def _advance(self, log: Mmr, receipt: Receipt, answered: frozenset[LeafHash]) -> None:
+        """The only place where the verified prefix grows."""
+        pending = tuple(m.encode() for m in self.unanswered if m.leaf_hash not in answered)
+        head = self.state.head
+        furthest = receipt if head is None or receipt.stream_seq >= head.stream_seq else head
+        self._log = log
+        self.state = dataclasses.replace(
+            self.state,
+            last_stream_seq=log.stream_seq,
+            peaks=log.peaks,
+            head=furthest,
+            pending=pending,
+            stalls=0,
+            rk=self.state.rk.after(receipt.stream_seq),
+        )
+
+    def _diverged(self, message: str, receipt: Receipt) -> DivergenceError:
+        return self._divergence(message, receipt.encode())
+
+    def _divergence(self, message: str, shown: bytes) -> DivergenceError:
+        held = self.state.head.encode() if self.state.head is not None else b""
+        return DivergenceError(message, held=held, shown=shown)

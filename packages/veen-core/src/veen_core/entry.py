@@ -1,0 +1,139 @@
+"""Log entries as they lie on disk and travel: a frame around MSG and RECEIPT (§4.8.1, B8, H5).
+
+A control entry (flag bit 0) carries a cap token's bytes where a MSG would stand, with a RECEIPT
+whose leaf is ``Ht("veen/authorize", auth_ref || H(token bytes))``: that is how ``issued_at`` is
+replayed from the log alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core.errors import DecodeError, Fault
+from veen_core.hashing import H, Ht
+from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
+from veen_core.msg import Msg
+from veen_core.receipt import Receipt
+
+_FRAME: Final = struct.Struct(">BB32sQII32s")
+FRAME_SIZE: Final = _FRAME.size
+ENTRY_VERSION: Final = 1
+FLAG_AUTHORIZE: Final = 0x01
+_KNOWN_FLAGS: Final = FLAG_AUTHORIZE
+
+
+def entry_hash(msg_bytes: bytes, receipt_bytes: bytes) -> EntryHash:
+    """``H("veen/entry" || msg_bytes || receipt_bytes)``, with no separator (§4.8.1, B8)."""
+    return EntryHash(H(b"veen/entry" + msg_bytes + receipt_bytes))
+
+
+def authorize_leaf(auth_ref: AuthRef, token_bytes: bytes) -> LeafHash:
+    """The leaf of a control entry (H5)."""
+    return LeafHash(Ht("veen/authorize", auth_ref + H(token_bytes)))
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    """The fixed header of one entry."""
+
+    flags: int
+    label: Label
+    stream_seq: StreamSeq
+    msg_len: int
+    receipt_len: int
+    entry_hash: EntryHash
+
+    @property
+    def size(self) -> int:
+        """Of the whole entry, header included."""
+        return FRAME_SIZE + self.msg_len + self.receipt_len
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One log entry: the canonical bytes of MSG (or cap token) and RECEIPT."""
+
+    label: Label
+    stream_seq: StreamSeq
+    msg_bytes: bytes
+    receipt_bytes: bytes
+    flags: int = 0
+
+    @property
+    def is_authorize(self) -> bool:
+        return bool(self.flags & FLAG_AUTHORIZE)
+
+    @property
+    def entry_hash(self) -> EntryHash:
+        return entry_hash(self.msg_bytes, self.receipt_bytes)
+
+    @property
+    def msg(self) -> Msg:
+        return Msg.decode(self.msg_bytes)
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt.decode(self.receipt_bytes)
+
+    def encode(self) -> bytes:
+        """Frame header and body (§4.8.1)."""
+        header = _FRAME.pack(
+            ENTRY_VERSION,
+            self.flags,
+            self.label,
+            self.stream_seq,
+            len(self.msg_bytes),
+            len(self.receipt_bytes),
+            self.entry_hash,
+        )
+        return header + self.msg_bytes + self.receipt_bytes
+
+
+def decode_frame(data: bytes) -> FrameHeader:
+    """Read a frame header; says which field is wrong."""
+    if len(data) < FRAME_SIZE:
+        raise _fail(f"want {FRAME_SIZE} bytes of frame header, found {len(data)}", fault=Fault.SIZE)
+    version, flags, label, stream_seq, msg_len, receipt_len, digest = _FRAME.unpack_from(data)
+    if version != ENTRY_VERSION:
+        raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", Fault.VERSION)
+    if flags & ~_KNOWN_FLAGS:
+        raise _fail(f"unused bits are set, found {flags:#04x}", "flags")
+    return FrameHeader(flags, Label(label), StreamSeq(stream_seq), msg_len, receipt_len, EntryHash(digest))
+
+
+def decode_entry(data: bytes) -> Entry:
+    """One whole entry with nothing after it; header and receipt must agree (§4.8.1)."""
+    header = decode_frame(data)
+    if len(data) != header.size:
+        raise _fail(
+            f"msg_len and receipt_len announce {header.size} bytes, found {len(data)}", fault=Fault.SIZE
+        )
+    msg_bytes, receipt_bytes = data[FRAME_SIZE : -header.receipt_len], data[-header.receipt_len :]
+    if not header.receipt_len:
+        raise _fail("an entry without a RECEIPT", "receipt_len", Fault.SIZE)
+    if entry_hash(msg_bytes, receipt_bytes) != header.entry_hash:
+        raise _fail("does not match the bytes of the entry", "entry_hash")
+    receipt = Receipt.decode(receipt_bytes)
+    if (receipt.label, receipt.stream_seq) != (header.label, header.stream_seq):
+        raise _fail("RECEIPT is of another label or stream_seq than the header", "stream_seq")
+    return Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
+
+
+def split_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of a chunk, in order; damage anywhere raises, nothing is skipped (§4.8.2)."""
+    offset = 0
+    while offset < len(data):
+        try:
+            header = decode_frame(data[offset : offset + FRAME_SIZE])
+            entry = decode_entry(data[offset : offset + header.size])
+        except DecodeError as exc:
+            raise exc.within(f"entry at byte {offset}") from None
+        yield entry
+        offset += header.size
+
+
+def _fail(found: str, field: str = "", fault: Fault = Fault.CBOR) -> DecodeError:
+    return DecodeError(found, fault=fault, where=f"entry.{field} §4.8.1" if field else "entry §4.8.1")

@@ -1,0 +1,236 @@
+"""Who a hub is: its keys over time, chained to one anchor (§8.4, B13).
+
+``hub_id`` is the hash of the first key and never changes. Every later key is endorsed by the key
+before it, so that whoever pinned ``hub_id`` (or the first ``hub_pk``) can follow the chain to any
+key without trusting anything else. Keys that are no longer used stay in the list: old receipts
+remain verifiable for ever.
+
+Selection rule: keys are ordered by ``valid_from``, then by ``hub_pk``; the one that signs at a
+time is the last active one in that order; a signature counts if it verifies under any key that
+was active then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from veen_core import checkpoint as checkpoints
+from veen_core import receipt as receipts
+from veen_core import stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.errors import IdentityError, SignatureError
+from veen_core.hashing import Ht, u64be
+from veen_core.ids import Epoch, HubId, HubPk, KeyId, MmrRoot, Signature, StreamSeq, UnixTime, VerifyKey
+from veen_core.keys import SigningKey, verify
+from veen_core.receipt import Receipt
+from veen_core.validity import active_at
+from veen_core.wire import Wire, int_map
+
+
+def key_id(hub_pk: HubPk) -> KeyId:
+    """Maps a signature to its key in identity artifacts (§8.4)."""
+    return KeyId(Ht("veen/key-id", hub_pk))
+
+
+@int_map("hub_key", section="8.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubKey(Wire):
+    """One key; ``endorsement`` is the previous key's signature, absent only for the first."""
+
+    key_id: KeyId
+    hub_pk: HubPk
+    valid_from: UnixTime
+    valid_until: UnixTime | None = None
+    endorsement: Signature | None = None
+
+    def active_at(self, now: UnixTime) -> bool:
+        return active_at(now, self.valid_from, self.valid_until)
+
+
+@int_map("hub-identity", section="8.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubIdentity(Wire):
+    """The identity record; ``hub_keys`` in the order in which they were added."""
+
+    ver: Literal[1] = 1
+    hub_id: HubId
+    hub_keys: tuple[HubKey, ...]
+    anchoring: Literal["data-directory", "fingerprint", "certificate"] = "data-directory"
+
+    def in_order(self) -> list[HubKey]:
+        """All keys by the selection rule."""
+        return sorted(self.hub_keys, key=lambda key: (key.valid_from, key.hub_pk))
+
+    def active_at(self, now: UnixTime) -> list[HubKey]:
+        """The keys that count at a time, by the selection rule."""
+        return [key for key in self.in_order() if key.active_at(now)]
+
+    def signing_key_at(self, now: UnixTime) -> HubKey:
+        """The one key that signs at a time: the last active one."""
+        if not (active := self.active_at(now)):
+            raise IdentityError(f"hub-identity §8.4: no key is active at {now}")
+        return active[-1]
+
+    @property
+    def key_map(self) -> dict[KeyId, HubPk]:
+        """The hub-key-map artifact (§8.4)."""
+        return {key.key_id: key.hub_pk for key in self.hub_keys}
+
+
+def new_identity(first: SigningKey, valid_from: UnixTime) -> HubIdentity:
+    """A hub is born with one key, which fixes its hub_id (B13)."""
+    hub_pk = HubPk(first.public)
+    key = HubKey(key_id=key_id(hub_pk), hub_pk=hub_pk, valid_from=valid_from)
+    return HubIdentity(hub_id=stream.hub_id(hub_pk), hub_keys=(key,))
+
+
+def endorsement_digest(hub: HubId, hub_pk: HubPk, valid_from: UnixTime) -> bytes:
+    """What the previous key signs to bring in the next one."""
+    return Ht("veen/hub-key", hub + hub_pk + u64be(valid_from))
+
+
+def rotate(
+    identity: HubIdentity, current: SigningKey, next_pk: HubPk, valid_from: UnixTime, window_sec: int
+) -> HubIdentity:
+    """Bring in a key; the one before stays active for ``window_sec`` more (KEX0.1)."""
+    last = identity.hub_keys[-1]
+    if current.public != last.hub_pk:
+        raise IdentityError("hub-identity §8.4: only the newest key can endorse the next one")
+    if valid_from < last.valid_from:
+        raise IdentityError(
+            f"hub-identity §8.4: a key cannot become valid before the last one ({last.valid_from})"
+        )
+    endorsement = current.sign(endorsement_digest(identity.hub_id, next_pk, valid_from))
+    added = HubKey(key_id=key_id(next_pk), hub_pk=next_pk, valid_from=valid_from, endorsement=endorsement)
+    retiring = dataclasses.replace(last, valid_until=UnixTime(valid_from + window_sec))
+    rotated = dataclasses.replace(identity, hub_keys=(*identity.hub_keys[:-1], retiring, added))
+    verify_identity(rotated)
+    return rotated
+
+
+def identity_digest(identity: HubIdentity) -> bytes:
+    return Ht("veen/hub-identity", identity.encode())
+
+
+def sign_identity(key: SigningKey, identity: HubIdentity) -> Signature:
+    """The hub-identity.sig artifact (§8.4)."""
+    return key.sign(identity_digest(identity))
+
+
+def verify_identity(identity: HubIdentity, *, pinned: HubId | None = None) -> None:
+    """Every key chains to ``hub_id``; ``pinned`` is what the verifier anchored (§8.4)."""
+    if pinned is not None and identity.hub_id != pinned:
+        raise IdentityError(
+            f"hub-identity §8.4: this is hub {identity.hub_id.hex()}, pinned is {pinned.hex()}"
+        )
+    if not identity.hub_keys:
+        raise IdentityError("hub-identity.hub_keys §8.4: empty")
+    first, *later = identity.hub_keys
+    if stream.hub_id(first.hub_pk) != identity.hub_id or first.endorsement is not None:
+        raise IdentityError("hub-identity §8.4: the first key is not the one hub_id was made from (B13)")
+    if len(identity.key_map) != len(identity.hub_keys):
+        raise IdentityError("hub-identity.hub_keys §8.4: a key is listed twice")
+    for key in identity.hub_keys:
+        _check_key(key)
+    for before, key in zip(identity.hub_keys, later, strict=False):
+        _check_link(identity.hub_id, before, key)
+
+
+def _check_key(key: HubKey) -> None:
+    if key.key_id != key_id(key.hub_pk):
+        raise IdentityError("hub_key.key_id §8.4: is not that of hub_pk")
+    if key.valid_until is not None and key.valid_until <= key.valid_from:
+        raise IdentityError("hub_key.valid_until §8.4: is not after valid_from")
+
+
+def _check_link(hub: HubId, before: HubKey, key: HubKey) -> None:
+    if key.valid_from < before.valid_from:
+        raise IdentityError("hub-identity.hub_keys §8.4: not in the order of valid_from")
+    if key.endorsement is None:
+        raise IdentityError("hub_key.endorsement §8.4: missing")
+    digest = endorsement_digest(hub, key.hub_pk, key.valid_from)
+    try:
+        verify(before.hub_pk, digest, key.endorsement, "hub_key.endorsement §8.4")
+    except SignatureError as exc:
+        raise IdentityError(str(exc)) from None
+
+
+def verify_identity_signature(
+    identity: HubIdentity, signature: Signature, *, root_key: VerifyKey | None = None
+) -> None:
+    """hub-identity.sig under the newest key, or under an offline root key if one is configured (§8.4)."""
+    signer = root_key if root_key is not None else identity.hub_keys[-1].hub_pk
+    verify(signer, identity_digest(identity), signature, "hub-identity.sig §8.4")
+
+
+def verify_successor(held: HubIdentity, shown: HubIdentity) -> None:
+    """``shown`` may add keys to ``held`` and set an open ``valid_until``; it may take nothing back."""
+    verify_identity(shown, pinned=held.hub_id)
+    if len(shown.hub_keys) < len(held.hub_keys):
+        raise IdentityError("hub-identity §8.4: keys that were there are gone")
+    for old, new in zip(held.hub_keys, shown.hub_keys, strict=False):
+        if dataclasses.replace(new, valid_until=None) != dataclasses.replace(old, valid_until=None):
+            raise IdentityError("hub-identity §8.4: a key was replaced")
+        if old.valid_until is not None and new.valid_until != old.valid_until:
+            raise IdentityError("hub-identity §8.4: a key's valid_until was changed")
+
+
+def verify_receipt(identity: HubIdentity, receipt: Receipt) -> HubKey:
+    """Under any key active at ``hub_ts``; returns the key that verified (§8.4)."""
+    digest = receipts.signing_digest(receipt)
+    for key in identity.active_at(receipt.hub_ts):
+        if _verifies(key, digest, receipt.hub_sig):
+            return key
+    raise SignatureError(f"RECEIPT.hub_sig §4.3: no key of the hub active at {receipt.hub_ts} made it (§8.4)")
+
+
+def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int) -> HubKey:
+    """Under any key active in the checkpoint's epoch; without epochs, any key of the hub (§8.4)."""
+    digest = checkpoints.signing_digest(checkpoint)
+    for key in _active_in(identity, checkpoint.epoch, epoch_sec):
+        if _verifies(key, digest, checkpoint.hub_sig):
+            return key
+    raise SignatureError(
+        f"CHECKPOINT.hub_sig §4.4: no key of the hub active in epoch {checkpoint.epoch} made it (§8.4)"
+    )
+
+
+def _active_in(identity: HubIdentity, epoch: Epoch, epoch_sec: int) -> Iterator[HubKey]:
+    start, end = epoch * epoch_sec, (epoch + 1) * epoch_sec
+    for key in identity.in_order():
+        if epoch_sec == 0 or (key.valid_from < end and (key.valid_until is None or key.valid_until > start)):
+            yield key
+
+
+def _verifies(key: HubKey, digest: bytes, signature: Signature) -> bool:
+    try:
+        verify(key.hub_pk, digest, signature, "hub_sig")
+    except SignatureError:
+        return False
+    return True
+
+
+@int_map("checkpoint-binding", section="8.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointBinding(Wire):
+    """One line of the manifest that ties checkpoint files to the hub and the key (§8.4)."""
+
+    hub_id: HubId
+    key_id: KeyId
+    epoch: Epoch
+    upto_seq: StreamSeq
+    mmr_root: MmrRoot
+
+
+def bind_checkpoint(identity: HubIdentity, signer: HubKey, checkpoint: Checkpoint) -> CheckpointBinding:
+    """The binding of a checkpoint that ``signer`` signed."""
+    return CheckpointBinding(
+        hub_id=identity.hub_id,
+        key_id=signer.key_id,
+        epoch=checkpoint.epoch,
+        upto_seq=checkpoint.upto_seq,
+        mmr_root=checkpoint.mmr_root,
+    )

@@ -1,0 +1,330 @@
+"""What a field can be: how each kind of value is written to CBOR and JSON, and read back (§3.1, B17).
+
+A ``Kind`` is derived from a field's annotation (``kind_of``), so that a wire object declares a
+field once. Reading is strict: no coercion, booleans are not integers, and what was found is said.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NewType, Protocol, Union, get_args, get_origin
+
+from veen_core import cbor
+from veen_core.errors import DecodeError, EncodeError, Fault
+from veen_core.hashing import U64_MAX
+from veen_core.ids import FixedBytes
+
+
+class Kind(Protocol):
+    """One kind of field. ``read``/``write`` speak CBOR items, the other two speak JSON (B17)."""
+
+    def read(self, item: Any) -> Any: ...
+    def write(self, value: Any) -> Any: ...
+    def read_json(self, item: Any) -> Any: ...
+    def write_json(self, value: Any) -> Any: ...
+    def describe(self) -> str: ...
+
+
+def found(item: object) -> str:
+    """What stands there, without repeating untrusted content."""
+    match item:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int():
+            return f"int {item}" if abs(item) <= U64_MAX else "int beyond 64 bits"
+        case bytes():
+            return f"bstr of {len(item)} bytes"
+        case str():
+            return f"tstr of {len(item)} characters"
+        case list():
+            return f"array of {len(item)}"
+        case dict():
+            return f"map of {len(item)}"
+        case _:
+            return type(item).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Uint:
+    """An unsigned integer of at most 64 bits; booleans are not integers on this wire."""
+
+    def read(self, item: Any) -> int:
+        if type(item) is not int or not 0 <= item <= U64_MAX:
+            raise DecodeError(f"want uint, found {found(item)}")
+        return item
+
+    def write(self, value: int) -> int:
+        if type(value) is not int or not 0 <= value <= U64_MAX:
+            raise EncodeError(f"want an unsigned 64-bit integer, have {found(value)}")
+        return value
+
+    read_json, write_json = read, write
+
+    def describe(self) -> str:
+        return "uint"
+
+
+@dataclass(frozen=True, slots=True)
+class Int:
+    """A signed integer of at most 64 bits."""
+
+    def read(self, item: Any) -> int:
+        if type(item) is not int or not cbor.INT_MIN <= item <= U64_MAX:
+            raise DecodeError(f"want int, found {found(item)}")
+        return item
+
+    def write(self, value: int) -> int:
+        if type(value) is not int or not cbor.INT_MIN <= value <= U64_MAX:
+            raise EncodeError(f"want a 64-bit integer, have {found(value)}")
+        return value
+
+    read_json, write_json = read, write
+
+    def describe(self) -> str:
+        return "int"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few fixed values: a version, a direction, a policy word."""
+
+    allowed: tuple[int | str, ...]
+    fault: Fault = Fault.CBOR
+
+    def read(self, item: Any) -> int | str:
+        for value in self.allowed:
+            if type(item) is type(value) and item == value:
+                return value
+        raise DecodeError(f"want {self.describe()}, found {found(item)}", fault=self._fault(item))
+
+    def _fault(self, item: object) -> Fault:
+        return self.fault if type(item) is int else Fault.CBOR
+
+    def write(self, value: int | str) -> int | str:
+        if value not in self.allowed:
+            raise EncodeError(f"want {self.describe()}, have {found(value)}")
+        return value
+
+    read_json, write_json = read, write
+
+    def describe(self) -> str:
+        return " | ".join(repr(v) if isinstance(v, str) else str(v) for v in self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Text, boolean, or any other value that CBOR and JSON hold alike."""
+
+    type: type
+    word: str
+
+    def read(self, item: Any) -> Any:
+        if type(item) is not self.type:
+            raise DecodeError(f"want {self.word}, found {found(item)}")
+        return item
+
+    def write(self, value: Any) -> Any:
+        if type(value) is not self.type:
+            raise EncodeError(f"want {self.word}, have {found(value)}")
+        return value
+
+    read_json, write_json = read, write
+
+    def describe(self) -> str:
+        return self.word
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A byte string of any length; lowercase hex in JSON (B17)."""
+
+    def read(self, item: Any) -> bytes:
+        if type(item) is not bytes:
+            raise DecodeError(f"want bstr, found {found(item)}")
+        return item
+
+    def write(self, value: bytes) -> bytes:
+        return value
+
+    def read_json(self, item: Any) -> bytes:
+        return self.read(_from_hex(item))
+
+    def write_json(self, value: bytes) -> str:
+        return value.hex()
+
+    def describe(self) -> str:
+        return "bstr"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A byte string of the size its type fixes."""
+
+    type: type[FixedBytes]
+    size: int
+
+    def read(self, item: Any) -> FixedBytes:
+        if type(item) is not bytes:
+            raise DecodeError(f"want bstr{self.size}, found {found(item)}")
+        if len(item) != self.size:
+            return self.type(item)  # raises, saying what was wanted
+        return bytes.__new__(self.type, item)  # half the cost of self.type(item); 6 of them in a MSG
+
+    def write(self, value: FixedBytes) -> bytes:
+        return value
+
+    def read_json(self, item: Any) -> FixedBytes:
+        return self.type(_from_hex(item))
+
+    def write_json(self, value: FixedBytes) -> str:
+        return value.hex()
+
+    def describe(self) -> str:
+        return f"bstr{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """An array of one kind; a tuple in Python."""
+
+    kind: Kind
+
+    def read(self, item: Any) -> tuple[Any, ...]:
+        if type(item) is not list:
+            raise DecodeError(f"want array, found {found(item)}")
+        return tuple(self._at(i, self.kind.read, x) for i, x in enumerate(item))
+
+    def write(self, value: tuple[Any, ...]) -> list[Any]:
+        return [self.kind.write(x) for x in value]
+
+    def read_json(self, item: Any) -> tuple[Any, ...]:
+        if type(item) is not list:
+            raise DecodeError(f"want array, found {found(item)}")
+        return tuple(self._at(i, self.kind.read_json, x) for i, x in enumerate(item))
+
+    def write_json(self, value: tuple[Any, ...]) -> list[Any]:
+        return [self.kind.write_json(x) for x in value]
+
+    @staticmethod
+    def _at(index: int, read: Callable[[Any], Any], item: Any) -> Any:
+        try:
+            return read(item)
+        except DecodeError as exc:
+            raise exc.within(f"[{index}]") from None
+
+    def describe(self) -> str:
+        return f"[{self.kind.describe()}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A value or an explicit null (§3.1: only where a field says so)."""
+
+    kind: Kind
+
+    def read(self, item: Any) -> Any:
+        return None if item is None else self.kind.read(item)
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else self.kind.write(value)
+
+    def read_json(self, item: Any) -> Any:
+        return None if item is None else self.kind.read_json(item)
+
+    def write_json(self, value: Any) -> Any:
+        return None if value is None else self.kind.write_json(value)
+
+    def describe(self) -> str:
+        return f"{self.kind.describe()} | null"
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Any deterministic CBOR value: arguments, results, machine-readable detail."""
+
+    def read(self, item: Any) -> Any:
+        cbor.check_plain(item)
+        return item
+
+    def write(self, value: Any) -> Any:
+        cbor.check_plain(value)
+        return value
+
+    def read_json(self, item: Any) -> Any:
+        return self.read(item)
+
+    def write_json(self, value: Any) -> Any:
+        match value:
+            case bytes():
+                return value.hex()
+            case list():
+                return [self.write_json(x) for x in value]
+            case dict():
+                return {str(k): self.write_json(v) for k, v in value.items()}
+            case _:
+                return value
+
+    def describe(self) -> str:
+        return "any"
+
+
+def _from_hex(item: Any) -> bytes:
+    if type(item) is not str:
+        raise DecodeError(f"want lowercase hex, found {found(item)}")
+    try:
+        value = bytes.fromhex(item)
+    except ValueError:
+        raise DecodeError("want lowercase hex, found other text") from None
+    if value.hex() != item:
+        raise DecodeError("want lowercase hex, found other text")
+    return value
+
+
+UINT: Final = Uint()
+SIGNED = "signed"
+"""``Annotated[int, SIGNED]``: a signed integer; a bare ``int`` is unsigned."""
+
+
+def optional_of(annotation: Any) -> tuple[Any, bool]:
+    """Split ``X | None`` into ``X`` and whether the field may be absent."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = tuple(a for a in get_args(annotation) if a is not type(None))
+        if len(inner) == 1 and len(inner) != len(get_args(annotation)):
+            return inner[0], True
+    return annotation, False
+
+
+def kind_of(annotation: Any) -> Kind:
+    """The kind that a field's annotation declares."""
+    if isinstance(annotation, NewType):
+        return kind_of(annotation.__supertype__)
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return OneOf(args)
+    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+        return ListOf(kind_of(args[0]))
+    if hasattr(annotation, "__metadata__"):
+        return Int() if SIGNED in annotation.__metadata__ else kind_of(args[0])
+    if annotation is Any:
+        return Free()
+    if isinstance(annotation, type):
+        return _kind_of_type(annotation)
+    raise TypeError(f"no wire kind for {annotation!r}")
+
+
+def _kind_of_type(annotation: type) -> Kind:
+    if issubclass(annotation, FixedBytes):
+        return Fixed(annotation, annotation.SIZE)
+    if hasattr(annotation, "codec"):
+        return annotation.codec  # type: ignore[no-any-return]  # a wire object is a kind of field
+    simple: dict[type, Kind] = {
+        bool: Scalar(bool, "bool"),
+        int: UINT,
+        bytes: Bytes(),
+        str: Scalar(str, "tstr"),
+    }
+    return simple[annotation]

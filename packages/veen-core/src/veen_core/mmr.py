@@ -1,0 +1,134 @@
+"""Merkle Mountain Range: the authenticated log of one label (§5.1).
+
+A node is addressed by ``(height, index)`` and covers leaves ``index·2^height`` up to but not
+including ``(index+1)·2^height``, counted from 0. An MMR of ``size`` leaves has one peak for each
+set bit of ``size``; peaks are listed in increasing height, which is right to left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from veen_core.errors import ProofError
+from veen_core.hashing import HASH_SIZE, Ht
+from veen_core.ids import MmrRoot, NodeHash, StreamSeq
+
+NodeLookup = Callable[[int, int], bytes]
+"""``lookup(height, index)`` gives the hash of a complete node; storage serves it."""
+
+_NODE_TAG: Final = b"veen/mmr-node\x00"
+
+
+def node_hash(left: bytes, right: bytes) -> NodeHash:
+    """``Ht("veen/mmr-node", left || right)`` (§5.1)."""
+    return NodeHash(sha256(_NODE_TAG + left + right).digest())
+
+
+def root_of(peaks: Sequence[bytes]) -> MmrRoot:
+    """The single peak bare, or the fold of several in increasing height (§5.1)."""
+    if len(peaks) == 1:
+        return MmrRoot(peaks[0])
+    return MmrRoot(Ht("veen/mmr-root", b"".join(peaks)))
+
+
+def peak_heights(size: int) -> list[int]:
+    """Heights of the peaks of an MMR of ``size`` leaves, increasing."""
+    return [height for height in range(size.bit_length()) if size >> height & 1]
+
+
+def peak_positions(size: int) -> list[tuple[int, int]]:
+    """The peaks as ``(height, index)``, in increasing height."""
+    return [(height, (size >> height) - 1) for height in peak_heights(size)]
+
+
+def subtrees(start: int, end: int) -> list[tuple[int, int]]:
+    """The fewest aligned perfect subtrees that tile leaves ``start … end-1``, left to right (B11)."""
+    tiles: list[tuple[int, int]] = []
+    while start < end:
+        aligned = (start & -start).bit_length() - 1 if start else end.bit_length()
+        height = min(aligned, (end - start).bit_length() - 1)
+        tiles.append((height, start >> height))
+        start += 1 << height
+    return tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that an append completed: leaf first, then the parents it closed."""
+
+    height: int
+    index: int
+    hash: bytes
+
+
+class Mmr:
+    """Size and peaks: all that appending needs. O(log n) worst case, O(1) amortised."""
+
+    __slots__ = ("_stack", "size")
+
+    def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
+        """Resume from ``size`` leaves and their peaks in increasing height."""
+        self.size = size
+        self._stack = list(peaks)[::-1]  # highest first, so that the lowest is at the end
+        if len(self._stack) != size.bit_count():
+            raise ProofError(f"an MMR of {size} leaves has {size.bit_count()} peaks, not {len(self._stack)}")
+        if any(len(peak) != HASH_SIZE for peak in self._stack):
+            raise ProofError("a peak is 32 bytes")
+
+    def append(self, leaf: bytes) -> list[Node]:
+        """Add a leaf; returns the nodes it completed, for whoever stores them (§5.1)."""
+        position = self.size
+        node, height = leaf, 0
+        completed = [Node(0, position, leaf)]
+        while position >> height & 1:
+            node = node_hash(self._stack.pop(), node)
+            height += 1
+            completed.append(Node(height, position >> height, node))
+        self._stack.append(node)
+        self.size = position + 1
+        return completed
+
+    def append_subtree(self, height: int, root: bytes) -> None:
+        """Add 2^height leaves at once by their root; the MMR must end on that boundary (B11)."""
+        if self.size % (1 << height):
+            raise ProofError(f"a subtree of height {height} cannot follow {self.size} leaves")
+        node, carry = root, height
+        while self.size >> carry & 1:
+            node = node_hash(self._stack.pop(), node)
+            carry += 1
+        self._stack.append(node)
+        self.size += 1 << height
+
+    @property
+    def peaks(self) -> tuple[NodeHash, ...]:
+        """In increasing height (§5.1)."""
+        return tuple(NodeHash(peak) for peak in reversed(self._stack))
+
+    @property
+    def root(self) -> MmrRoot:
+        """``mmr_root`` of the log so far; of nothing, the fold of no peaks."""
+        return root_of(self._stack[::-1])
+
+    @property
+    def stream_seq(self) -> StreamSeq:
+        """Of the last leaf: 1-based, so it is the size (§2)."""
+        return StreamSeq(self.size)
+
+    def copy(self) -> Mmr:
+        return Mmr(self.size, self._stack[::-1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mmr) and (self.size, self._stack) == (other.size, other._stack)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return f"Mmr(size={self.size}, root={self.root.hex()})"
+
+
+def mmr_at(size: int, lookup: NodeLookup) -> Mmr:
+    """The MMR as it was at any earlier size, from its stored nodes: O(log n) lookups."""
+    return Mmr(size, [lookup(height, index) for height, index in peak_positions(size)])

@@ -1,0 +1,27 @@
+"""The payload header: typed meaning that the hub never sees (§4.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veen_core.errors import OpenError
+from veen_core.ids import AttRoot, AuthRef, LeafHash, SchemaId, UnixTime
+from veen_core.wire import Wire, int_map
+
+
+@int_map("payload_hdr", section="4.5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadHeader(Wire):
+    """``expires_at`` is for overlays only and never affects admission."""
+
+    schema: SchemaId
+    parent_id: LeafHash | None = None
+    att_root: AttRoot | None = None
+    cap_ref: AuthRef | None = None
+    expires_at: UnixTime | None = None
+
+
+def check_cap_ref(header: PayloadHeader, auth_ref: AuthRef | None) -> None:
+    """``MSG.auth_ref`` equals ``cap_ref`` where there is one (§6); clients and overlays enforce it."""
+    if header.cap_ref is not None and header.cap_ref != auth_ref:
+        raise OpenError("payload_hdr.cap_ref §4.5: is not the auth_ref of the MSG that carries it (§6)")

@@ -1,0 +1,36 @@
+"""Token buckets, recomputable from receipts alone (OP0.3, H8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veen_core.cap import Rate
+from veen_core.ids import UnixTime
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One per (auth_ref, label): refilled by whole seconds of hub_ts, consumed by accepted messages."""
+
+    tokens: int
+    refilled_at: UnixTime
+
+    @staticmethod
+    def full(rate: Rate, now: UnixTime) -> Bucket:
+        return Bucket(rate.burst, now)
+
+    def at(self, rate: Rate, now: UnixTime) -> Bucket:
+        """The bucket with everything refilled up to ``now``; hub_ts never decreases (H3)."""
+        elapsed = now - self.refilled_at
+        return Bucket(min(rate.burst, self.tokens + elapsed * rate.per_sec), now) if elapsed > 0 else self
+
+    @property
+    def allows(self) -> bool:
+        return self.tokens > 0
+
+    def take(self) -> Bucket:
+        return Bucket(self.tokens - 1, self.refilled_at)
+
+    def retry_after(self, rate: Rate) -> int | None:
+        """Seconds until a token is there; None if never (a rate of nothing)."""
+        return 1 if rate.per_sec and rate.burst else None

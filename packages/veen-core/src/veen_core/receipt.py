@@ -1,0 +1,50 @@
+"""RECEIPT: the hub's signed promise that a message is in the log (§4.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from veen_core.hashing import Ht
+from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, verify
+from veen_core.wire import Wire, array
+
+_SIX: Final = b"\x86"  # CBOR array of six: RECEIPT without hub_sig
+_SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
+_UNSIGNED: Final = Signature(bytes(Signature.SIZE))
+
+
+@array("RECEIPT", section="4.3")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Wire):
+    """Fields in wire order."""
+
+    ver: Literal[1] = 1
+    label: Label
+    stream_seq: StreamSeq
+    leaf_hash: LeafHash
+    mmr_root: MmrRoot
+    hub_ts: UnixTime
+    hub_sig: Signature = _UNSIGNED
+
+
+def signing_digest(receipt: Receipt) -> bytes:
+    """``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` (§4.3)."""
+    return Ht("veen/sig", _SIX + receipt.encode()[1:-_SIG_ITEM_SIZE])
+
+
+def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:
+    """The same receipt with the hub's signature."""
+    return dataclasses.replace(unsigned, hub_sig=key.sign(signing_digest(unsigned)))
+
+
+def verify_receipt(receipt: Receipt, hub_pk: HubPk) -> None:
+    """``hub_sig`` under one key; ``hub_identity`` chooses the key by ``hub_ts`` (§8.4)."""
+    verify(
+        hub_pk,
+        signing_digest(receipt),
+        receipt.hub_sig,
+        f"RECEIPT.hub_sig §4.3 at stream_seq {receipt.stream_seq}",
+    )

@@ -1,0 +1,43 @@
+"""Streams, epochs, routing keys and labels (§2, §3.2, §12, B12, B13)."""
+
+from __future__ import annotations
+
+from veen_core.hashing import H, Ht, u64be
+from veen_core.ids import Epoch, HubId, HubPk, Label, RoutingKey, StreamId, UnixTime
+
+HEX_NAME_LENGTH = 2 * StreamId.SIZE
+
+
+def stream_id(name: str) -> StreamId:
+    """``H(utf8(name))``; a name of 64 hex digits is the id itself (B12)."""
+    if len(name) == HEX_NAME_LENGTH and all(c in "0123456789abcdefABCDEF" for c in name):
+        return StreamId(bytes.fromhex(name))
+    return StreamId(H(name.encode()))
+
+
+def hub_id(first_hub_pk: HubPk) -> HubId:
+    """A hub's identity: fixed by its first key, kept across rotation (B13)."""
+    return HubId(Ht("veen/hub-id", first_hub_pk))
+
+
+def routing_key(hub: HubId) -> RoutingKey:
+    """Static for the life of a hub identity (§12, B13)."""
+    return RoutingKey(Ht("veen/routing_key", hub))
+
+
+def epoch_at(now: UnixTime, epoch_sec: int) -> Epoch:
+    """``floor(unix_time_sec / epoch_sec)``, or 0 without epochs (§3.2)."""
+    return Epoch(now // epoch_sec if epoch_sec > 0 else 0)
+
+
+def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
+    """The epochs a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12)."""
+    if epoch_sec == 0:
+        return range(1)
+    current, skew = epoch_at(now, epoch_sec), max_skew_sec // epoch_sec
+    return range(max(0, current - skew), current + skew + 1)
+
+
+def label(routing: RoutingKey, stream: StreamId, epoch: Epoch) -> Label:
+    """``Ht("veen/label", routing_key || stream_id || u64be(epoch))`` (§2)."""
+    return Label(Ht("veen/label", routing + stream + u64be(epoch)))
