@@ -54,7 +54,7 @@ def open_(key: bytes, draft_id: LeafHash, index: int, ciphertext: bytes) -> byte
         return bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             ciphertext, b"", nonce(draft_id, index), key
         )
-    except CryptoError:
+    except (CryptoError, ValueError):  # ValueError: shorter than a tag
         raise OpenError(
             f"attachment {index} does not open: it belongs to another message or position (§4.6)"
         ) from None

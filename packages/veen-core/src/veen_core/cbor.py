@@ -10,6 +10,7 @@ Which keys a map may have, and in which order, is its declaration's business (``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -49,7 +50,7 @@ def encode(item: object) -> bytes:
     """The canonical bytes of an item; lists and maps keep the order they have."""
     try:
         return cbor2.dumps(item)
-    except (cbor2.CBOREncodeError, RecursionError) as exc:
+    except (cbor2.CBOREncodeError, UnicodeEncodeError, RecursionError) as exc:
         raise EncodeError(f"no canonical encoding: {exc}") from exc
 
 
@@ -59,7 +60,7 @@ def decode_items(data: bytes) -> Any:
     Floats and other simple values may still be in the result: a declaration refuses them by
     type. Use ``decode`` where there is none.
     """
-    item = _refusing(lambda: cbor2.loads(data, **_STRICT))
+    item = _refusing(_loads, data)
     if cbor2.dumps(item) != data:
         raise DecodeError(f"not canonical CBOR: {_difference(item, data)}")
     return item
@@ -84,33 +85,40 @@ def split_sequence(data: bytes) -> Iterator[bytes]:
         offset += len(encoded)
 
 
-def check_plain(item: object) -> None:
-    """Refuse what cbor2 can hold and deterministic CBOR cannot (§3.1)."""
+def check_plain(item: object, depth: int = MAX_DEPTH) -> None:
+    """Refuse what cbor2 can hold and deterministic CBOR cannot (§3.1), and nesting beyond ``depth``."""
     kind = type(item)
+    if not depth and kind in (list, dict):
+        raise DecodeError(f"nested deeper than {MAX_DEPTH}")
     if kind is int:
         if not INT_MIN <= item <= U64_MAX:  # type: ignore[operator]  # kind says it is an int
             raise DecodeError("integer beyond 64 bits")
     elif kind is list:
         for element in item:  # type: ignore[attr-defined]  # kind says it is a list
-            check_plain(element)
+            check_plain(element, depth - 1)
     elif kind is dict:
         for key, value in item.items():  # type: ignore[attr-defined]  # kind says it is a dict
             if type(key) not in (int, str, bytes):
                 raise DecodeError(f"map key of type {type(key).__name__}")
-            check_plain(value)
+            check_plain(value, depth - 1)
     elif kind not in _SCALARS:
         raise DecodeError(f"{kind.__name__} has no place in deterministic CBOR")
 
 
-def _refusing(decode: Callable[[], Any]) -> Any:
+_loads: Final = partial(cbor2.loads, **_STRICT)
+
+
+def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
     """Whatever cbor2 raises on hostile bytes, a caller sees a ``DecodeError``."""
     try:
-        return decode()
+        return decode(*data)
     except cbor2.CBORDecodeError as exc:
         cause = f": {exc.__cause__}" if isinstance(exc.__cause__, ValueError) else ""
-        raise DecodeError(f"not CBOR: {exc}{cause}") from None
+        why = f"{exc}{cause}"
     except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as exc:
-        raise DecodeError(f"not CBOR: {type(exc).__name__}") from None
+        why = type(exc).__name__
+    # Outside the handlers: a __context__ would carry the bytes, which may be a secret's.
+    raise DecodeError(f"not CBOR: {why}")
 
 
 def _difference(item: object, data: bytes) -> str:

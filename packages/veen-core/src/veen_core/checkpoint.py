@@ -158,6 +158,8 @@ def _verify_transition(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: Unix
     """
     if hub_ts is not None and checkpoint.epoch != stream.epoch_at(hub_ts, origin.epoch_sec):
         raise CheckpointError(f"epoch {checkpoint.epoch} is not that of hub_ts {hub_ts} (H9)")
+    if origin.epoch_sec == 0 and checkpoint.epoch != 0:
+        raise CheckpointError(f"epoch {checkpoint.epoch} of a profile without epochs (§3.2)")
     own = next(
         (e for e in origin.epochs_around(checkpoint.epoch) if origin.label_at(e) == checkpoint.label_curr),
         None,

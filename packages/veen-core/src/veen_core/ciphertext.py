@@ -9,6 +9,7 @@ the encoded lengths is ignored, anything else there is refused; all of it is cov
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from nacl.exceptions import CryptoError
 from veen_core import attachment, hpke
 from veen_core.attachment import Attachment
 from veen_core.errors import DecodeError, Fault, OpenError
-from veen_core.hashing import ZERO_32, Ht, trunc_24, u32be, u64be
+from veen_core.hashing import ZERO_32, Ht, trunc_24, u64be
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -35,14 +36,15 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.payload import PayloadHeader, check_cap_ref
 
 BODY_KEY: Final = b"veen/body-k"
-PREFIX_SIZE: Final = hpke.ENC_SIZE + 4 + 4
+_LENGTHS: Final = struct.Struct(">II")
+PREFIX_SIZE: Final = hpke.ENC_SIZE + _LENGTHS.size
 
 
 def leaf_hash(
     label: Label, profile_id: ProfileId, ct_hash: CtHash, client_id: ClientId, client_seq: ClientSeq
 ) -> LeafHash:
     """MsgID (§2, §4.2 step 13)."""
-    return LeafHash(Ht("veen/leaf", label + profile_id + ct_hash + client_id + u64be(client_seq)))
+    return LeafHash(Ht("veen/leaf", b"".join((label, profile_id, ct_hash, client_id, u64be(client_seq)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class Sealer:
             body, aad, self._binding.nonce, self._context.export(BODY_KEY)
         )
         _check_lengths(len(sealed_header), len(sealed_body), limits)
-        lengths = u32be(len(sealed_header)) + u32be(len(sealed_body))
+        lengths = _LENGTHS.pack(len(sealed_header), len(sealed_body))
         return pad(self._context.enc + lengths + sealed_header + sealed_body, pad_block)
 
 
@@ -125,17 +127,23 @@ class Parts:
 
 def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> Parts:
     """Take a ciphertext apart, or say which bound it breaks (§4.2, §14.2)."""
+    body_at, end = check_layout(ciphertext, limits)
+    return Parts(ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end])
+
+
+def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
+    """Where the body starts and ends, or which bound is broken: all that a hub may look at (§14.2)."""
     if len(ciphertext) < PREFIX_SIZE:
         raise _fail(f"{len(ciphertext)} bytes cannot hold enc, hdr_len and body_len ({PREFIX_SIZE})")
-    hdr_len = int.from_bytes(ciphertext[32:36], "big")
-    body_len = int.from_bytes(ciphertext[36:40], "big")
+    hdr_len, body_len = _LENGTHS.unpack_from(ciphertext, hpke.ENC_SIZE)
     _check_lengths(hdr_len, body_len, limits)
-    body_at, end = PREFIX_SIZE + hdr_len, PREFIX_SIZE + hdr_len + body_len
+    body_at = PREFIX_SIZE + hdr_len
+    end = body_at + body_len
     if len(ciphertext) < end:
         raise _fail(f"{len(ciphertext)} bytes are shorter than the {end} that hdr_len and body_len announce")
     if ciphertext.count(0, end) != len(ciphertext) - end:
         raise _fail("padding holds a byte that is not zero")
-    return Parts(ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end])
+    return body_at, end
 
 
 def _check_lengths(hdr_len: int, body_len: int, limits: Limits) -> None:
@@ -181,6 +189,6 @@ def open_ciphertext(
         body = bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             parts.body, aad, binding.nonce, context.export(BODY_KEY)
         )
-    except CryptoError:
+    except (CryptoError, ValueError):  # ValueError: shorter than a tag
         raise OpenError("the body does not open: it is not the one sealed with this header (§4.2)") from None
     return Opened(header, body, context, binding)

@@ -2,7 +2,8 @@
 
 A submission goes ``next_binding`` → seal → ``submitted`` → *persist* → send → ``accept_receipt`` →
 *persist*. Reading goes ``accept_page`` for what follows the verified prefix; ``catch_up`` jumps over
-entries that were not read, by a consistency proof; ``resync`` rebuilds the prefix from a checkpoint.
+entries that were not read, by a consistency proof; ``resync`` rebuilds the prefix from a checkpoint;
+``confirm`` settles a message that lies in a stretch that was jumped over.
 
 Every method verifies first and changes state last: one that raises leaves the client as it was.
 A contradiction of something the hub signed earlier is a ``DivergenceError`` that carries both.
@@ -20,16 +21,16 @@ from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
 from veen_core.ciphertext import Binding
 from veen_core.client_state import MAX_STALLS, UNUSED, ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
-from veen_core.entry import Entry
+from veen_core.entry import Entry, verify_authorize
 from veen_core.errors import DivergenceError, InvariantError, ProofError, StateError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.invariants import Before, verify_pair
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_signature
 from veen_core.profile import Profile
-from veen_core.proof import MmrProof, peaks_of_proof
+from veen_core.proof import MmrProof, peaks_of_proof, verify_inclusion
 from veen_core.receipt import Receipt
 
 MAX_WRITERS: Final = 4_096
@@ -74,6 +75,8 @@ class LabelClient:
         """The fields of the next MSG: client_seq one up, prev_ack the verified head (§4.1, B16)."""
         if self.must_rotate(now):
             raise StateError("client_id has reached its bounds: rotate it before sending (KEX1+ 4.1)")
+        if (furthest := self._furthest[0]) > self._log.size:
+            raise StateError(f"read again up to {furthest} before sending, prev_ack must not fall (§7)")
         return Binding(
             profile_id=self.state.profile_id,
             label=self.state.label,
@@ -102,10 +105,7 @@ class LabelClient:
         self._verify_receipt(receipt)
         if receipt.stream_seq > self._log.size + 1:
             return Gap(self.state.last_stream_seq, receipt.stream_seq)
-        if receipt.stream_seq <= self._log.size:
-            raise self._diverged(
-                f"stream_seq {receipt.stream_seq} was another message's when it was read", receipt
-            )
+        self._refuse_within(receipt)
         after = self._log.copy()
         after.append(receipt.leaf_hash)
         if after.root != receipt.mmr_root:
@@ -113,6 +113,7 @@ class LabelClient:
                 f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
             )
         self._advance(after, receipt, answered)
+        self._writers.pop(self.state.client_id, None)
         return None
 
     def catch_up(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
@@ -123,9 +124,23 @@ class LabelClient:
         """
         answered = self._pending_leaf(receipt)
         self._verify_receipt(receipt)
+        self._refuse_within(receipt)
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
         self._advance(after, receipt, answered)
+        self._writers = {}
+
+    def confirm(self, receipt: Receipt, proof: MmrProof) -> None:
+        """Settle a pending MSG that ``catch_up`` or ``resync`` jumped over.
+
+        ``proof`` includes it in the tree of the verified prefix (``tree_size`` = last_stream_seq).
+        """
+        answered = self._pending_leaf(receipt)
+        self._verify_receipt(receipt)
+        if receipt.stream_seq > self._log.size:
+            raise StateError(f"stream_seq {receipt.stream_seq} is beyond the verified prefix: accept_receipt")
+        verify_inclusion(proof, self._log.root, receipt.stream_seq, receipt.leaf_hash, self._log.size)
+        self.state = dataclasses.replace(self.state, pending=self._pending_without(answered))
 
     def refused(self) -> None:
         """The hub's refusal of the oldest pending MSG is final: its client_seq is free again."""
@@ -160,11 +175,12 @@ class LabelClient:
         self._verify_receipt(receipt)
         if entry.label != self.state.label:
             raise StateError(f"an entry of label {entry.label.hex()}, want {self.state.label.hex()}")
-        if receipt.stream_seq != log.size + 1:
-            raise StateError(
-                f"page continues at {receipt.stream_seq}, want {log.size + 1}: read again from there"
-            )
-        if not entry.is_authorize:
+        for seq in (entry.stream_seq, receipt.stream_seq):
+            if seq != log.size + 1:
+                raise StateError(f"page continues at {seq}, want {log.size + 1}: read again from there")
+        if entry.is_authorize:
+            verify_authorize(entry)
+        else:
             self._verify_msg(entry, log, writers)
         log.append(receipt.leaf_hash)
         if log.root != receipt.mmr_root:
@@ -211,7 +227,7 @@ class LabelClient:
             raise StateError("the checkpoint is of another label")
         after = peaks_of_proof(proof, checkpoint.mmr_root, checkpoint.upto_seq, last_leaf)
         verify_checkpoint(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self.trust.origin)
-        if after.size >= self._log.size:
+        if after.size >= self._furthest[0]:
             self._verify_extension(after, consistency, checkpoint.encode())
         self._log = after
         self._writers = {}
@@ -242,6 +258,9 @@ class LabelClient:
             raise StateError("the receipt answers no pending MSG")
         return frozenset({receipt.leaf_hash})
 
+    def _pending_without(self, answered: frozenset[LeafHash]) -> tuple[bytes, ...]:
+        return tuple(wire for wire in self.state.pending if Msg.decode(wire).leaf_hash not in answered)
+
     def _verify_receipt(self, receipt: Receipt) -> None:
         """hub_sig under the key of its time; then against the furthest receipt held (§8.4)."""
         hub_identity.verify_receipt(self.trust.identity, receipt)
@@ -253,22 +272,36 @@ class LabelClient:
         if (receipt.leaf_hash, receipt.mmr_root) != (head.leaf_hash, head.mmr_root):
             raise self._diverged(f"the hub signed two receipts for stream_seq {receipt.stream_seq}", receipt)
 
+    @property
+    def _furthest(self) -> tuple[int, MmrRoot]:
+        """Size and root of the largest tree ever verified: ahead of the prefix after a rewind."""
+        head = self.state.head
+        if head is not None and head.stream_seq > self._log.size:
+            return head.stream_seq, head.mmr_root
+        return self._log.size, self._log.root
+
+    def _refuse_within(self, receipt: Receipt) -> None:
+        if receipt.stream_seq <= self._log.size:
+            raise StateError(f"stream_seq {receipt.stream_seq} lies within the verified prefix: confirm it")
+
     def _verify_extension(self, after: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
-        """``after`` extends the verified prefix, or the hub has diverged."""
-        if self._log.size == 0 or after == self._log:
+        """``after`` extends the largest verified tree, or the hub has diverged."""
+        size, root = self._furthest
+        if size == 0:
             return
-        if after.size <= self._log.size:
-            raise self._divergence(f"another tree of {after.size} entries than the verified one", shown)
-        if consistency is None or (consistency.from_seq, consistency.to_seq) != (self._log.size, after.size):
-            raise StateError(f"wants a consistency proof from {self._log.size} to {after.size}")
+        if after.size == size:
+            if after.root != root:
+                raise self._divergence(f"another tree of {size} entries than the verified one", shown)
+            return
+        if consistency is None or (consistency.from_seq, consistency.to_seq) != (size, after.size):
+            raise StateError(f"wants a consistency proof from {size} to {after.size}")
         try:
-            verify_consistency(consistency, self._log.root, after.root)
+            verify_consistency(consistency, root, after.root)
         except ProofError as exc:
             raise self._divergence(str(exc), shown) from None
 
     def _advance(self, log: Mmr, receipt: Receipt, answered: frozenset[LeafHash]) -> None:
         """The only place where the verified prefix grows."""
-        pending = tuple(m.encode() for m in self.unanswered if m.leaf_hash not in answered)
         head = self.state.head
         furthest = receipt if head is None or receipt.stream_seq >= head.stream_seq else head
         self._log = log
@@ -277,7 +310,7 @@ class LabelClient:
             last_stream_seq=log.stream_seq,
             peaks=log.peaks,
             head=furthest,
-            pending=pending,
+            pending=self._pending_without(answered),
             stalls=0,
             rk=self.state.rk.after(receipt.stream_seq),
         )

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core.errors import DecodeError, Fault
+from veen_core.cap import CapToken
+from veen_core.errors import DecodeError, Fault, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
 from veen_core.msg import Msg
@@ -80,6 +81,10 @@ class Entry:
 
     def encode(self) -> bytes:
         """Frame header and body (§4.8.1)."""
+        return self.frame(self.entry_hash)
+
+    def frame(self, digest: EntryHash) -> bytes:
+        """The same, for a caller that has computed the entry hash already."""
         header = _FRAME.pack(
             ENTRY_VERSION,
             self.flags,
@@ -87,7 +92,7 @@ class Entry:
             self.stream_seq,
             len(self.msg_bytes),
             len(self.receipt_bytes),
-            self.entry_hash,
+            digest,
         )
         return header + self.msg_bytes + self.receipt_bytes
 
@@ -133,6 +138,17 @@ def split_entries(data: bytes) -> Iterator[Entry]:
             raise exc.within(f"entry at byte {offset}") from None
         yield entry
         offset += header.size
+
+
+def verify_authorize(entry: Entry) -> CapToken:
+    """The token of a control entry, which must be the one its RECEIPT promises (H5).
+
+    The frame's flags are under no hash: this is what keeps a set bit from hiding a MSG.
+    """
+    token = CapToken.decode(entry.msg_bytes)
+    if entry.receipt.leaf_hash != authorize_leaf(token.auth_ref, entry.msg_bytes):
+        raise VerificationError("entry §4.8.1: the RECEIPT is not for the token beside it (H5)")
+    return token
 
 
 def _fail(found: str, field: str = "", fault: Fault = Fault.CBOR) -> DecodeError:

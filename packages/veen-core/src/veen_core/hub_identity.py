@@ -75,6 +75,13 @@ class HubIdentity(Wire):
         return active[-1]
 
     @property
+    def newest(self) -> HubKey:
+        """The key that endorses the next one and signs the record."""
+        if not self.hub_keys:
+            raise IdentityError("hub-identity.hub_keys §8.4: empty")
+        return self.hub_keys[-1]
+
+    @property
     def key_map(self) -> dict[KeyId, HubPk]:
         """The hub-key-map artifact (§8.4)."""
         return {key.key_id: key.hub_pk for key in self.hub_keys}
@@ -96,7 +103,7 @@ def rotate(
     identity: HubIdentity, current: SigningKey, next_pk: HubPk, valid_from: UnixTime, window_sec: int
 ) -> HubIdentity:
     """Bring in a key; the one before stays active for ``window_sec`` more (KEX0.1)."""
-    last = identity.hub_keys[-1]
+    last = identity.newest
     if current.public != last.hub_pk:
         raise IdentityError("hub-identity §8.4: only the newest key can endorse the next one")
     if valid_from < last.valid_from:
@@ -162,7 +169,7 @@ def verify_identity_signature(
     identity: HubIdentity, signature: Signature, *, root_key: VerifyKey | None = None
 ) -> None:
     """hub-identity.sig under the newest key, or under an offline root key if one is configured (§8.4)."""
-    signer = root_key if root_key is not None else identity.hub_keys[-1].hub_pk
+    signer = root_key if root_key is not None else identity.newest.hub_pk
     verify(signer, identity_digest(identity), signature, "hub-identity.sig §8.4")
 
 

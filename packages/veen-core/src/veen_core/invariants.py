@@ -118,7 +118,7 @@ def _i10(pair: Pair, _before: Before) -> str | None:
 def _i11(pair: Pair, before: Before) -> str | None:
     try:
         check_size(len(pair.msg_bytes), before.limits)
-        ciphertext.split(pair.msg.ciphertext, before.limits)
+        ciphertext.check_layout(pair.msg.ciphertext, before.limits)
     except DecodeError as exc:
         return str(exc)
     return None

@@ -112,7 +112,7 @@ def open_keystore(keystore: Keystore, passphrase: bytes) -> Secrets:
         plain = bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             keystore.sealed, keystore._aad(), keystore.nonce, key
         )
-    except CryptoError:
+    except (CryptoError, ValueError):  # ValueError: shorter than a tag
         raise KeystoreError("keystore does not open: wrong passphrase, or the file is damaged") from None
     try:
         return Secrets.decode(plain)

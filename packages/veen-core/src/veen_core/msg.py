@@ -35,6 +35,7 @@ from veen_core.wire import Wire, array
 _SIG_TAG: Final = b"veen/sig\x00"
 _NINE: Final = b"\x89"  # CBOR array of nine: MSG without sig
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
+_UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 
 
 @array("MSG", section="4.1")
@@ -81,11 +82,9 @@ def signing_digest(wire: bytes) -> bytes:
     """``Ht("veen/sig", CBOR(MSG without sig))`` of an encoded MSG (§4.1).
 
     A canonical MSG is ``8a item… sig``; without its last item it is ``89 item…``, so the digest
-    needs no second encoding (3 µs of the 15 that everything but the signature check takes).
+    needs no second encoding (3 µs of the 13 that everything but the signature check takes).
     """
-    digest = sha256(_SIG_TAG + _NINE)
-    digest.update(memoryview(wire)[1:-_SIG_ITEM_SIZE])
-    return digest.digest()
+    return sha256(_SIG_TAG + _NINE + wire[1:-_SIG_ITEM_SIZE]).digest()
 
 
 def operation_id(leaf: LeafHash) -> OperationId:
@@ -95,6 +94,13 @@ def operation_id(leaf: LeafHash) -> OperationId:
 
 def sign_msg(key: SigningKey, binding: Binding, sealed: bytes) -> Msg:
     """Sign a sealed ciphertext under the fields it is bound to (§4.1)."""
+    return _sign(key, binding, sealed)[0]
+
+
+def _sign(key: SigningKey, binding: Binding, sealed: bytes) -> tuple[Msg, bytes]:
+    """The MSG and its encoding, which signing had to make anyway."""
+    if key.public != binding.client_id:
+        raise VerificationError(f"key {key.public.hex()} cannot sign for client_id {binding.client_id.hex()}")
     unsigned = Msg(
         profile_id=binding.profile_id,
         label=binding.label,
@@ -106,12 +112,9 @@ def sign_msg(key: SigningKey, binding: Binding, sealed: bytes) -> Msg:
         ciphertext=sealed,
         sig=_UNSIGNED,
     )
-    if key.public != binding.client_id:
-        raise VerificationError(f"key {key.public.hex()} cannot sign for client_id {binding.client_id.hex()}")
-    return dataclasses.replace(unsigned, sig=key.sign(signing_digest(unsigned.encode())))
-
-
-_UNSIGNED: Final = Signature(bytes(Signature.SIZE))
+    wire = unsigned.encode()
+    sig = key.sign(signing_digest(wire))
+    return dataclasses.replace(unsigned, sig=sig), wire[: -Signature.SIZE] + sig
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ class Sealed:
     """A message ready to submit, with the attachments to put beside it."""
 
     msg: Msg
+    wire: bytes
+    """``msg`` encoded."""
     attachments: tuple[Attachment, ...]
 
 
@@ -143,9 +148,9 @@ def seal_msg(
             attachment.att_root(coids), coids, [len(a.ciphertext) for a in sealed], limits
         )
         header = dataclasses.replace(header, att_root=attachment.att_root(coids))
-    msg = sign_msg(key, binding, sealer.seal(header, body, pad_block=profile.pad_block, limits=limits))
-    check_size(len(msg.encode()), limits)
-    return Sealed(msg, sealed)
+    msg, wire = _sign(key, binding, sealer.seal(header, body, pad_block=profile.pad_block, limits=limits))
+    check_size(len(wire), limits)
+    return Sealed(msg, wire, sealed)
 
 
 def check_size(length: int, limits: Limits) -> None:
@@ -173,7 +178,7 @@ def verify_msg(wire: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Msg, LeafH
     """Decode and verify a MSG on its own: size, canonical form, ciphertext bounds, ct_hash, signature."""
     check_size(len(wire), limits)
     msg = Msg.decode(wire)
-    ciphertext.split(msg.ciphertext, limits)
+    ciphertext.check_layout(msg.ciphertext, limits)
     check_ct_hash(msg)
     leaf = msg.leaf_hash
     verify_signature(msg, wire)

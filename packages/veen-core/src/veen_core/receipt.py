@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from veen_core import cbor
 from veen_core.hashing import Ht
 from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, verify
@@ -14,6 +15,8 @@ from veen_core.wire import Wire, array
 _SIX: Final = b"\x86"  # CBOR array of six: RECEIPT without hub_sig
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
 _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
+_FIXED_SIZE: Final = 1 + 1 + 3 * (2 + 32) + _SIG_ITEM_SIZE
+"""Array head, ver, three hashes, signature."""
 
 
 @array("RECEIPT", section="4.3")
@@ -33,6 +36,11 @@ class Receipt(Wire):
 def signing_digest(receipt: Receipt) -> bytes:
     """``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` (§4.3)."""
     return Ht("veen/sig", _SIX + receipt.encode()[1:-_SIG_ITEM_SIZE])
+
+
+def encoded_size(stream_seq: StreamSeq, hub_ts: UnixTime) -> int:
+    """How long a RECEIPT will be, before its root and signature are known: only two fields vary."""
+    return _FIXED_SIZE + len(cbor.encode(stream_seq)) + len(cbor.encode(hub_ts))
 
 
 def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:

@@ -76,10 +76,8 @@ class _Declared:
 
     name: str
     section: str
-    build: Callable[..., Any]
+    build: type[Wire]
     fields: tuple[Field, ...]
-    readers: tuple[tuple[str, Callable[[Any], Any]], ...]
-    """Name and reader of each field: what decoding looks at, a third faster than through ``fields``."""
 
     def describe(self) -> str:
         return self.name
@@ -123,22 +121,29 @@ class _Declared:
                 raise self._fail("missing", f.name)
 
 
+@dataclass(frozen=True, slots=True)
 class ArrayCodec(_Declared):
     """Fields by position (§3.1: wire objects are arrays unless defined as maps)."""
 
-    __slots__ = ()
+    slots: tuple[tuple[Callable[[Any, Any], None], Callable[[Any], Any]], ...]
+    """Of each field: what fills its slot, and what reads it."""
 
     def read(self, item: Any) -> Any:
         if type(item) is not list:
             raise self._fail(f"want array, found {found(item)}")
         if len(item) != len(self.fields):
             self._check_shortened(len(item))
+        # Filling slots costs half of calling the dataclass (2.3 of 13 µs in verifying a MSG).
+        value = object.__new__(self.build)
         try:
-            # Not strict: a shortened array simply ends before its trailing field.
-            return self.build(**{name: read(x) for (name, read), x in zip(self.readers, item, strict=False)})
+            for (fill, read), x in zip(self.slots, item, strict=False):
+                fill(value, read(x))
         except DecodeError:
             pairs = zip(self.fields, item, strict=False)
             raise self._worst((f, f.kind.read, x) for f, x in pairs) from None
+        for fill, _ in self.slots[len(item) :]:
+            fill(value, None)  # a trailing field that was left off
+        return value
 
     def _check_shortened(self, length: int) -> None:
         if length != sum(not f.trailing for f in self.fields):
@@ -244,17 +249,21 @@ class Wire:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON with duplicate keys, floats and non-finite numbers refused."""
+    """JSON with duplicate keys, floats, non-finite numbers and lone surrogates refused."""
     try:
-        return json.loads(
+        item = json.loads(
             text,
             object_pairs_hook=_unique,
             parse_float=_no_number,
             parse_constant=_no_number,
             parse_int=_short_int,
         )
+        json.dumps(item, ensure_ascii=False).encode()  # a lone surrogate has no UTF-8, hence no CBOR
+        return item
     except (ValueError, RecursionError) as exc:
-        raise DecodeError(f"not JSON: {exc}") from None
+        why = str(exc)
+    # Outside the handler: a __context__ would carry the text, which may be a secret's.
+    raise DecodeError(f"not JSON: {why}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -268,7 +277,7 @@ def _no_number(_: str) -> Any:
 
 
 def _short_int(digits: str) -> int:
-    if len(digits) > 20:
+    if len(digits.lstrip("-")) > 20:
         raise ValueError("integer beyond 64 bits")
     return int(digits)
 
@@ -293,10 +302,6 @@ def _fields(cls: type[Wire], key_of: Callable[[int, str], int | str]) -> Iterato
         yield Field(declared.name, key_of(position, declared.name), kind, optional, TRAILING in marks)
 
 
-def _readers(fields: tuple[Field, ...]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((f.name, f.kind.read) for f in fields)
-
-
 def array(name: str, *, section: str) -> Callable[[W], W]:
     """Declare a CBOR array with fixed field order (§3.1)."""
 
@@ -305,7 +310,8 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
             Field(f.name, f.key, Nullable(f.kind), optional=False) if f.optional and not f.trailing else f
             for f in _fields(cls, lambda position, _name: position)
         )
-        cls.codec = ArrayCodec(name, section, cls, fields, _readers(fields))
+        slots = tuple((getattr(cls, f.name).__set__, f.kind.read) for f in fields)
+        cls.codec = ArrayCodec(name, section, cls, fields, slots)
         return cls
 
     return declare
@@ -316,7 +322,7 @@ def int_map(name: str, *, section: str) -> Callable[[W], W]:
 
     def declare(cls: W) -> W:
         fields = tuple(_fields(cls, lambda position, _name: position))
-        cls.codec = MapCodec(name, section, cls, fields, _readers(fields))
+        cls.codec = MapCodec(name, section, cls, fields)
         return cls
 
     return declare
@@ -327,7 +333,7 @@ def text_map(name: str, *, section: str) -> Callable[[W], W]:
 
     def declare(cls: W) -> W:
         fields = tuple(_fields(cls, lambda _position, field_name: field_name))
-        cls.codec = MapCodec(name, section, cls, fields, _readers(fields))
+        cls.codec = MapCodec(name, section, cls, fields)
         return cls
 
     return declare

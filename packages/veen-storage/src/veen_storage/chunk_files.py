@@ -1,0 +1,108 @@
+"""Reading chunk files: growing, sealed, compressed or pruned (§4.8)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from veen_core import cbor
+from veen_core.chunk import PrunedEntry
+from veen_core.entry import FRAME_SIZE, Entry, decode_entry, decode_frame
+from veen_core.errors import DecodeError
+from veen_core.ids import Label, StreamSeq
+from veen_storage import compression
+from veen_storage.errors import DamageError
+from veen_storage.files import read_exactly
+from veen_storage.layout import Layout
+
+WINDOW = 1_048_576
+"""How much of a chunk is read at once when it is walked."""
+
+
+class ChunkFile:
+    """One chunk, open for reading; a context manager. Raises ``FileNotFoundError`` if it is not there."""
+
+    def __init__(self, path: Path, *, compressed: bool) -> None:
+        self.name = path.name
+        self._compressed = compressed
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self) -> ChunkFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    @property
+    def size(self) -> int:
+        """Of the framed entries, uncompressed."""
+        return compression.raw_size(self._fd, self.name) if self._compressed else os.fstat(self._fd).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly that range, or ``DamageError``."""
+        if self._compressed:
+            data = compression.read_range(self._fd, self.name, offset, length)
+        else:
+            data = read_exactly(self._fd, length, offset)
+        if len(data) != length:
+            raise DamageError(self.name, offset, f"holds {len(data)} of {length} bytes")
+        return data
+
+    def entries(self, offset: int, length: int) -> list[Entry]:
+        """The entries that fill a range, each checked against its entry hash (§4.8.1)."""
+        data = self.read(offset, length)
+        found: list[Entry] = []
+        at = 0
+        while at < len(data):
+            try:
+                size = decode_frame(data[at : at + FRAME_SIZE]).size
+                found.append(decode_entry(data[at : at + size]))
+            except DecodeError as exc:
+                raise DamageError(self.name, offset + at, str(exc)) from exc
+            at += size
+        return found
+
+    def walk(self) -> Iterator[tuple[int, bytes]]:
+        """Offset and bytes of every frame, in order; nothing decoded beyond the frame header."""
+        offset, size = 0, self.size
+        window, window_at = b"", 0
+        while offset < size:
+            if offset + FRAME_SIZE > window_at + len(window):
+                window, window_at = self.read(offset, min(WINDOW, size - offset)), offset
+            try:
+                length = decode_frame(window[offset - window_at :][:FRAME_SIZE]).size
+            except DecodeError as exc:
+                raise DamageError(self.name, offset, str(exc)) from exc
+            if offset + length > size:
+                raise DamageError(self.name, offset, f"an entry of {length} bytes is cut short")
+            if offset + length > window_at + len(window):
+                window, window_at = self.read(offset, min(max(WINDOW, length), size - offset)), offset
+            yield offset, window[offset - window_at :][:length]
+            offset += length
+
+
+def open_chunk(
+    layout: Layout, label: Label, start: StreamSeq, end: StreamSeq | None, *, zstd: bool
+) -> ChunkFile:
+    """By its final name if it has an end and got it already, else as it grew."""
+    if end is not None:
+        try:
+            return ChunkFile(layout.chunk(label, start, end), compressed=zstd)
+        except FileNotFoundError:
+            pass
+    return ChunkFile(layout.chunk(label, start, None), compressed=False)
+
+
+def read_pruned(path: Path) -> list[PrunedEntry]:
+    """What stays of a pruned chunk, each checked against its receipt."""
+    try:
+        kept = [PrunedEntry.decode(item) for item in cbor.split_sequence(path.read_bytes())]
+    except DecodeError as exc:
+        raise DamageError(path.name, None, str(exc)) from exc
+    for entry in kept:
+        if entry.leaf_hash != entry.receipt.leaf_hash:
+            raise DamageError(
+                path.name, None, f"entry {entry.receipt.stream_seq} does not match its leaf hash"
+            )
+    return kept

@@ -1,0 +1,50 @@
+"""What can go wrong with a data directory, by who can act.
+
+VeenError
+└── StorageError          anything about a data directory; says file, offset and what to do
+    ├── DamageError       a file does not hold what it must: run fsck, then repair or restore
+    ├── LockedError       another process has the directory open
+    ├── MismatchError     the directory is not the one that was asked for
+    ├── PoisonedError     a write or sync failed: nothing is acknowledged until it is reopened
+    └── AbsentError       there is no such label, entry, checkpoint or attachment
+        └── PrunedError   there was: its payload is pruned, its receipt is kept
+"""
+
+from __future__ import annotations
+
+from veen_core.errors import VeenError
+
+
+class StorageError(VeenError):
+    """Anything about a data directory."""
+
+
+class DamageError(StorageError):
+    """A file does not hold what it must. Never skipped over."""
+
+    def __init__(self, file: str, offset: int | None, what: str, remedy: str = "run `veen hub fsck`") -> None:
+        at = f" at byte {offset}" if offset is not None else ""
+        super().__init__(f"{file}{at}: {what}; {remedy}")
+        self.file = file
+        self.offset = offset
+        self.what = what
+
+
+class LockedError(StorageError):
+    """Another process has the directory open."""
+
+
+class MismatchError(StorageError):
+    """The directory is not the one that was asked for: another hub, format, registry or profile."""
+
+
+class PoisonedError(StorageError):
+    """A write or sync failed; the page cache cannot be trusted, so nothing more is acknowledged."""
+
+
+class AbsentError(StorageError):
+    """There is no such label, entry, checkpoint or attachment."""
+
+
+class PrunedError(AbsentError):
+    """The payload was pruned by retention; receipt, leaf hash and proofs remain."""

@@ -1,0 +1,138 @@
+"""The hub's identity artifacts and secret keys on disk (§8.4).
+
+Keys lie in the data directory's ``keys/`` or in another folder of the operator's choice, one file a
+key, mode 0600. The artifacts are public: hub-identity.cbor, its signature and the key map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from veen_core import cbor, hub_identity
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
+from veen_core.errors import VeenError
+from veen_core.hub_identity import HubIdentity, HubKey
+from veen_core.ids import HubId, HubPk, KeyId, Signature, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.receipt import Receipt, sign_receipt
+from veen_core.wire import Wire, int_map
+from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.files import SECRET, Files
+from veen_storage.layout import Layout
+
+
+@int_map("hub key file", section="8.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFile(Wire):
+    """One secret key; ``hub_pk`` is there so that damage shows."""
+
+    ver: Literal[1] = 1
+    hub_pk: HubPk
+    seed: SigningSeed
+
+
+@dataclass
+class HubKeys:
+    """Signs as the hub: by the key its identity dictates at the time (§8.4, KEX0.1)."""
+
+    identity: HubIdentity
+    secrets: dict[KeyId, SigningKey] = field(repr=False)
+
+    def sign_receipt(self, unsigned: Receipt) -> Receipt:
+        return sign_receipt(self._secret(self.identity.signing_key_at(unsigned.hub_ts)), unsigned)
+
+    def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
+        """During a rotation window every active key witnesses the checkpoint (KEX0.1)."""
+        active = self.identity.active_at(now)
+        signer = self._secret(self.identity.signing_key_at(now))
+        witnesses = [self._secret(key) for key in active] if len(active) > 1 else []
+        return sign_checkpoint(signer, unsigned, witnesses)
+
+    def _secret(self, key: HubKey) -> SigningKey:
+        try:
+            return self.secrets[key.key_id]
+        except KeyError:
+            raise StorageError(
+                f"the hub's key {key.key_id.hex()} is not here: put its file back into the keys folder"
+            ) from None
+
+
+def write_key(files: Files, directory: Path, key: SigningKey) -> None:
+    """Refuses to overwrite: a key that is lost cannot be made again."""
+    hub_pk = HubPk(key.public)
+    path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
+    if path.exists():
+        raise StorageError(f"{path.name} exists already")
+    files.make_directory(directory)
+    files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET)
+
+
+def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]:
+    """Every key of the identity that is there; what a file holds is never shown."""
+    found = {}
+    for key in identity.hub_keys:
+        path = directory / f"hub-{key.key_id.hex()}.key"
+        if path.exists():
+            found[key.key_id] = _read_key(path, key.hub_pk)
+    return found
+
+
+def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
+    try:
+        stored = KeyFile.decode(path.read_bytes())
+    except VeenError:
+        raise DamageError(path.name, None, "is not a hub key file", "restore it from a backup") from None
+    key = SigningKey(stored.seed)
+    if key.public != hub_pk or stored.hub_pk != hub_pk:
+        raise DamageError(
+            path.name, None, "does not hold the key it is named after", "restore it from a backup"
+        )
+    return key
+
+
+def write_identity(files: Files, layout: Layout, identity: HubIdentity, signer: SigningKey) -> None:
+    """Map and signature first, the record last: until it is replaced, the old record and keys hold."""
+    signature = hub_identity.sign_identity(signer, identity)
+    files.replace(layout.key_map, encode_key_map(identity))
+    files.replace(layout.identity_signature, signature)
+    files.replace(layout.identity, identity.encode())
+
+
+def encode_key_map(identity: HubIdentity) -> bytes:
+    """hub-key-map: key_id to hub_pk, in ascending order of key_id (§8.4)."""
+    return cbor.encode({bytes(key): bytes(pk) for key, pk in sorted(identity.key_map.items())})
+
+
+def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
+    """The identity record, verified against its signature, its key map and the registry's hub_id."""
+    identity = HubIdentity.decode(_read(layout.identity))
+    if identity.hub_id != hub:
+        raise MismatchError(
+            f"hub-identity.cbor is of hub {identity.hub_id.hex()}, this directory of {hub.hex()}: "
+            "another hub's files were mixed in"
+        )
+    hub_identity.verify_identity(identity)
+    for problem in identity_problems(layout, identity):
+        raise problem
+    return identity
+
+
+def identity_problems(layout: Layout, identity: HubIdentity) -> Iterable[DamageError]:
+    """What does not agree with a verified identity record."""
+    remedy = "run `veen hub repair`"
+    try:
+        hub_identity.verify_identity_signature(identity, Signature(_read(layout.identity_signature)))
+    except VeenError as exc:
+        yield DamageError(layout.identity_signature.name, None, str(exc), remedy)
+    if _read(layout.key_map) != encode_key_map(identity):
+        yield DamageError(layout.key_map.name, None, "does not match hub-identity.cbor", remedy)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError(path.name, None, "is missing", "restore it from a clone") from None

@@ -1,0 +1,168 @@
+"""The index: LMDB tables that find everything in O(log n), rebuildable from the log (§3.4, §3.4.1).
+
+One write transaction per apply round, fully synced; any number of read transactions beside it.
+The map grows by itself: growing needs a moment without transactions, which ``_gate`` waits for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import lmdb
+
+from veen_storage.errors import DamageError
+
+T = TypeVar("T")
+
+TABLES: Final = (
+    "labels",  # label → number
+    "heads",  # number → LabelCursor
+    "clients",  # number, client_id → ClientCursor
+    "entries",  # number, seq → Location
+    "nodes",  # number, height > 0, index → hash; leaves are read from receipts
+    "chunks",  # number, start → ChunkRecord
+    "manifest",  # number, epoch, start, end → Segment
+    "tombstones",  # number, start → end, pruned_at
+    "times",  # number, hub_ts → first seq
+    "all_times",  # hub_ts, number → first seq
+    "caps",  # auth_ref → CapRecord
+    "buckets",  # auth_ref, number → Bucket
+    "checkpoints",  # number, upto_seq → CHECKPOINT
+    "epochs",  # epoch, number, upto_seq → nothing
+    "anchors",  # number, upto_seq → anchor_ref
+    "meta",  # name → value
+)
+FIRST_MAP: Final = 64 * 1_048_576
+"""Virtual size of a new map; doubled whenever half of it is used."""
+
+
+class Index:
+    """The open LMDB environment."""
+
+    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+        self._path = path
+        on_disk = (path / "data.mdb").stat().st_size if (path / "data.mdb").exists() else 0
+        size = FIRST_MAP
+        while size < 2 * on_disk:
+            size *= 2
+        try:
+            self._env = lmdb.open(
+                str(path),
+                map_size=size,
+                max_dbs=len(TABLES),
+                max_readers=1_024,
+                readonly=readonly,
+                lock=not readonly,
+            )
+            self._tables = {name: self._env.open_db(name.encode(), create=not readonly) for name in TABLES}
+        except lmdb.Error as exc:
+            raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
+        self._map_size = size
+        self._gate = threading.Condition()
+        self._open = 0
+        self._growing = False
+
+    @contextmanager
+    def reading(self) -> Iterator[View]:
+        """A consistent view; do not keep it open longer than one answer takes."""
+        with self._transaction(), self._env.begin(buffers=False) as txn:
+            yield View(txn, self._tables)
+
+    def write(self, change: Callable[[Transaction], T]) -> T:
+        """Run ``change`` in one synced transaction; again from the start if the map had to grow."""
+        self._grow_if(self._used() > self._map_size // 2)
+        while True:
+            try:
+                with self._transaction(), self._env.begin(write=True) as txn:
+                    return change(Transaction(txn, self._tables))
+            except lmdb.MapFullError:
+                self._grow_if(True)
+
+    def _used(self) -> int:
+        info, stat = self._env.info(), self._env.stat()
+        return int(info["last_pgno"]) * int(stat["psize"])
+
+    def _grow_if(self, needed: bool) -> None:
+        if not needed:
+            return
+        with self._gate:
+            self._growing = True
+            self._gate.wait_for(lambda: self._open == 0)
+            self._map_size *= 2
+            self._env.set_mapsize(self._map_size)
+            self._growing = False
+            self._gate.notify_all()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._gate:
+            self._gate.wait_for(lambda: not self._growing)
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._open -= 1
+                if self._growing:
+                    self._gate.notify_all()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class View:
+    """One read transaction. Opened without buffers, so LMDB's rows are bytes."""
+
+    __slots__ = ("_tables", "_txn")
+
+    def __init__(self, txn: lmdb.Transaction, tables: dict[str, lmdb._Database]) -> None:
+        self._txn = txn
+        self._tables = tables
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        return cast("bytes | None", self._txn.get(key, db=self._tables[table]))
+
+    def scan(self, table: str, start: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Rows from ``start`` on, as long as their key has ``prefix``."""
+        with self._txn.cursor(self._tables[table]) as cursor:
+            if not cursor.set_range(start):
+                return
+            for key, value in cast("Iterator[tuple[bytes, bytes]]", cursor.iternext()):
+                if not key.startswith(prefix):
+                    return
+                yield key, value
+
+    def last_before(self, table: str, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
+        """The last row with ``prefix`` whose key is at or before ``key``."""
+        with self._txn.cursor(self._tables[table]) as cursor:
+            found = (cursor.key() == key or cursor.prev()) if cursor.set_range(key) else cursor.last()
+            row = cast("tuple[bytes, bytes]", cursor.item())
+            return row if found and row[0].startswith(prefix) else None
+
+    def count(self, table: str) -> int:
+        return int(self._txn.stat(self._tables[table])["entries"])
+
+
+class Transaction(View):
+    """The write transaction of one apply round."""
+
+    __slots__ = ()
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        self._txn.put(key, value, db=self._tables[table])
+
+    def put_many(self, table: str, rows: list[tuple[bytes, bytes]]) -> None:
+        if rows:
+            rows.sort()
+            with self._txn.cursor(self._tables[table]) as cursor:
+                cursor.putmulti(rows)
+
+    def put_if_absent(self, table: str, key: bytes, value: bytes) -> None:
+        self._txn.put(key, value, db=self._tables[table], overwrite=False)
+
+    def delete(self, table: str, key: bytes) -> None:
+        self._txn.delete(key, db=self._tables[table])

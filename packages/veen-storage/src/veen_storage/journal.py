@@ -1,0 +1,235 @@
+"""The journal: the one commit point (H2, §3.4.1).
+
+A segment is ``journal-<first batch>.wal``: batches, one after another, each a header
+
+    magic (4) | batch number (u64be) | payload length (u32be) | flags (u8)
+    | SHA-256 of the payload (32) | CRC-32 of the header so far (4)
+
+and its payload, a run of items: ``kind (u8) | length (u32be) | bytes``. Batch numbers rise by one.
+
+Commit order of one batch:
+
+1. one write of header and payload at the segment's end;
+2. one ``fdatasync``: **the commit point**. Only after it returns may memory change and a receipt leave;
+3. if 1 or 2 fails, the journal is poisoned: nothing is written until the directory is opened again.
+
+Reading back, a last batch that is cut short, or of which whole sectors never reached the disk, was
+never acknowledged and is dropped. Any other batch that does not match its checksums is damage: it is
+reported, never skipped. (A batch that legitimately holds a sector of zeros says so in its flags, and
+is then never taken for torn: better to refuse than to drop what may have been acknowledged.)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from veen_storage.errors import DamageError, PoisonedError
+from veen_storage.files import Files
+
+_MAGIC: Final = b"VJ1\n"
+_HEADER: Final = struct.Struct(">4sQIB32s")
+_CRC: Final = struct.Struct(">I")
+HEADER_SIZE: Final = _HEADER.size + _CRC.size
+_HOLDS_ZEROS: Final = 0x01
+_ITEM: Final = struct.Struct(">BI")
+SECTOR: Final = 512
+SEGMENT_BYTES: Final = 32 * 1_048_576
+"""A segment past this size is followed by a new one, so that applied ones can be removed."""
+MAX_BATCH_BYTES: Final = 256 * 1_048_576
+
+ENTRY: Final = 1
+"""Item: a framed log entry (§4.8.1)."""
+CHECKPOINT: Final = 2
+"""Item: an encoded CHECKPOINT, to follow the entries before it."""
+ANCHOR: Final = 3
+"""Item: where a checkpoint was anchored (ANCHOR0.2)."""
+PRUNE: Final = 4
+"""Item: a retention decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that a batch made durable."""
+
+    kind: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One group commit."""
+
+    number: int
+    items: tuple[Item, ...]
+
+
+def encode_batch(number: int, items: list[Item]) -> bytes:
+    payload = b"".join(part for item in items for part in (_ITEM.pack(item.kind, len(item.data)), item.data))
+    flags = _HOLDS_ZEROS if bytes(SECTOR) in payload else 0
+    header = _HEADER.pack(_MAGIC, number, len(payload), flags, sha256(payload).digest())
+    return header + _CRC.pack(crc32(header)) + payload
+
+
+def _decode_items(payload: bytes) -> Iterator[Item]:
+    offset = 0
+    while offset < len(payload):
+        kind, length = _ITEM.unpack_from(payload, offset)
+        offset += _ITEM.size
+        yield Item(kind, payload[offset : offset + length])
+        offset += length
+
+
+class Journal:
+    """The writing side. One writer, one open segment."""
+
+    def __init__(self, directory: Path, files: Files, next_batch: int) -> None:
+        """Start a fresh segment: whatever older segments hold was read back before."""
+        self._directory = directory
+        self._files = files
+        self._next = next_batch
+        self._fd = -1
+        self._size = 0
+        self._poison: str | None = None
+
+    @property
+    def poisoned(self) -> str | None:
+        """Why nothing can be written any more, if so."""
+        return self._poison
+
+    def append(self, items: list[Item]) -> int:
+        """Make one batch durable; returns its number. See the module for the order."""
+        if self._poison is not None:
+            raise PoisonedError(f"the journal failed earlier ({self._poison}): reopen the data directory")
+        number = self._next
+        data = encode_batch(number, items)
+        try:
+            if self._fd < 0 or self._size >= SEGMENT_BYTES:
+                self._start_segment()
+            self._files.write(self._fd, data, self._size)
+            self._files.sync(self._fd)  # the commit point
+        except OSError as exc:
+            self._poison = f"{exc.strerror or exc}"
+            raise PoisonedError(
+                f"journal write failed ({self._poison}): nothing of this batch is acknowledged; "
+                "free space or fix the disk, then reopen the data directory"
+            ) from exc
+        self._size += len(data)
+        self._next = number + 1
+        return number
+
+    def _start_segment(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        path = segment_path(self._directory, self._next)
+        self._fd = self._files.open_append(path)
+        self._files.truncate(self._fd, 0)  # a torn batch may have had this number
+        self._files.sync_directory(self._directory)
+        self._size = 0
+
+    def trim(self, applied: int) -> None:
+        """Remove segments in which every batch is applied; never the one being written."""
+        segments = list_segments(self._directory)
+        for path, following in pairwise(segments):
+            if first_batch(following) <= applied + 1:
+                self._files.remove(path)
+
+    def poison(self, why: str) -> None:
+        """Stop acknowledging: something else than the journal failed."""
+        self._poison = why
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def segment_path(directory: Path, batch: int) -> Path:
+    return directory / f"journal-{batch:020d}.wal"
+
+
+def first_batch(path: Path) -> int:
+    return int(path.stem.removeprefix("journal-"))
+
+
+def list_segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("journal-*.wal"))
+
+
+def read_batches(directory: Path, applied: int) -> Iterator[Batch]:
+    """Every durable batch after ``applied``, in order; raises ``DamageError`` rather than skip one."""
+    segments = list_segments(directory)
+    expected: int | None = None
+    for path in segments:
+        for batch in _read_segment(path, last=path == segments[-1]):
+            if expected is None and batch.number > applied + 1:
+                raise DamageError(
+                    path.name, 0, f"batches {applied + 1} to {batch.number - 1} are missing before it"
+                )
+            if expected is not None and batch.number != expected:
+                raise DamageError(path.name, None, f"batch {batch.number} follows batch {expected - 1}")
+            expected = batch.number + 1
+            if batch.number > applied:
+                yield batch
+
+
+def _read_segment(path: Path, *, last: bool) -> Iterator[Batch]:
+    data = path.read_bytes()
+    offset = 0
+    while offset < len(data):
+        fault = check_batch(data, offset)
+        if fault is not None:
+            if last and is_torn(data, offset):
+                return
+            raise DamageError(path.name, offset, fault)
+        _magic, number, length, _flags, _digest = _HEADER.unpack_from(data, offset)
+        start = offset + HEADER_SIZE
+        yield Batch(number, tuple(_decode_items(data[start : start + length])))
+        offset = start + length
+
+
+def _header_holds(data: bytes, offset: int) -> bool:
+    header = data[offset : offset + _HEADER.size]
+    return (
+        len(data) - offset >= HEADER_SIZE
+        and header.startswith(_MAGIC)
+        and _CRC.unpack_from(data, offset + _HEADER.size) == (crc32(header),)
+    )
+
+
+def check_batch(data: bytes, offset: int) -> str | None:
+    """What is wrong with the batch at ``offset``, if anything."""
+    if not _header_holds(data, offset):
+        return "a batch header is cut short or does not match its checksum"
+    _magic, _number, length, _flags, digest = _HEADER.unpack_from(data, offset)
+    payload = data[offset + HEADER_SIZE : offset + HEADER_SIZE + length]
+    if len(payload) != length:
+        return f"a batch of {length} bytes is cut short"
+    return None if sha256(payload).digest() == digest else "a batch does not match its checksum"
+
+
+def is_torn(data: bytes, offset: int) -> bool:
+    """Whether the damaged rest of the last segment is one batch that never fully reached the disk."""
+    if len(data) - offset < HEADER_SIZE:
+        return True
+    if not _header_holds(data, offset):
+        return _has_hole(data, offset)
+    _magic, _number, length, flags, _digest = _HEADER.unpack_from(data, offset)
+    end = offset + HEADER_SIZE + length
+    if end > len(data):
+        return True
+    return end == len(data) and not flags & _HOLDS_ZEROS and _has_hole(data, offset)
+
+
+def _has_hole(data: bytes, offset: int) -> bool:
+    """A stretch between sector boundaries that is all zeros: allocated, and never written."""
+    edges = [offset, *range(-(-(offset + 1) // SECTOR) * SECTOR, len(data), SECTOR), len(data)]
+    return any(not any(data[a:b]) for a, b in pairwise(edges))

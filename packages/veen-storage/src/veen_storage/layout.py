@@ -1,0 +1,109 @@
+"""Where things lie in a data directory. Pure: names in, paths out; nothing is opened here.
+
+VERSION               format version, and the hash of registry.cbor
+registry.cbor         limits, profile, compression: fixed at creation
+hub-identity.cbor     who the hub is (§8.4), with hub-identity.sig and hub-key-map.cbor
+checkpoint-binding.cbor   ties checkpoints to hub and key (§8.4)
+keys/                 the hub's secret keys, unless they are kept elsewhere; 0600
+lock                  held by the process that has the directory open
+journal/              what is acknowledged and not yet applied
+log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (§4.8.3)
+attachments/          ciphertexts by coid (H17)
+index/                LMDB; rebuildable from all of the above
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_core import chunk
+from veen_core.ids import Coid, KeyId, Label, StreamSeq
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one data directory."""
+
+    root: Path
+
+    @property
+    def version(self) -> Path:
+        return self.root / "VERSION"
+
+    @property
+    def registry(self) -> Path:
+        return self.root / "registry.cbor"
+
+    @property
+    def identity(self) -> Path:
+        return self.root / "hub-identity.cbor"
+
+    @property
+    def identity_signature(self) -> Path:
+        return self.root / "hub-identity.sig"
+
+    @property
+    def key_map(self) -> Path:
+        return self.root / "hub-key-map.cbor"
+
+    @property
+    def checkpoint_binding(self) -> Path:
+        return self.root / "checkpoint-binding.cbor"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "keys"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def attachments(self) -> Path:
+        return self.root / "attachments"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    def key(self, key_id: KeyId) -> Path:
+        return self.keys / f"hub-{key_id.hex()}.key"
+
+    def chunk(self, label: Label, start: StreamSeq, end: StreamSeq | None) -> Path:
+        return self.log / chunk.chunk_name(label, start, end)
+
+    def summary(self, label: Label, start: StreamSeq, end: StreamSeq) -> Path:
+        return self.log / chunk.summary_name(label, start, end)
+
+    def pruned(self, label: Label, start: StreamSeq, end: StreamSeq) -> Path:
+        return self.log / chunk.pruned_name(label, start, end)
+
+    def peaks(self, label: Label, upto: StreamSeq) -> Path:
+        return self.log / chunk.peaks_name(label, upto)
+
+    def checkpoint(self, label: Label, upto: StreamSeq) -> Path:
+        return self.log / chunk.checkpoint_name(label, upto)
+
+    def checkpoint_index(self, label: Label) -> Path:
+        return self.log / chunk.checkpoint_index_name(label)
+
+    def anchor(self, label: Label, upto: StreamSeq) -> Path:
+        """Where the checkpoint was anchored, beside it (ANCHOR0.2)."""
+        return self.log / f"anchor-{label.hex()}-{upto:0{chunk.SEQ_WIDTH}d}.cbor"
+
+    def attachment(self, coid: Coid) -> Path:
+        """Two levels, so that no folder grows with history beyond what a file system likes."""
+        name = coid.hex()
+        return self.attachments / name[:2] / name[2:4] / name
+
+    def directories(self) -> tuple[Path, ...]:
+        return (self.journal, self.log, self.attachments, self.index)

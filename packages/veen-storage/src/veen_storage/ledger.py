@@ -1,0 +1,374 @@
+"""The ledger: what appending knows and decides, in memory, over what the index holds (§3.4.1).
+
+A ``Draft`` is one batch in the making. It copies each cursor it touches, places every entry in its
+chunk, and makes the checkpoint that a roll demands; nothing outside it changes until ``adopt``, which
+comes after the journal's commit point. Recovery feeds the journal's entries through the same draft.
+
+Cursors that the applier has not yet written must stay in memory; the rest are a bounded cache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from veen_core import stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import CheckpointIndexEntry, ChunkSummary, peaks_name, rolls
+from veen_core.entry import Entry
+from veen_core.hub_identity import CheckpointBinding
+from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, NodeHash, StreamSeq, UnixTime
+from veen_core.mmr import Node
+from veen_core.rate import Bucket
+from veen_core.wire import Wire, int_map
+from veen_storage.index import Index
+from veen_storage.records import (
+    U32,
+    U64,
+    CapRecord,
+    ClientCursor,
+    LabelCursor,
+    LabelNo,
+    Location,
+    bucket_key,
+    client_key,
+    unpack_bucket,
+)
+from veen_storage.registry import Registry
+
+
+@int_map("anchor", section="ANCHOR0.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor(Wire):
+    """A journal item, and the content of the file beside the checkpoint."""
+
+    label: Label
+    upto_seq: StreamSeq
+    anchor_ref: bytes
+
+
+@int_map("prune", section="COMP0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune(Wire):
+    """A journal item: the payloads of one sealed chunk go."""
+
+    label: Label
+    start_seq: StreamSeq
+    end_seq: StreamSeq
+    pruned_at: UnixTime
+
+
+BEGINNING: Final = UnixTime(0)
+CACHED: Final = 4_096
+"""Cursors of each kind that are kept beyond those still to be applied."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Cache(Generic[K, V]):
+    """Values by key, with the batch that last changed them; evicts only what is applied, oldest first."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, tuple[int, V]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        if (held := self._values.get(key)) is None:
+            return None
+        self._values.move_to_end(key)
+        return held[1]
+
+    def put(self, key: K, value: V, batch: int) -> None:
+        self._values[key] = (batch, value)
+        self._values.move_to_end(key)
+
+    def shrink(self, applied: int) -> None:
+        while len(self._values) > CACHED:
+            key, (batch, _value) = next(iter(self._values.items()))
+            if batch > applied:
+                return
+            del self._values[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An entry, where it goes, and what it added to the label's MMR."""
+
+    number: LabelNo
+    entry: Entry
+    frame: bytes
+    location: Location
+    hub_ts: UnixTime
+    nodes: list[Node]
+    """The leaf first, then the inner nodes it completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A chunk that a roll ended."""
+
+    number: LabelNo
+    summary: ChunkSummary
+    epoch: int
+    last_ts: UnixTime
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """A checkpoint, its line in the label's index and its binding, with the files' lengths before it."""
+
+    number: LabelNo
+    checkpoint: Checkpoint
+    peaks: tuple[NodeHash, ...]
+    line: CheckpointIndexEntry
+    index_at: int
+    binding: CheckpointBinding
+    binding_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Anchored:
+    """Where a checkpoint was anchored (ANCHOR0.2)."""
+
+    number: LabelNo
+    anchor: Anchor
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A sealed chunk whose payloads go."""
+
+    number: LabelNo
+    decision: Prune
+
+
+Step = Placed | Sealed | Checkpointed | Anchored | Pruned
+
+
+@dataclass(slots=True)
+class Changes:
+    """Everything one batch changes, in the order in which it is applied."""
+
+    batch: int = 0
+    steps: list[Step] = field(default_factory=list)
+    new_labels: dict[Label, LabelNo] = field(default_factory=dict)
+    heads: dict[Label, LabelCursor] = field(default_factory=dict)
+    clients: dict[tuple[LabelNo, ClientId], ClientCursor] = field(default_factory=dict)
+    caps: dict[AuthRef, CapRecord] = field(default_factory=dict)
+    buckets: dict[tuple[AuthRef, LabelNo], Bucket] = field(default_factory=dict)
+    hub_ts: UnixTime = BEGINNING
+    binding_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of entries."""
+        return sum(len(step.frame) for step in self.steps if isinstance(step, Placed))
+
+
+class Ledger:
+    """The current state of every label, as far as it is cached; the rest is in the index."""
+
+    def __init__(self, index: Index, registry: Registry) -> None:
+        self._index = index
+        self.registry = registry
+        self._labels: Cache[Label, LabelCursor] = Cache()
+        self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
+        self._caps: Cache[AuthRef, CapRecord] = Cache()
+        self._buckets: Cache[tuple[AuthRef, LabelNo], Bucket] = Cache()
+        with index.reading() as view:
+            self._next_label = _number(view.get("meta", b"next_label"))
+            self.hub_ts = UnixTime(_number(view.get("meta", b"hub_ts")))
+            self.binding_bytes = _number(view.get("meta", b"binding_bytes"))
+
+    def label(self, label: Label) -> LabelCursor | None:
+        """The label's cursor, or None if it holds nothing."""
+        if (cached := self._labels.get(label)) is not None:
+            return cached
+        with self._index.reading() as view:
+            if (number := view.get("labels", label)) is None:
+                return None
+            head = view.get("heads", number)
+        if head is None:
+            return None
+        cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head)
+        self._labels.put(label, cursor, 0)
+        return cursor
+
+    def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
+        return self._through(
+            self._clients, (number, client), "clients", client_key(number, client), ClientCursor.unpack
+        )
+
+    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
+        return self._through(self._caps, auth_ref, "caps", auth_ref, CapRecord.unpack)
+
+    def bucket(self, auth_ref: AuthRef, number: LabelNo) -> Bucket | None:
+        key = (auth_ref, number)
+        return self._through(self._buckets, key, "buckets", bucket_key(auth_ref, number), unpack_bucket)
+
+    def _through(
+        self, cache: Cache[K, V], key: K, table: str, packed: bytes, unpack: Callable[[bytes], V]
+    ) -> V | None:
+        if (cached := cache.get(key)) is not None:
+            return cached
+        with self._index.reading() as view:
+            stored = view.get(table, packed)
+        if stored is None:
+            return None
+        cache.put(key, value := unpack(stored), 0)
+        return value
+
+    def next_label(self, already_drafted: int) -> LabelNo:
+        return LabelNo(self._next_label + already_drafted)
+
+    def adopt(self, changes: Changes) -> None:
+        """Memory follows disk: called once the batch is durable, and only then."""
+        self._next_label += len(changes.new_labels)
+        self.hub_ts = changes.hub_ts
+        self.binding_bytes = changes.binding_bytes
+        for label, cursor in changes.heads.items():
+            self._labels.put(label, cursor, changes.batch)
+        for client, client_cursor in changes.clients.items():
+            self._clients.put(client, client_cursor, changes.batch)
+        for auth_ref, record in changes.caps.items():
+            self._caps.put(auth_ref, record, changes.batch)
+        for bucket, tokens in changes.buckets.items():
+            self._buckets.put(bucket, tokens, changes.batch)
+
+    def shrink(self, applied: int) -> None:
+        """Forget what the index now holds, beyond the cache's size."""
+        for cache in (self._labels, self._clients, self._caps, self._buckets):
+            cache.shrink(applied)
+
+
+class Draft:
+    """One batch in the making: a view of the ledger with this batch's changes on top."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
+
+    def label(self, label: Label) -> LabelCursor | None:
+        """The cursor to read; do not change it."""
+        return self.changes.heads.get(label) or self.ledger.label(label)
+
+    def client(self, label: Label, client: ClientId) -> ClientCursor | None:
+        cursor = self.label(label)
+        if cursor is None:
+            return None
+        key = (cursor.number, client)
+        return self.changes.clients.get(key) or self.ledger.client(*key)
+
+    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
+        return self.changes.caps.get(auth_ref) or self.ledger.cap(auth_ref)
+
+    def bucket(self, auth_ref: AuthRef, label: Label) -> Bucket | None:
+        cursor = self.label(label)
+        if cursor is None:
+            return None
+        key = (auth_ref, cursor.number)
+        return self.changes.buckets.get(key) or self.ledger.bucket(*key)
+
+    def own(self, label: Label) -> LabelCursor:
+        """The cursor to change: this batch's copy, or a new label's."""
+        if (cursor := self.changes.heads.get(label)) is not None:
+            return cursor
+        if (held := self.ledger.label(label)) is not None:
+            cursor = held.copy()
+        else:
+            number = self.ledger.next_label(len(self.changes.new_labels))
+            self.changes.new_labels[label] = number
+            cursor = LabelCursor.fresh(label, number)
+        self.changes.heads[label] = cursor
+        return cursor
+
+    def must_roll(self, cursor: LabelCursor, frame_size: int) -> bool:
+        return rolls(cursor.chunk_bytes, cursor.hashes.size, frame_size, self.ledger.registry.limits)
+
+    def seal_chunk(self, cursor: LabelCursor) -> None:
+        """End the growing chunk; the next entry starts a new one (§4.8.2)."""
+        summary = ChunkSummary(
+            label=cursor.label,
+            start_seq=cursor.chunk_start,
+            end_seq=cursor.log.stream_seq,
+            mmr_root_end=cursor.log.root,
+            entry_count=cursor.hashes.size,
+            total_bytes=cursor.chunk_bytes,
+            entry_hashes_root=cursor.hashes.root,
+        )
+        epoch = stream.epoch_at(cursor.hub_ts, self.ledger.registry.profile.epoch_sec)
+        self.changes.steps.append(Sealed(cursor.number, summary, epoch, cursor.hub_ts))
+        cursor.chunk_start = StreamSeq(cursor.log.size + 1)
+        cursor.chunk_bytes = 0
+        cursor.hashes = type(cursor.hashes)()
+
+    def place(
+        self, cursor: LabelCursor, entry: Entry, frame: bytes, nodes: list[Node], digest: EntryHash
+    ) -> None:
+        """Put an entry, whose leaf is already in ``cursor.log``, at the end of the growing chunk."""
+        location = Location(cursor.chunk_start, cursor.chunk_bytes, len(frame))
+        self.changes.steps.append(Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes))
+        cursor.chunk_bytes += len(frame)
+        cursor.hashes.append(digest)
+        self.changes.hub_ts = max(self.changes.hub_ts, cursor.hub_ts)
+
+    def note_client(self, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq) -> None:
+        key = (cursor.number, client)
+        before = self.changes.clients.get(key) or self.ledger.client(*key)
+        first_seen = before.first_seen if before is not None else cursor.hub_ts
+        self.changes.clients[key] = ClientCursor(client_seq, first_seen)
+
+    def note_use(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
+        """First use fixes issued_at (§6); every accepted message takes a token from its bucket (H8)."""
+        record = self.cap(auth_ref)
+        if record is None:
+            self.changes.caps[auth_ref] = CapRecord(cursor.hub_ts, StreamSeq(0), b"")
+            return
+        token = record.token
+        if token is None or (rate := token.allow.rate) is None:
+            return
+        bucket = self.bucket(auth_ref, cursor.label) or Bucket.full(rate, cursor.hub_ts)
+        self.changes.buckets[auth_ref, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
+
+    def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
+        """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5)."""
+        self.changes.caps[auth_ref] = CapRecord(control.hub_ts, control.log.stream_seq, token_bytes)
+
+    def note_anchor(self, anchor: Anchor) -> None:
+        self.changes.steps.append(Anchored(self.own(anchor.label).number, anchor))
+
+    def note_prune(self, decision: Prune) -> None:
+        self.changes.steps.append(Pruned(self.own(decision.label).number, decision))
+
+    def note_checkpoint(
+        self, cursor: LabelCursor, checkpoint: Checkpoint, binding: CheckpointBinding
+    ) -> None:
+        """File a checkpoint of the label as it now stands."""
+        upto = checkpoint.upto_seq
+        line = CheckpointIndexEntry(
+            upto_seq=upto,
+            mmr_root=checkpoint.mmr_root,
+            chunk_start=cursor.chunk_start,
+            chunk_end=upto,
+            peaks_ref=peaks_name(cursor.label, upto),
+        )
+        self.changes.steps.append(
+            Checkpointed(
+                cursor.number,
+                checkpoint,
+                cursor.log.peaks,
+                line,
+                cursor.index_bytes,
+                binding,
+                self.changes.binding_bytes,
+            )
+        )
+        cursor.checkpointed = upto
+        cursor.index_bytes += len(line.encode())
+        self.changes.binding_bytes += len(binding.encode())
+
+
+def _number(stored: bytes | None) -> int:
+    return U64.unpack(stored)[0] if stored is not None else 0

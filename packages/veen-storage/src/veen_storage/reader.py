@@ -1,0 +1,347 @@
+"""The reader: everything a hub answers from a data directory (§3.4, §10.1, §10.2).
+
+Every answer finds its place in O(1) or O(log n) and sees durable entries only. Any number of threads
+may read while the writer writes. Looking first at the tail and then at the index finds every entry
+(``tail``); an index view must therefore be opened after the tail was asked, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import PrunedEntry
+from veen_core.consistency import MmrConsistency, prove_consistency
+from veen_core.entry import Entry
+from veen_core.ids import Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.mmr import NodeLookup, mmr_at
+from veen_core.proof import MmrProof, prove_inclusion
+from veen_core.receipt import Receipt
+from veen_storage.chunk_files import ChunkFile, open_chunk, read_pruned
+from veen_storage.errors import AbsentError, DamageError, PrunedError
+from veen_storage.index import Index, View
+from veen_storage.layout import Layout
+from veen_storage.node_cache import NodeCache
+from veen_storage.records import (
+    EPOCH_LABEL_SEQ,
+    LABEL_SEQ,
+    NODE,
+    TIME_LABEL,
+    U32,
+    U64,
+    ChunkRecord,
+    LabelCursor,
+    LabelNo,
+    Location,
+)
+from veen_storage.registry import Registry
+from veen_storage.tail import Tail, receipt_of
+
+MAX_PAGE_BYTES = 8 * 1_048_576
+"""A page stops after this many bytes, but never before its first entry."""
+FOREVER = UnixTime(2**64 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest durable entry of a label."""
+
+    label: Label
+    stream_seq: StreamSeq
+    mmr_root: MmrRoot
+    hub_ts: UnixTime
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The first entry of a label at one second of hub_ts."""
+
+    hub_ts: UnixTime
+    label: Label
+    stream_seq: StreamSeq
+
+
+class Reader:
+    """Reads one open data directory."""
+
+    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail) -> None:
+        self._layout = layout
+        self._zstd = registry.zstd_level is not None
+        self._index = index
+        self._tail = tail
+        self._cache = NodeCache()
+
+    # --- heads and labels
+
+    def head(self, label: Label) -> Head | None:
+        """None for a label that holds nothing."""
+        last = self._tail.last(label)
+        if last is not None:
+            receipt = receipt_of(last)
+            return Head(label, receipt.stream_seq, receipt.mmr_root, receipt.hub_ts)
+        cursor = self._cursor(label)
+        return (
+            Head(label, cursor.log.stream_seq, cursor.log.root, cursor.hub_ts) if cursor is not None else None
+        )
+
+    def labels(self, after: Label | None = None, limit: int = 1_000) -> list[Label]:
+        """Labels in byte order, a page at a time."""
+        fresh = {label for label in self._tail.labels() if after is None or label > after}
+        start = b"" if after is None else after + b"\x00"
+        with self._index.reading() as view:
+            for label, _number in view.scan("labels", start):
+                fresh.add(Label(label))
+                if len(fresh) >= limit + len(self._tail.labels()):
+                    break
+        return sorted(fresh)[:limit]
+
+    def _cursor(self, label: Label) -> LabelCursor | None:
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            head = view.get("heads", number) if number is not None else None
+        return LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head) if number and head else None
+
+    def _require_head(self, label: Label) -> Head:
+        if (head := self.head(label)) is None:
+            raise AbsentError(f"label {label.hex()} holds nothing")
+        return head
+
+    # --- entries
+
+    def entries(
+        self, label: Label, start: StreamSeq, limit: int, *, end: StreamSeq | None = None
+    ) -> list[Entry | PrunedEntry]:
+        """Entries from ``start`` on, at most ``limit`` and to ``end``; fewer at the end or at a full page."""
+        head = self.head(label)
+        if head is None or start > head.stream_seq or limit < 1:
+            return []
+        last = StreamSeq(min(head.stream_seq, start + limit - 1, end if end is not None else head.stream_seq))
+        found: list[Entry | PrunedEntry] = []
+        size, at = 0, max(start, 1)
+        while at <= last and size < MAX_PAGE_BYTES:
+            run, run_size = self._run(label, StreamSeq(at), last, MAX_PAGE_BYTES - size)
+            found.extend(run)
+            size, at = size + run_size, at + len(run)
+        return found
+
+    def _run(
+        self, label: Label, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[list[Entry | PrunedEntry], int]:
+        """Entries from ``start`` on that lie together: in the tail, or in one chunk."""
+        tail = self._tail.entries(label, start, end)
+        if tail and tail[0].entry.stream_seq == start:
+            return [placed.entry for placed in tail], sum(len(placed.frame) for placed in tail)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            located = self._locate(view, number, start, end, room) if number is not None else None
+        if located is None:
+            raise DamageError(
+                "index/data.mdb", None, f"has no place for entry {start} of label {label.hex()}"
+            )
+        first, last, chunk = located
+        if chunk is not None and chunk.pruned:
+            kept = read_pruned(self._layout.pruned(label, first.chunk_start, chunk.end))
+            picked = kept[start - first.chunk_start : end - first.chunk_start + 1]
+            return list(picked), sum(len(entry.encode()) for entry in picked)
+        length = last.offset + last.size - first.offset
+        with self._open(label, first.chunk_start, chunk) as file:
+            return list(file.entries(first.offset, length)), length
+
+    def _locate(
+        self, view: View, number: bytes, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[Location, Location, ChunkRecord | None] | None:
+        """First and last place of a run inside one chunk, and that chunk's record if it has an end."""
+        first = last = None
+        for key, value in view.scan("entries", number + U64.pack(start), number):
+            here = Location.unpack(value)
+            if first is None:
+                first = here
+            fits = here.offset + here.size - first.offset <= room or here is first
+            if here.chunk_start != first.chunk_start or not fits or LABEL_SEQ.unpack(key)[1] > end:
+                break
+            last = here
+        if first is None or last is None:
+            return None
+        record = view.get("chunks", number + U64.pack(first.chunk_start))
+        return first, last, ChunkRecord.unpack(record) if record is not None else None
+
+    def _open(self, label: Label, start: StreamSeq, chunk: ChunkRecord | None) -> ChunkFile:
+        """The growing name may turn into the final one in between: then the index has the end."""
+        try:
+            return open_chunk(self._layout, label, start, chunk.end if chunk else None, zstd=self._zstd)
+        except FileNotFoundError:
+            with self._index.reading() as view:
+                number = view.get("labels", label) or b""
+                record = view.get("chunks", number + U64.pack(start))
+        name = self._layout.chunk(label, start, None).name
+        if record is None:
+            raise DamageError(name, None, "is missing")
+        end = ChunkRecord.unpack(record).end
+        try:
+            return open_chunk(self._layout, label, start, end, zstd=self._zstd)
+        except FileNotFoundError:
+            raise DamageError(self._layout.chunk(label, start, end).name, None, "is missing") from None
+
+    def entry(self, label: Label, stream_seq: StreamSeq) -> Entry:
+        """One whole entry; ``PrunedError`` if only its receipt is left."""
+        found = self._one(label, stream_seq)
+        if isinstance(found, PrunedEntry):
+            raise PrunedError(
+                f"entry {stream_seq} of label {label.hex()}: its payload was pruned by retention"
+            )
+        return found
+
+    def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
+        """Kept for ever, also where the payload was pruned."""
+        return self._one(label, stream_seq).receipt
+
+    def _one(self, label: Label, stream_seq: StreamSeq) -> Entry | PrunedEntry:
+        found = self.entries(label, stream_seq, 1) if stream_seq >= 1 else []
+        if not found:
+            raise AbsentError(f"label {label.hex()} has no entry {stream_seq}")
+        return found[0]
+
+    # --- proofs
+
+    def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
+        """Of any leaf against any tree that holds it; by default the one it completed (B10)."""
+        self._check_size(label, stream_seq if tree_size is None else tree_size)
+        return prove_inclusion(self._nodes(label), stream_seq, tree_size)
+
+    def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
+        self._check_size(label, to_seq)
+        return prove_consistency(self._nodes(label), from_seq, to_seq)
+
+    def root(self, label: Label, tree_size: StreamSeq) -> MmrRoot:
+        """The root as it was at any size."""
+        self._check_size(label, tree_size)
+        return mmr_at(tree_size, self._nodes(label)).root
+
+    def _check_size(self, label: Label, tree_size: int) -> None:
+        head = self._require_head(label)
+        if tree_size > head.stream_seq:
+            raise AbsentError(f"label {label.hex()} has {head.stream_seq} entries, not {tree_size}")
+
+    def _nodes(self, label: Label) -> NodeLookup:
+        def lookup(height: int, index: int) -> bytes:
+            cached = self._cache.get(label, height, index)
+            if cached is not None:
+                return cached
+            node = self._tail.node(label, height, index) or self._stored_node(label, height, index)
+            self._cache.put(label, height, index, node)
+            return node
+
+        return lookup
+
+    def _stored_node(self, label: Label, height: int, index: int) -> bytes:
+        if height == 0:
+            return LeafHash(self.receipt(label, StreamSeq(index + 1)).leaf_hash)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            node = view.get("nodes", number + NODE.pack(0, height, index)[U32.size :]) if number else None
+        if node is None:
+            where = f"node ({height}, {index}) of label {label.hex()}"
+            raise DamageError("index/data.mdb", None, f"{where} is missing", "run `veen hub repair`")
+        return node
+
+    # --- time
+
+    def window(self, label: Label, start: UnixTime, end: UnixTime) -> tuple[StreamSeq, StreamSeq] | None:
+        """First and last entry of a label with ``start <= hub_ts <= end``."""
+        head = self.head(label)
+        first = self._first_at(label, start)
+        if head is None or first is None:
+            return None
+        beyond = self._first_at(label, UnixTime(end + 1)) if end < FOREVER else None
+        last = StreamSeq(beyond - 1) if beyond is not None else head.stream_seq
+        return (first, last) if first <= last else None
+
+    def _first_at(self, label: Label, start: UnixTime) -> StreamSeq | None:
+        """The first entry at or after a time: applied ones come before those in the tail."""
+        tail = [p.entry.stream_seq for p in self._tail.all_of(label) if p.hub_ts >= start]
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            rows = view.scan("times", number + U64.pack(start), number) if number is not None else iter(())
+            row = next(rows, None)
+        if row is not None:
+            return StreamSeq(U64.unpack(row[1])[0])
+        return tail[0] if tail else None
+
+    def moments(
+        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None = None
+    ) -> list[Moment]:
+        """Across labels: every (hub_ts, label) in a window with its first entry, in order of time."""
+        found = {(m.hub_ts, m.label): m for m in self._tail_moments(start, end)}
+        for moment in self._index_moments(start, end, limit + len(found), after):
+            found[moment.hub_ts, moment.label] = moment
+        ordered = sorted(found.items())
+        beyond = (after.hub_ts, after.label) if after is not None else None
+        return [moment for key, moment in ordered if beyond is None or key > beyond][:limit]
+
+    def _tail_moments(self, start: UnixTime, end: UnixTime) -> Iterator[Moment]:
+        seen: set[tuple[UnixTime, Label]] = set()
+        for placed in self._tail.snapshot():
+            key = (placed.hub_ts, placed.entry.label)
+            if start <= placed.hub_ts <= end and key not in seen:
+                seen.add(key)
+                yield Moment(placed.hub_ts, placed.entry.label, placed.entry.stream_seq)
+
+    def _index_moments(
+        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None
+    ) -> Iterator[Moment]:
+        """Whole seconds at a time, since within one the index is in order of label numbers."""
+        begin = max(start, after.hub_ts) if after is not None else start
+        with self._index.reading() as view:
+            count, last_ts = 0, None
+            for key, value in view.scan("all_times", U64.pack(begin)):
+                hub_ts, number = TIME_LABEL.unpack(key)
+                if hub_ts > end or (count >= limit and hub_ts != last_ts):
+                    return
+                head = view.get("heads", U32.pack(number)) or b""
+                yield Moment(UnixTime(hub_ts), Label(head[:32]), StreamSeq(U64.unpack(value)[0]))
+                last_ts = hub_ts
+                count += after is None or hub_ts > after.hub_ts
+
+    # --- checkpoints
+
+    def checkpoint(self, label: Label, upto_seq: StreamSeq) -> Checkpoint:
+        """The one at exactly ``upto_seq``."""
+        found = self.checkpoint_before(label, upto_seq)
+        if found is None or found.upto_seq != upto_seq:
+            raise AbsentError(f"label {label.hex()} has no checkpoint at {upto_seq}")
+        return found
+
+    def checkpoint_before(self, label: Label, seq: StreamSeq) -> Checkpoint | None:
+        """The nearest one at or before ``seq``."""
+        tail = [c for c in self._tail.checkpoints(label) if c.upto_seq <= seq]
+        if tail:
+            return tail[-1]
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            row = (
+                view.last_before("checkpoints", number + U64.pack(seq), number)
+                if number is not None
+                else None
+            )
+        return Checkpoint.decode(row[1]) if row is not None else None
+
+    def latest_checkpoint(self, label: Label) -> Checkpoint | None:
+        return self.checkpoint_before(label, StreamSeq(2**64 - 1))
+
+    def checkpoints_by_epoch(self, first: int, last: int, limit: int) -> list[Checkpoint]:
+        """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range)."""
+        found: list[Checkpoint] = []
+        with self._index.reading() as view:
+            for key, _nothing in view.scan("epochs", U64.pack(first)):
+                epoch, number, upto = EPOCH_LABEL_SEQ.unpack(key)
+                if epoch > last or len(found) >= limit:
+                    break
+                found.append(Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b""))
+        return found
+
+    def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
+        """Where a checkpoint was anchored, if it was (ANCHOR0.2)."""
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None

@@ -1,0 +1,226 @@
+"""What the index holds, as packed bytes: keys that sort as they are read, values of fixed layout.
+
+Labels are numbered as they appear, so that a key costs 4 bytes of label instead of 32. Integers in
+keys are big-endian, so that LMDB's order is theirs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NewType
+
+from veen_core.cap import CapToken
+from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.mmr import Mmr
+from veen_core.rate import Bucket
+
+LabelNo = NewType("LabelNo", int)
+"""A label's number in this index; means nothing outside it."""
+
+U32: Final = struct.Struct(">I")
+U64: Final = struct.Struct(">Q")
+LABEL_SEQ: Final = struct.Struct(">IQ")
+NODE: Final = struct.Struct(">IBQ")
+LABEL_CLIENT: Final = struct.Struct(">I32s")
+TIME_LABEL: Final = struct.Struct(">QI")
+MANIFEST: Final = struct.Struct(">IQQQ")
+EPOCH_LABEL_SEQ: Final = struct.Struct(">QIQ")
+CAP_LABEL: Final = struct.Struct(">32sI")
+
+_LOCATION: Final = struct.Struct(">QII")
+_CLIENT: Final = struct.Struct(">QQ")
+_BUCKET: Final = struct.Struct(">QQ")
+_CHUNK: Final = struct.Struct(">QQ?")
+_SEGMENT: Final = struct.Struct(">QQQ?32s32s")
+_HEAD: Final = struct.Struct(">32sQQQQQQBB")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where an entry lies: the chunk by its first seq, and the frame inside it."""
+
+    chunk_start: StreamSeq
+    offset: int
+    size: int
+
+    def pack(self) -> bytes:
+        return _LOCATION.pack(self.chunk_start, self.offset, self.size)
+
+    @staticmethod
+    def unpack(data: bytes) -> Location:
+        start, offset, size = _LOCATION.unpack(data)
+        return Location(StreamSeq(start), offset, size)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCursor:
+    """A writer in a label: its last client_seq, and when it was first seen (I8, I9, KEX1+ 4.1)."""
+
+    last_seq: ClientSeq
+    first_seen: UnixTime
+
+    def pack(self) -> bytes:
+        return _CLIENT.pack(self.last_seq, self.first_seen)
+
+    @staticmethod
+    def unpack(data: bytes) -> ClientCursor:
+        last_seq, first_seen = _CLIENT.unpack(data)
+        return ClientCursor(ClientSeq(last_seq), UnixTime(first_seen))
+
+
+@dataclass(frozen=True, slots=True)
+class CapRecord:
+    """A token's admission record: its bytes if the hub was given them, and its issued_at (§6, H5)."""
+
+    issued_at: UnixTime
+    control_seq: StreamSeq
+    """Where on the control label it was authorized; 0 if it was only ever seen in a MSG."""
+    token_bytes: bytes
+
+    @property
+    def token(self) -> CapToken | None:
+        return CapToken.decode(self.token_bytes) if self.token_bytes else None
+
+    def pack(self) -> bytes:
+        return U64.pack(self.issued_at) + U64.pack(self.control_seq) + self.token_bytes
+
+    @staticmethod
+    def unpack(data: bytes) -> CapRecord:
+        (issued_at,), (control_seq,) = U64.unpack_from(data), U64.unpack_from(data, 8)
+        return CapRecord(UnixTime(issued_at), StreamSeq(control_seq), data[16:])
+
+
+def pack_bucket(bucket: Bucket) -> bytes:
+    return _BUCKET.pack(bucket.tokens, bucket.refilled_at)
+
+
+def unpack_bucket(data: bytes) -> Bucket:
+    tokens, refilled_at = _BUCKET.unpack(data)
+    return Bucket(tokens, UnixTime(refilled_at))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A chunk that has an end: which, in which epoch, and whether its payloads are pruned."""
+
+    end: StreamSeq
+    epoch: int
+    pruned: bool
+
+    def pack(self) -> bytes:
+        return _CHUNK.pack(self.end, self.epoch, self.pruned)
+
+    @staticmethod
+    def unpack(data: bytes) -> ChunkRecord:
+        end, epoch, pruned = _CHUNK.unpack(data)
+        return ChunkRecord(StreamSeq(end), epoch, pruned)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A leaf of the manifest tree: enough to check completeness without reading the chunk (§3.4.1)."""
+
+    entry_count: int
+    total_bytes: int
+    last_ts: UnixTime
+    pruned: bool
+    mmr_root_end: MmrRoot
+    entry_hashes_root: MmrRoot
+
+    def pack(self) -> bytes:
+        return _SEGMENT.pack(
+            self.entry_count,
+            self.total_bytes,
+            self.last_ts,
+            self.pruned,
+            self.mmr_root_end,
+            self.entry_hashes_root,
+        )
+
+    @staticmethod
+    def unpack(data: bytes) -> Segment:
+        count, total, last_ts, pruned, root, hashes = _SEGMENT.unpack(data)
+        return Segment(count, total, UnixTime(last_ts), pruned, MmrRoot(root), MmrRoot(hashes))
+
+
+@dataclass(slots=True)
+class LabelCursor:
+    """Where a label stands (§3.4.1): all that appending needs to know of it."""
+
+    label: Label
+    number: LabelNo
+    log: Mmr
+    """Over leaf hashes."""
+    hashes: Mmr
+    """Over the entry hashes of the chunk that grows (§4.8.3)."""
+    chunk_start: StreamSeq
+    chunk_bytes: int
+    hub_ts: UnixTime
+    """Of the last entry."""
+    checkpointed: StreamSeq
+    """``upto_seq`` of the last checkpoint."""
+    index_bytes: int
+    """Length of the label's checkpoint index file."""
+    batch: int = 0
+    """The last journal batch that touched it; memory only."""
+
+    @staticmethod
+    def fresh(label: Label, number: LabelNo) -> LabelCursor:
+        return LabelCursor(label, number, Mmr(), Mmr(), StreamSeq(1), 0, UnixTime(0), StreamSeq(0), 0)
+
+    def copy(self) -> LabelCursor:
+        return LabelCursor(
+            self.label,
+            self.number,
+            self.log.copy(),
+            self.hashes.copy(),
+            self.chunk_start,
+            self.chunk_bytes,
+            self.hub_ts,
+            self.checkpointed,
+            self.index_bytes,
+            self.batch,
+        )
+
+    def pack(self) -> bytes:
+        log, hashes = self.log.peaks, self.hashes.peaks
+        fixed = _HEAD.pack(
+            self.label,
+            self.log.size,
+            self.chunk_start,
+            self.chunk_bytes,
+            self.hub_ts,
+            self.checkpointed,
+            self.index_bytes,
+            len(log),
+            len(hashes),
+        )
+        return fixed + b"".join(log) + b"".join(hashes)
+
+    @staticmethod
+    def unpack(number: LabelNo, data: bytes) -> LabelCursor:
+        label, size, start, in_chunk, hub_ts, checkpointed, index_bytes, n_log, _n_hashes = _HEAD.unpack_from(
+            data
+        )
+        rest = data[_HEAD.size :]
+        peaks = [rest[at : at + 32] for at in range(0, len(rest), 32)]
+        return LabelCursor(
+            Label(label),
+            number,
+            Mmr(size, peaks[:n_log]),
+            Mmr(size - start + 1, peaks[n_log:]),
+            StreamSeq(start),
+            in_chunk,
+            UnixTime(hub_ts),
+            StreamSeq(checkpointed),
+            index_bytes,
+        )
+
+
+def client_key(number: LabelNo, client: ClientId) -> bytes:
+    return LABEL_CLIENT.pack(number, client)
+
+
+def bucket_key(auth_ref: AuthRef, number: LabelNo) -> bytes:
+    return CAP_LABEL.pack(auth_ref, number)

@@ -1,0 +1,105 @@
+"""Retention: payloads go by rule, receipts and leaf hashes stay (COMP0.1, §3.4.1).
+
+Whole sealed chunks are pruned, never a part of one, and never the growing chunk or the control label.
+A pruned chunk leaves ``chunk-….pruned``: receipts, entry hashes and the MSG fields that leaf hashes are
+made from, so that every proof across it still verifies and the index can be rebuilt.
+
+A decision goes through the journal like everything else, so that it is applied once or again, never half.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from veen_core.chunk import prune
+from veen_core.entry import decode_entry
+from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_storage.chunk_files import open_chunk
+from veen_storage.files import Files
+from veen_storage.index import Index, Transaction, View
+from veen_storage.layout import Layout
+from veen_storage.ledger import Prune, Pruned
+from veen_storage.records import LABEL_SEQ, MANIFEST, U64, ChunkRecord, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a label may keep; None means no bound, and ``long_term`` neither age nor size."""
+
+    max_age_sec: int | None = None
+    max_bytes: int | None = None
+
+
+LONG_TERM = Rule()
+"""Keep everything (retention_hint = long_term)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A rule per label, and one for all others."""
+
+    default: Rule = LONG_TERM
+    labels: Mapping[Label, Rule] = field(default_factory=dict)
+
+    def rule(self, label: Label) -> Rule:
+        return self.labels.get(label, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChunk:
+    """A live sealed chunk, as the manifest knows it."""
+
+    start: StreamSeq
+    end: StreamSeq
+    total_bytes: int
+    last_ts: UnixTime
+
+
+def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
+    """The decisions that a rule demands now, oldest chunk first."""
+    with index.reading() as view:
+        number = view.get("labels", label)
+        live = list(_live_chunks(view, number)) if number is not None else []
+    decisions: list[Prune] = []
+    kept_bytes = sum(chunk.total_bytes for chunk in live)
+    for chunk in live:
+        too_old = rule.max_age_sec is not None and chunk.last_ts + rule.max_age_sec < now
+        too_much = rule.max_bytes is not None and kept_bytes > rule.max_bytes
+        if not too_old and not too_much:
+            break  # later chunks are younger, and fewer bytes are left
+        kept_bytes -= chunk.total_bytes
+        decisions.append(Prune(label=label, start_seq=chunk.start, end_seq=chunk.end, pruned_at=now))
+    return decisions
+
+
+def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
+    for key, value in view.scan("manifest", number, number):
+        _number, _epoch, start, end = MANIFEST.unpack(key)
+        segment = Segment.unpack(value)
+        if not segment.pruned:
+            yield SealedChunk(StreamSeq(start), StreamSeq(end), segment.total_bytes, segment.last_ts)
+
+
+def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> None:
+    """Write what stays beside the chunk; the chunk itself goes once the index knows."""
+    label, start, end = decision.label, decision.start_seq, decision.end_seq
+    target = layout.pruned(label, start, end)
+    if target.exists():
+        return
+    with open_chunk(layout, label, start, end, zstd=zstd) as chunk:
+        kept = b"".join(prune(decode_entry(frame)).encode() for _offset, frame in chunk.walk())
+    files.replace(target, kept, sync_directory=False)
+
+
+def index_pruned(txn: Transaction, step: Pruned) -> None:
+    """Tombstone, and the manifest's leaf turned to pruned."""
+    decision = step.decision
+    key = LABEL_SEQ.pack(step.number, decision.start_seq)
+    record = ChunkRecord.unpack(txn.get("chunks", key) or b"")
+    txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
+    manifest_key = MANIFEST.pack(step.number, record.epoch, decision.start_seq, record.end)
+    segment = Segment.unpack(txn.get("manifest", manifest_key) or b"")
+    txn.put("manifest", manifest_key, dataclasses.replace(segment, pruned=True).pack())
+    txn.put("tombstones", key, U64.pack(decision.end_seq) + U64.pack(decision.pruned_at))

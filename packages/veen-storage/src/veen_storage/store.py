@@ -1,0 +1,303 @@
+"""A data directory: create it, open it, append to it, read it (DESIGN, storage).
+
+One process at a time, one writer in it, any number of readers. Opening takes time bounded by the
+journal: the index knows where everything stood when it last committed, files are cut back to that, and
+the journal's batches go through the same drafts and the same applier as when they were new.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from veen_core import hub_identity
+from veen_core.errors import VeenError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import UnixTime
+from veen_core.keys import SigningKey
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.profile import DEFAULT_PROFILE, Profile
+from veen_storage import hub_keys, journal
+from veen_storage.applier import NOTHING_TO_FINISH, Applier
+from veen_storage.attachments import Attachments
+from veen_storage.errors import DamageError, LockedError, MismatchError, PoisonedError, StorageError
+from veen_storage.files import Files
+from veen_storage.hub_keys import HubKeys
+from veen_storage.index import Index
+from veen_storage.journal import Journal
+from veen_storage.layout import Layout
+from veen_storage.ledger import Changes, Draft, Ledger
+from veen_storage.reader import Reader
+from veen_storage.records import U64
+from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
+from veen_storage.tail import Tail
+from veen_storage.writer import Batch, PreviousLabel, Signer, replay
+
+MAX_TAIL_BYTES: Final = 64 * 1_048_576
+"""The writer waits when the applier is further behind than this; it bounds memory and reopening."""
+ROUND_BYTES: Final = 8 * 1_048_576
+"""An apply round takes about this much of the journal."""
+APPLY_TIMEOUT: Final = 60.0
+
+
+def create(
+    root: Path,
+    key: SigningKey,
+    now: UnixTime,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    profile: Profile = DEFAULT_PROFILE,
+    zstd_level: int | None = None,
+    keys_directory: Path | None = None,
+    files: Files | None = None,
+) -> HubIdentity:
+    """A new, empty data directory with a new hub identity. VERSION comes last: without it, it is none."""
+    files, layout = files or Files(), Layout(root)
+    if root.exists() and any(root.iterdir()):
+        raise StorageError(f"{root} is not empty: a new data directory needs a folder of its own")
+    for directory in layout.directories():
+        files.make_directory(directory)
+    identity = hub_identity.new_identity(key, now)
+    hub_keys.write_key(files, keys_directory or layout.keys, key)
+    hub_keys.write_identity(files, layout, identity, key)
+    files.replace(layout.checkpoint_binding, b"")
+    registry = Registry(hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level)
+    index = Index(layout.index)
+    index.write(lambda txn: txn.put("meta", b"hub_id", identity.hub_id))
+    index.close()
+    files.sync_directory(root)
+    write_registry(files, layout, registry)
+    return identity
+
+
+class DirectoryLock:
+    """Held while a directory is open; the kernel lets go of it when the process dies."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._fd = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise LockedError(
+                f"{layout.root} is in use by process {holder or 'unknown'}: stop it first"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+@dataclass
+class _Queue:
+    """Durable batches on their way to the applier."""
+
+    waiting: deque[Changes] = field(default_factory=deque)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    closing: bool = False
+    busy: bool = False
+
+
+class Store:
+    """An open data directory. ``read`` from any thread, ``batch`` and ``commit`` from one."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        signer: Signer | None = None,
+        keys_directory: Path | None = None,
+        limits: Limits | None = None,
+        profile: Profile | None = None,
+        previous_label: PreviousLabel = lambda _label: None,
+        files: Files | None = None,
+        background: bool = True,
+    ) -> None:
+        """Open. ``limits`` and ``profile``, if given, must be the directory's own.
+
+        With ``background`` off nothing is applied until ``apply`` is called: for tests.
+        """
+        self.layout = Layout(root)
+        self._files = files or Files()
+        self.registry = read_registry(self.layout)
+        if limits is not None:
+            check_limits(self.registry, limits)
+        if profile is not None:
+            check_profile(self.registry, profile)
+        self._lock = DirectoryLock(self.layout)
+        try:
+            self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
+            self._signer = signer or HubKeys(
+                self.identity, hub_keys.read_keys(keys_directory or self.layout.keys, self.identity)
+            )
+            self._previous_label = previous_label
+            self._index = Index(self.layout.index)
+            self._open_index()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._thread: threading.Thread | None = None
+        if background:
+            self._thread = threading.Thread(target=self._run, name="veen-applier", daemon=True)
+            self._thread.start()
+
+    # --- opening
+
+    def _open_index(self) -> None:
+        with self._index.reading() as view:
+            stored, applied = view.get("meta", b"hub_id"), view.get("meta", b"applied")
+            finishing = view.get("meta", b"finishing")
+        if stored != self.registry.hub_id:
+            raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
+        self._applied = U64.unpack(applied)[0] if applied is not None else 0
+        self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
+        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
+        self._ledger = Ledger(self._index, self.registry)
+        self._tail = Tail()
+        self._queue = _Queue()
+        self.read = Reader(self.layout, self.registry, self._index, self._tail)
+        self.attachments = Attachments(self._files, self.layout, self.registry.limits.max_attachment_bytes)
+        last = self._recover()
+        self._journal = Journal(self.layout.journal, self._files, last + 1)
+
+    def _recover(self) -> int:
+        """Apply what the journal holds beyond the index; returns the last batch's number."""
+        replayed: list[Changes] = []
+        size, last = 0, self._applied
+        for batch in journal.read_batches(self.layout.journal, self._applied):
+            draft = Draft(self._ledger)
+            for item in batch.items:
+                self._replay(draft, item, batch.number)
+                size += len(item.data)
+            draft.changes.batch = last = batch.number
+            self._ledger.adopt(draft.changes)
+            replayed.append(draft.changes)
+            if size >= ROUND_BYTES:
+                self._apply_round(replayed)
+                replayed, size = [], 0
+        if replayed:
+            self._apply_round(replayed)
+        for segment in journal.list_segments(self.layout.journal):
+            self._files.remove(segment)
+        return last
+
+    def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
+        try:
+            replay(draft, self.identity, item)
+        except StorageError:
+            raise
+        except VeenError as exc:
+            raise DamageError(f"journal batch {batch}", None, str(exc)) from exc
+
+    def _apply_round(self, changes: list[Changes]) -> None:
+        self._applier.apply(changes)
+        self._applied = changes[-1].batch
+        self._ledger.shrink(self._applied)
+
+    # --- writing
+
+    def batch(self, now: UnixTime) -> Batch:
+        """Start a group commit; drop it to forget it."""
+        return Batch(self._ledger, self._signer, self._previous_label, now)
+
+    def commit(self, batch: Batch) -> None:
+        """Make a batch durable. When this returns its receipts may leave, and readers see it."""
+        if not batch.items:
+            return
+        if self._thread is not None and not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT):
+            raise PoisonedError(self._journal.poisoned or "the applier does not keep up: look at the disk")
+        number = self._journal.append(batch.items)  # the commit point is in here
+        changes = batch.finish(number)
+        self._ledger.adopt(changes)
+        self._tail.add(changes)
+        with self._queue.changed:
+            self._queue.waiting.append(changes)
+            self._queue.changed.notify_all()
+
+    @property
+    def poisoned(self) -> str | None:
+        """Why nothing is acknowledged any more, if so. Reads go on."""
+        return self._journal.poisoned
+
+    # --- applying
+
+    def apply(self) -> None:
+        """One round of everything that waits; what the background thread does by itself."""
+        with self._queue.changed:
+            round_ = self._take_round()
+        if round_:
+            self._apply_taken(round_)
+
+    def _take_round(self) -> list[Changes]:
+        taken: list[Changes] = []
+        size = 0
+        while self._queue.waiting and size < ROUND_BYTES:
+            taken.append(change := self._queue.waiting.popleft())
+            size += change.size
+        return taken
+
+    def _apply_taken(self, taken: list[Changes]) -> None:
+        try:
+            self._apply_round(taken)
+            for change in taken:
+                self._tail.drop(change)
+            self._journal.trim(self._applied)
+        except BaseException as exc:
+            self._journal.poison(f"applying failed: {exc}")
+            raise
+
+    def _run(self) -> None:
+        """The background thread: ends when the store closes, or when a round fails."""
+        while True:
+            with self._queue.changed:
+                self._queue.changed.wait_for(lambda: self._queue.waiting or self._queue.closing)
+                taken = self._take_round()
+                if not taken:
+                    return
+                self._queue.busy = True
+            try:
+                self._apply_taken(taken)
+            except (OSError, VeenError):
+                return  # the journal is poisoned and says why; reopening starts from the disk
+            finally:
+                with self._queue.changed:
+                    self._queue.busy = False
+                    self._queue.changed.notify_all()
+
+    def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
+        """Wait until everything committed so far is applied."""
+        with self._queue.changed:
+            idle = self._queue.changed.wait_for(
+                lambda: self.poisoned is not None or not (self._queue.waiting or self._queue.busy), timeout
+            )
+        return idle and self.poisoned is None
+
+    @property
+    def lag(self) -> int:
+        """Bytes that are durable and not yet applied."""
+        return self._tail.size
+
+    def close(self) -> None:
+        """Apply what waits, then let go. Safe to call twice."""
+        with self._queue.changed:
+            self._queue.closing = True
+            self._queue.changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._journal.close()
+        self._index.close()
+        self._lock.release()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

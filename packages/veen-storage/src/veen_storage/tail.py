@@ -1,0 +1,124 @@
+"""The tail: what is durable in the journal and not yet applied, for readers (DESIGN, storage step 2).
+
+Readers look here first and in the index second. The applier commits to the index first and drops from
+here second, so whatever is durable is always found in one of the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.ids import Label, StreamSeq
+from veen_core.receipt import Receipt
+from veen_storage.ledger import Changes, Checkpointed, Placed
+from veen_storage.records import LabelNo
+
+
+@dataclass(slots=True)
+class _LabelTail:
+    number: LabelNo
+    placed: deque[Placed] = field(default_factory=deque)
+    nodes: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    checkpoints: deque[Checkpoint] = field(default_factory=deque)
+
+    @property
+    def empty(self) -> bool:
+        return not self.placed and not self.checkpoints
+
+
+class Tail:
+    """Thread-safe; every answer is a snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._labels: dict[Label, _LabelTail] = {}
+        self._bytes = 0
+        self._room = threading.Condition(self._lock)
+
+    def add(self, changes: Changes) -> None:
+        with self._lock:
+            for step in changes.steps:
+                match step:
+                    case Placed():
+                        label = self._labels.setdefault(step.entry.label, _LabelTail(step.number))
+                        label.placed.append(step)
+                        label.nodes.update({(node.height, node.index): node.hash for node in step.nodes})
+                        self._bytes += len(step.frame)
+                    case Checkpointed():
+                        label = self._labels.setdefault(step.checkpoint.label_curr, _LabelTail(step.number))
+                        label.checkpoints.append(step.checkpoint)
+
+    def drop(self, changes: Changes) -> None:
+        """The index holds these now."""
+        with self._lock:
+            for step in changes.steps:
+                match step:
+                    case Placed():
+                        label = self._labels[step.entry.label]
+                        label.placed.popleft()
+                        for node in step.nodes:
+                            del label.nodes[node.height, node.index]
+                        self._bytes -= len(step.frame)
+                    case Checkpointed():
+                        self._labels[step.checkpoint.label_curr].checkpoints.popleft()
+            for name in changes.heads:
+                if (held := self._labels.get(name)) is not None and held.empty:
+                    del self._labels[name]
+            self._room.notify_all()
+
+    def wait_for_room(self, most: int, timeout: float) -> bool:
+        """Hold the writer back while the applier is behind by more than ``most`` bytes."""
+        with self._lock:
+            return self._room.wait_for(lambda: self._bytes <= most, timeout)
+
+    @property
+    def size(self) -> int:
+        """Bytes of entries that are still to be applied."""
+        with self._lock:
+            return self._bytes
+
+    def last(self, label: Label) -> Placed | None:
+        with self._lock:
+            held = self._labels.get(label)
+            return held.placed[-1] if held is not None and held.placed else None
+
+    def entries(self, label: Label, start: StreamSeq, end: StreamSeq) -> list[Placed]:
+        """What the tail holds of ``start … end``, in order; it may begin later than ``start``."""
+        with self._lock:
+            held = self._labels.get(label)
+            if held is None or not held.placed:
+                return []
+            first = held.placed[0].entry.stream_seq
+            low, high = max(0, start - first), min(len(held.placed), end - first + 1)
+            return [held.placed[at] for at in range(low, high)]
+
+    def all_of(self, label: Label) -> list[Placed]:
+        with self._lock:
+            held = self._labels.get(label)
+            return list(held.placed) if held is not None else []
+
+    def checkpoints(self, label: Label) -> list[Checkpoint]:
+        with self._lock:
+            held = self._labels.get(label)
+            return list(held.checkpoints) if held is not None else []
+
+    def node(self, label: Label, height: int, index: int) -> bytes | None:
+        with self._lock:
+            held = self._labels.get(label)
+            return held.nodes.get((height, index)) if held is not None else None
+
+    def snapshot(self) -> list[Placed]:
+        """Everything, label by label."""
+        with self._lock:
+            return [placed for label in self._labels.values() for placed in label.placed]
+
+    def labels(self) -> list[Label]:
+        with self._lock:
+            return sorted(self._labels)
+
+
+def receipt_of(placed: Placed) -> Receipt:
+    return Receipt.decode(placed.entry.receipt_bytes)

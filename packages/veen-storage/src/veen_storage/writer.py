@@ -1,0 +1,204 @@
+"""The writer: turns admitted messages into receipts, one group commit at a time (H2, H3, H5).
+
+    batch = store.batch(now)         one sequencer, one batch at a time
+    batch.label(…), batch.client(…)  what admission may look at, this batch's own messages included
+    batch.add(…)                     places the message; its receipt is not to be shown yet
+    batch.commit()                   journal written and synced; now the receipts are
+
+Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
+that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from veen_core import hub_identity, receipt, stream
+from veen_core.cap import CapToken
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, decode_entry
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, StreamSeq, UnixTime
+from veen_core.mmr import Node
+from veen_core.msg import Msg
+from veen_core.receipt import Receipt
+from veen_storage import journal
+from veen_storage.errors import AbsentError, DamageError, StorageError
+from veen_storage.journal import Item
+from veen_storage.ledger import Anchor, Changes, Draft, Ledger, Prune
+from veen_storage.records import LabelCursor
+
+
+class Signer(Protocol):
+    """Signs as the hub; ``HubKeys`` is the real one."""
+
+    identity: HubIdentity
+
+    def sign_receipt(self, unsigned: Receipt) -> Receipt: ...
+    def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
+
+
+class PreviousLabel(Protocol):
+    """Derives the label of the epoch before, for streams the hub knows (H4, H9)."""
+
+    def __call__(self, label: Label) -> Label | None: ...
+
+
+class Batch:
+    """One group commit in the making."""
+
+    def __init__(self, ledger: Ledger, signer: Signer, previous_label: PreviousLabel, now: UnixTime) -> None:
+        self._draft = Draft(ledger)
+        self._signer = signer
+        self._previous_label = previous_label
+        self.hub_ts = UnixTime(max(now, ledger.hub_ts))
+        """Of every receipt in this batch; never decreases (H3)."""
+        self.items: list[Item] = []
+        self.receipts: list[Receipt] = []
+
+    # What admission may look at.
+
+    def label(self, label: Label) -> LabelCursor | None:
+        return self._draft.label(label)
+
+    @property
+    def view(self) -> Draft:
+        """Cursors, caps and buckets with this batch's changes on top."""
+        return self._draft
+
+    # What the batch does.
+
+    def add(self, msg: Msg, msg_bytes: bytes, leaf: LeafHash) -> Receipt:
+        """Place an admitted MSG. The receipt must not leave before ``commit`` has returned."""
+        cursor = self._draft.own(msg.label)
+        placed = self._append(cursor, msg_bytes, leaf, 0)
+        note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
+        return placed
+
+    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Receipt:
+        """Append a token to the control label (H5); the caller has made sure it is not there yet."""
+        cursor = self._draft.own(control)
+        auth_ref = token.auth_ref
+        placed = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
+        self._draft.note_token(auth_ref, token_bytes, cursor)
+        return placed
+
+    def checkpoint(self, label: Label) -> Checkpoint | None:
+        """A checkpoint of the label as it stands in this batch; None if the last one covers it."""
+        cursor = self._draft.label(label)
+        if cursor is None:
+            raise AbsentError(f"label {label.hex()} holds nothing to checkpoint")
+        if cursor.checkpointed == cursor.log.size:
+            return None
+        return self._checkpoint(self._draft.own(label))
+
+    def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
+        record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
+        self.items.append(Item(journal.ANCHOR, record.encode()))
+        self._draft.note_anchor(record)
+
+    def prune(self, decision: Prune) -> None:
+        self.items.append(Item(journal.PRUNE, decision.encode()))
+        self._draft.note_prune(decision)
+
+    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Receipt:
+        seq = StreamSeq(cursor.log.size + 1)
+        if self._draft.must_roll(
+            cursor, FRAME_SIZE + len(msg_bytes) + receipt.encoded_size(seq, self.hub_ts)
+        ):
+            if cursor.checkpointed != cursor.log.size:
+                self._checkpoint(cursor)
+            self._draft.seal_chunk(cursor)
+        nodes = cursor.log.append(leaf)
+        cursor.hub_ts = self.hub_ts
+        unsigned = Receipt(
+            label=cursor.label, stream_seq=seq, leaf_hash=leaf, mmr_root=cursor.log.root, hub_ts=self.hub_ts
+        )
+        signed = self._signer.sign_receipt(unsigned)
+        entry = Entry(cursor.label, seq, msg_bytes, signed.encode(), flags)
+        digest = entry.entry_hash
+        frame = entry.frame(digest)
+        self._draft.place(cursor, entry, frame, nodes, digest)
+        self.items.append(Item(journal.ENTRY, frame))
+        self.receipts.append(signed)
+        return signed
+
+    def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
+        """Of the label up to its last entry; epoch and label_prev as H9 says."""
+        profile = self._draft.ledger.registry.profile
+        previous = self._previous_label(cursor.label) if cursor.checkpointed == 0 else None
+        unsigned = Checkpoint(
+            label_prev=previous or cursor.label,
+            label_curr=cursor.label,
+            upto_seq=cursor.log.stream_seq,
+            mmr_root=cursor.log.root,
+            epoch=stream.epoch_at(cursor.hub_ts, profile.epoch_sec),
+        )
+        signed = self._signer.sign_checkpoint(unsigned, self.hub_ts)
+        self.items.append(Item(journal.CHECKPOINT, signed.encode()))
+        file_checkpoint(self._draft, self._signer.identity, cursor, signed)
+        return signed
+
+    def finish(self, number: int) -> Changes:
+        """The changes of the batch that became durable under ``number``."""
+        self._draft.changes.batch = number
+        for cursor in self._draft.changes.heads.values():
+            cursor.batch = number
+        return self._draft.changes
+
+
+def file_checkpoint(draft: Draft, identity: HubIdentity, cursor: LabelCursor, checkpoint: Checkpoint) -> None:
+    signer = hub_identity.verify_checkpoint(identity, checkpoint, draft.ledger.registry.profile.epoch_sec)
+    draft.note_checkpoint(cursor, checkpoint, hub_identity.bind_checkpoint(identity, signer, checkpoint))
+
+
+def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
+    """What ``Batch`` did when it wrote this item; recovery is the same code from here on."""
+    match item.kind:
+        case journal.ENTRY:
+            _replay_entry(draft, item.data)
+        case journal.CHECKPOINT:
+            checkpoint = Checkpoint.decode(item.data)
+            file_checkpoint(draft, identity, draft.own(checkpoint.label_curr), checkpoint)
+        case journal.ANCHOR:
+            draft.note_anchor(Anchor.decode(item.data))
+        case journal.PRUNE:
+            draft.note_prune(Prune.decode(item.data))
+        case unknown:
+            raise StorageError(f"journal item of unknown kind {unknown}: written by a newer veen")
+
+
+def _replay_entry(draft: Draft, frame: bytes) -> None:
+    entry = decode_entry(frame)
+    cursor = draft.own(entry.label)
+    if draft.must_roll(cursor, len(frame)):
+        draft.seal_chunk(cursor)
+    nodes = append_leaf(cursor, entry.receipt)
+    draft.place(cursor, entry, frame, nodes, entry.entry_hash)
+    if entry.is_authorize:
+        token = CapToken.decode(entry.msg_bytes)
+        draft.note_token(token.auth_ref, entry.msg_bytes, cursor)
+    else:
+        msg = entry.msg
+        note_msg(draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
+
+
+def append_leaf(cursor: LabelCursor, signed: Receipt) -> list[Node]:
+    """Follow a receipt that was issued earlier; it must continue the label exactly."""
+    where = f"entry {signed.stream_seq} of label {cursor.label.hex()}"
+    if signed.stream_seq != cursor.log.size + 1:
+        raise DamageError(where, None, f"does not follow entry {cursor.log.size}")
+    nodes = cursor.log.append(signed.leaf_hash)
+    if cursor.log.root != signed.mmr_root:
+        raise DamageError(where, None, "its mmr_root does not follow from the log before it (I3)")
+    cursor.hub_ts = signed.hub_ts
+    return nodes
+
+
+def note_msg(
+    draft: Draft, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq, auth_ref: AuthRef | None
+) -> None:
+    """The writer's cursor and the token's use, for a MSG that is now placed."""
+    draft.note_client(cursor, client, client_seq)
+    if auth_ref is not None:
+        draft.note_use(cursor, auth_ref)
