@@ -1,4 +1,4 @@
-"""veen-core's speed as ratios inside one run: one JSON line per figure (``name``, ``value``, ``target``, ``ok``).
+"""veen-core's speed as ratios inside one run, one JSON line per figure.
 
     python packages/veen-core/benchmarks/run.py            about a minute
     python packages/veen-core/benchmarks/run.py --quick    a few seconds
@@ -18,8 +18,18 @@ from collections.abc import Callable
 from nacl.signing import VerifyKey as NaclVerifyKey
 from pyhpke import KEMKeyPair
 
-from veen_core import DEFAULT_PROFILE, Binding, DhKey, DhSecret, Mmr, PayloadHeader, SigningKey, SigningSeed
-from veen_core import seal_msg, verify_msg
+from veen_core import (
+    DEFAULT_PROFILE,
+    Binding,
+    DhKey,
+    DhSecret,
+    Mmr,
+    PayloadHeader,
+    SigningKey,
+    SigningSeed,
+    seal_msg,
+    verify_msg,
+)
 from veen_core.hashing import H, u64be
 from veen_core.hpke import SUITE
 from veen_core.ids import ClientId, ClientSeq, Label, SchemaId, StreamSeq

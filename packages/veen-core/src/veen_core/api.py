@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from veen_core import cbor
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.errors import AdmissionError, ApiError, DecodeError
@@ -56,7 +55,7 @@ def unwrap_submit(envelope: bytes) -> bytes:
     """
     if envelope.startswith(_SUBMIT_PREFIX):
         return envelope[len(_SUBMIT_PREFIX) :]
-    SubmitRequest.codec.read(cbor.decode_items(envelope))  # raises with the precise reason
+    SubmitRequest.decode(envelope)  # raises with the precise reason
     raise DecodeError("not a submit request", where="submit request §10.4.1")
 
 

@@ -119,7 +119,7 @@ def entry_hashes_root(hashes: Iterable[EntryHash]) -> MmrRoot:
     """The MMR root over entry hashes, in entry order (§4.8.3)."""
     tree = Mmr()
     for entry_hash in hashes:
-        tree.append(entry_hash)
+        tree.add(entry_hash)
     return tree.root
 
 

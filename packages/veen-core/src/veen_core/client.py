@@ -101,7 +101,7 @@ class LabelClient:
 
     def accept_receipt(self, receipt: Receipt) -> Gap | None:
         """Verify the hub's answer to a pending MSG. ``None``: done. A ``Gap``: others wrote in between."""
-        answered = self._pending_leaf(receipt)
+        self._check_answers(receipt)
         self._verify_receipt(receipt)
         if receipt.stream_seq > self._log.size + 1:
             return Gap(self.state.last_stream_seq, receipt.stream_seq)
@@ -112,7 +112,7 @@ class LabelClient:
             raise self._diverged(
                 f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
             )
-        self._advance(after, receipt, answered)
+        self._advance(after, receipt, (receipt,))
         self._writers.pop(self.state.client_id, None)
         return None
 
@@ -122,12 +122,12 @@ class LabelClient:
         ``proof`` includes the message in the receipt's tree; ``consistency`` shows that tree to be
         an extension of the verified prefix, and is None only if there is no such prefix yet.
         """
-        answered = self._pending_leaf(receipt)
+        self._check_answers(receipt)
         self._verify_receipt(receipt)
         self._refuse_within(receipt)
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
-        self._advance(after, receipt, answered)
+        self._advance(after, receipt, (receipt,))
         self._writers = {}
 
     def confirm(self, receipt: Receipt, proof: MmrProof) -> None:
@@ -135,12 +135,12 @@ class LabelClient:
 
         ``proof`` includes it in the tree of the verified prefix (``tree_size`` = last_stream_seq).
         """
-        answered = self._pending_leaf(receipt)
+        self._check_answers(receipt)
         self._verify_receipt(receipt)
         if receipt.stream_seq > self._log.size:
             raise StateError(f"stream_seq {receipt.stream_seq} is beyond the verified prefix: accept_receipt")
         verify_inclusion(proof, self._log.root, receipt.stream_seq, receipt.leaf_hash, self._log.size)
-        self.state = dataclasses.replace(self.state, pending=self._pending_without(answered))
+        self.state = self._answered((receipt,))
 
     def refused(self) -> None:
         """The hub's refusal of the oldest pending MSG is final: its client_seq is free again."""
@@ -159,18 +159,22 @@ class LabelClient:
     def accept_page(self, entries: Sequence[Entry]) -> None:
         """Verify entries that follow the verified prefix: signatures, invariants, roots (§9 Read)."""
         log, writers = self._log.copy(), dict(self._writers)
-        receipt: Receipt | None = None
+        head = self.state.head
+        receipt = head if head is not None and head.stream_seq == log.size else None
         for entry in entries:
-            receipt = self._verify_entry(entry, log, writers)
-        if receipt is None:
+            receipt = self._verify_entry(entry, log, writers, after=receipt)
+        if receipt is None or not entries:
             return
-        answered = frozenset(entry.receipt.leaf_hash for entry in entries)
+        own = {msg.leaf_hash for msg in self.unanswered}
+        answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]
         while len(writers) > MAX_WRITERS:
             del writers[next(iter(writers))]
         self._advance(log, receipt, answered)
         self._writers = writers
 
-    def _verify_entry(self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq]) -> Receipt:
+    def _verify_entry(
+        self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq], *, after: Receipt | None
+    ) -> Receipt:
         receipt = entry.receipt
         self._verify_receipt(receipt)
         if entry.label != self.state.label:
@@ -178,6 +182,8 @@ class LabelClient:
         for seq in (entry.stream_seq, receipt.stream_seq):
             if seq != log.size + 1:
                 raise StateError(f"page continues at {seq}, want {log.size + 1}: read again from there")
+        if after is not None and receipt.hub_ts < after.hub_ts:
+            raise self._diverged(f"hub_ts goes back at stream_seq {receipt.stream_seq} (H3)", receipt)
         if entry.is_authorize:
             verify_authorize(entry)
         else:
@@ -252,14 +258,17 @@ class LabelClient:
 
     # --- what every path shares
 
-    def _pending_leaf(self, receipt: Receipt) -> frozenset[LeafHash]:
-        leaves = frozenset(m.leaf_hash for m in self.unanswered)
-        if receipt.leaf_hash not in leaves:
+    def _check_answers(self, receipt: Receipt) -> None:
+        if all(msg.leaf_hash != receipt.leaf_hash for msg in self.unanswered):
             raise StateError("the receipt answers no pending MSG")
-        return frozenset({receipt.leaf_hash})
 
-    def _pending_without(self, answered: frozenset[LeafHash]) -> tuple[bytes, ...]:
-        return tuple(wire for wire in self.state.pending if Msg.decode(wire).leaf_hash not in answered)
+    def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
+        """The state without these MSGs pending; each of their receipts moves ``rk`` (spec-1 §9)."""
+        leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
+        for receipt in receipts:
+            rk = rk.after(receipt.stream_seq)
+        pending = tuple(wire for wire in self.state.pending if Msg.decode(wire).leaf_hash not in leaves)
+        return dataclasses.replace(self.state, pending=pending, rk=rk)
 
     def _verify_receipt(self, receipt: Receipt) -> None:
         """hub_sig under the key of its time; then against the furthest receipt held (§8.4)."""
@@ -300,19 +309,17 @@ class LabelClient:
         except ProofError as exc:
             raise self._divergence(str(exc), shown) from None
 
-    def _advance(self, log: Mmr, receipt: Receipt, answered: frozenset[LeafHash]) -> None:
+    def _advance(self, log: Mmr, receipt: Receipt, answered: Sequence[Receipt]) -> None:
         """The only place where the verified prefix grows."""
         head = self.state.head
         furthest = receipt if head is None or receipt.stream_seq >= head.stream_seq else head
         self._log = log
         self.state = dataclasses.replace(
-            self.state,
+            self._answered(answered),
             last_stream_seq=log.stream_seq,
             peaks=log.peaks,
             head=furthest,
-            pending=self._pending_without(answered),
             stalls=0,
-            rk=self.state.rk.after(receipt.stream_seq),
         )
 
     def _diverged(self, message: str, receipt: Receipt) -> DivergenceError:

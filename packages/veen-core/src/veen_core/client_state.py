@@ -22,7 +22,7 @@ from veen_core.wire import Wire, int_map
 
 
 class RatchetKey(Secret):
-    """``rk``: rekey material that moves with every receipt (spec-1 §9)."""
+    """``rk``: rekey material that moves with every receipt of one's own messages (spec-1 §9)."""
 
     __slots__ = ()
 

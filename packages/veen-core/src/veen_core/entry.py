@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, Fault, VerificationError
+from veen_core.errors import DecodeError, EncodeError, Fault, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
 from veen_core.msg import Msg
@@ -85,15 +85,11 @@ class Entry:
 
     def frame(self, digest: EntryHash) -> bytes:
         """The same, for a caller that has computed the entry hash already."""
-        header = _FRAME.pack(
-            ENTRY_VERSION,
-            self.flags,
-            self.label,
-            self.stream_seq,
-            len(self.msg_bytes),
-            len(self.receipt_bytes),
-            digest,
-        )
+        lengths = (len(self.msg_bytes), len(self.receipt_bytes))
+        try:
+            header = _FRAME.pack(ENTRY_VERSION, self.flags, self.label, self.stream_seq, *lengths, digest)
+        except struct.error as exc:
+            raise EncodeError(f"entry §4.8.1: a field does not fit its frame ({exc})") from None
         return header + self.msg_bytes + self.receipt_bytes
 
 

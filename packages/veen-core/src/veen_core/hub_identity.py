@@ -23,7 +23,18 @@ from veen_core import stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import IdentityError, SignatureError
 from veen_core.hashing import Ht, u64be
-from veen_core.ids import Epoch, HubId, HubPk, KeyId, MmrRoot, Signature, StreamSeq, UnixTime, VerifyKey
+from veen_core.ids import (
+    Epoch,
+    HubId,
+    HubPk,
+    KeyId,
+    Label,
+    MmrRoot,
+    Signature,
+    StreamSeq,
+    UnixTime,
+    VerifyKey,
+)
 from veen_core.keys import SigningKey, verify
 from veen_core.receipt import Receipt
 from veen_core.validity import active_at
@@ -227,6 +238,7 @@ class CheckpointBinding(Wire):
 
     hub_id: HubId
     key_id: KeyId
+    label: Label
     epoch: Epoch
     upto_seq: StreamSeq
     mmr_root: MmrRoot
@@ -237,6 +249,7 @@ def bind_checkpoint(identity: HubIdentity, signer: HubKey, checkpoint: Checkpoin
     return CheckpointBinding(
         hub_id=identity.hub_id,
         key_id=signer.key_id,
+        label=checkpoint.label_curr,
         epoch=checkpoint.epoch,
         upto_seq=checkpoint.upto_seq,
         mmr_root=checkpoint.mmr_root,

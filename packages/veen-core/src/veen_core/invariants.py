@@ -105,7 +105,7 @@ def _i8(pair: Pair, before: Before) -> str | None:
 
 
 def _i9(pair: Pair, before: Before) -> str | None:
-    if pair.msg.client_seq == before.last_client_seq + 1:
+    if pair.msg.client_seq == before.last_client_seq + 1 and pair.msg.client_seq >= 1:  # B16
         return None
     return f"client_seq {pair.msg.client_seq} does not follow {before.last_client_seq}"
 

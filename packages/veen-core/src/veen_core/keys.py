@@ -2,7 +2,8 @@
 
 Randomness is handed in: a key is made from 32 secret bytes that the caller drew. Secrets never
 show in ``repr``, and no error raised here has one among its arguments. Signatures are verified
-as libsodium does: canonical scalars only, small-order keys refused, in constant time (SH0.2).
+as libsodium does: canonical scalars only, small-order keys refused; everything verified is public, so
+its timing tells nothing (SH0.2).
 """
 
 from __future__ import annotations

@@ -189,22 +189,28 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """An array of one kind; a tuple in Python."""
+    """An array of one kind, of at least so many; a tuple in Python."""
 
     kind: Kind
+    least: int = 0
 
     def read(self, item: Any) -> tuple[Any, ...]:
-        if type(item) is not list:
-            raise DecodeError(f"want array, found {found(item)}")
-        return tuple(self._at(i, self.kind.read, x) for i, x in enumerate(item))
+        return self._read(self.kind.read, item)
 
     def write(self, value: tuple[Any, ...]) -> list[Any]:
+        if len(value) < self.least:
+            raise EncodeError(f"want array of at least {self.least}, have {len(value)}")
         return [self.kind.write(x) for x in value]
 
     def read_json(self, item: Any) -> tuple[Any, ...]:
+        return self._read(self.kind.read_json, item)
+
+    def _read(self, read: Callable[[Any], Any], item: Any) -> tuple[Any, ...]:
         if type(item) is not list:
             raise DecodeError(f"want array, found {found(item)}")
-        return tuple(self._at(i, self.kind.read_json, x) for i, x in enumerate(item))
+        if len(item) < self.least:
+            raise DecodeError(f"want array of at least {self.least}, found {found(item)}")
+        return tuple(self._at(i, read, x) for i, x in enumerate(item))
 
     def write_json(self, value: tuple[Any, ...]) -> list[Any]:
         return [self.kind.write_json(x) for x in value]

@@ -24,7 +24,11 @@ _NODE_TAG: Final = b"veen/mmr-node\x00"
 
 def node_hash(left: bytes, right: bytes) -> NodeHash:
     """``Ht("veen/mmr-node", left || right)`` (§5.1)."""
-    return NodeHash(sha256(_NODE_TAG + left + right).digest())
+    return NodeHash(_node(left, right))
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return sha256(_NODE_TAG + left + right).digest()
 
 
 def root_of(peaks: Sequence[bytes]) -> MmrRoot:
@@ -55,7 +59,7 @@ def subtrees(start: int, end: int) -> list[tuple[int, int]]:
     return tiles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Node:
     """A node that an append completed: leaf first, then the parents it closed."""
 
@@ -84,12 +88,21 @@ class Mmr:
         node, height = leaf, 0
         completed = [Node(0, position, leaf)]
         while position >> height & 1:
-            node = node_hash(self._stack.pop(), node)
+            node = _node(self._stack.pop(), node)
             height += 1
             completed.append(Node(height, position >> height, node))
         self._stack.append(node)
         self.size = position + 1
         return completed
+
+    def add(self, leaf: bytes) -> None:
+        """Add a leaf for its root only."""
+        node, carry = leaf, self.size
+        while carry & 1:
+            node = _node(self._stack.pop(), node)
+            carry >>= 1
+        self._stack.append(node)
+        self.size += 1
 
     def append_subtree(self, height: int, root: bytes) -> None:
         """Add 2^height leaves at once by their root; the MMR must end on that boundary (B11)."""

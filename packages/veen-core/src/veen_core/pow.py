@@ -12,6 +12,7 @@ from veen_core.ids import FixedBytes, HubId, UnixTime
 from veen_core.wire import Wire, text_map
 
 SALT_PERIOD: Final = 3_600
+MAX_DIFFICULTY: Final = 255
 
 
 class PowSalt(FixedBytes):
@@ -33,6 +34,11 @@ class PowCookie(Wire):
 def pow_salt(hub: HubId, now: UnixTime) -> PowSalt:
     """Derived from hub_id and the hour: stateless, and old cookies die (H13)."""
     return PowSalt(Ht("veen/pow-salt", hub + u64be(now // SALT_PERIOD)))
+
+
+def accepted_salts(hub: HubId, now: UnixTime) -> tuple[PowSalt, PowSalt]:
+    """The salt of now and of an hour ago: a cookie made just before the hour still counts after it."""
+    return pow_salt(hub, now), pow_salt(hub, UnixTime(max(0, now - SALT_PERIOD)))
 
 
 def challenge(salt: PowSalt, msg_bytes: bytes) -> bytes:
@@ -65,6 +71,8 @@ def verify_cookie(cookie: PowCookie, expected_challenge: bytes, difficulty: int)
     """The cookie answers this challenge with at least the work the hub asks for now."""
     if cookie.challenge != expected_challenge:
         raise VerificationError("pow_cookie.challenge SH1+ 5.2: is not this hub's and this message's")
+    if cookie.difficulty > MAX_DIFFICULTY:
+        raise VerificationError(f"pow_cookie.difficulty SH1+ 5.2: {cookie.difficulty} is not a uint8")
     if cookie.difficulty < difficulty:
         raise VerificationError(
             f"pow_cookie.difficulty SH1+ 5.2: {cookie.difficulty}, the hub asks for {difficulty}"

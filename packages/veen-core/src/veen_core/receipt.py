@@ -12,7 +12,11 @@ from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq,
 from veen_core.keys import SigningKey, verify
 from veen_core.wire import Wire, array
 
-_SIX: Final = b"\x86"  # CBOR array of six: RECEIPT without hub_sig
+_SIX_AND_VER: Final = b"\x86\x01\x58\x20"  # array of six: RECEIPT without hub_sig; ver; a bstr32 follows
+_SIX: Final = b"\x86"
+_SEVEN: Final = b"\x87"
+_BSTR_32: Final = b"\x58\x20"
+_BSTR_64: Final = b"\x58\x40"
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
 _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 _FIXED_SIZE: Final = 1 + 1 + 3 * (2 + 32) + _SIG_ITEM_SIZE
@@ -40,7 +44,20 @@ def signing_digest(receipt: Receipt) -> bytes:
 
 def encoded_size(stream_seq: StreamSeq, hub_ts: UnixTime) -> int:
     """How long a RECEIPT will be, before its root and signature are known: only two fields vary."""
-    return _FIXED_SIZE + len(cbor.encode(stream_seq)) + len(cbor.encode(hub_ts))
+    return _FIXED_SIZE + cbor.uint_size(stream_seq) + cbor.uint_size(hub_ts)
+
+
+def unsigned_bytes(
+    label: Label, stream_seq: StreamSeq, leaf_hash: LeafHash, mmr_root: MmrRoot, hub_ts: UnixTime
+) -> bytes:
+    """CBOR of the first six fields, put together by hand: a third of the codec's cost, once a message."""
+    head = (_SIX_AND_VER, label, cbor.encode(stream_seq))
+    return b"".join((*head, _BSTR_32, leaf_hash, _BSTR_32, mmr_root, cbor.encode(hub_ts)))
+
+
+def signed_bytes(unsigned: bytes, hub_sig: Signature) -> bytes:
+    """The encoded RECEIPT, from ``unsigned_bytes`` and a signature over their digest."""
+    return b"".join((_SEVEN, unsigned[1:], _BSTR_64, hub_sig))
 
 
 def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:

@@ -34,8 +34,8 @@ from typing import (
 )
 
 from veen_core import cbor
-from veen_core.errors import DecodeError, Fault
-from veen_core.kinds import Kind, Nullable, OneOf, found, kind_of, optional_of
+from veen_core.errors import ConfigError, DecodeError, Fault
+from veen_core.kinds import Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
 
 TRAILING: Final = "trailing"
 """``Annotated[X | None, TRAILING]``: absent means a shorter array (§4.4)."""
@@ -112,6 +112,8 @@ class _Declared:
         present = [(known[name], value) for name, value in item.items()]
         try:
             return self.build(**{f.name: f.kind.read_json(value) for f, value in present})
+        except ConfigError as exc:
+            raise self._fail(str(exc)) from None
         except DecodeError:
             raise self._worst((f, f.kind.read_json, value) for f, value in present) from None
 
@@ -186,6 +188,8 @@ class MapCodec(_Declared):
         present = self._present(item)
         try:
             return self.build(**{f.name: f.kind.read(x) for f, x in present})
+        except ConfigError as exc:
+            raise self._fail(str(exc)) from None
         except DecodeError:
             raise self._worst((f, f.kind.read, x) for f, x in present) from None
 
@@ -252,7 +256,7 @@ def parse_json(text: str | bytes) -> Any:
     """JSON with duplicate keys, floats, non-finite numbers and lone surrogates refused."""
     try:
         item = json.loads(
-            text,
+            text if isinstance(text, str) else text.decode("utf-8"),  # json would guess the encoding
             object_pairs_hook=_unique,
             parse_float=_no_number,
             parse_constant=_no_number,
@@ -299,6 +303,8 @@ def _fields(cls: type[Wire], key_of: Callable[[int, str], int | str]) -> Iterato
             kind = OneOf(kind.allowed, Fault.VERSION)
         if EXPLICIT in marks:
             kind, optional = Nullable(kind), False
+        if TRAILING in marks and isinstance(kind, ListOf):
+            kind = ListOf(kind.kind, least=1)  # absent has one form: left off
         yield Field(declared.name, key_of(position, declared.name), kind, optional, TRAILING in marks)
 
 
@@ -310,6 +316,8 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
             Field(f.name, f.key, Nullable(f.kind), optional=False) if f.optional and not f.trailing else f
             for f in _fields(cls, lambda position, _name: position)
         )
+        if hasattr(cls, "__post_init__"):
+            raise TypeError(f"{name}: reading an array fills slots and would pass over __post_init__")
         slots = tuple((getattr(cls, f.name).__set__, f.kind.read) for f in fields)
         cls.codec = ArrayCodec(name, section, cls, fields, slots)
         return cls

@@ -1,0 +1,21 @@
+import pytest
+
+from veen_core import PROFILES
+
+from .simulator import Hub, Person, person
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub()
+
+
+@pytest.fixture
+def rotating_hub() -> Hub:
+    """Under the profile whose labels change every minute (H10)."""
+    return Hub(profile=PROFILES["rotating"])
+
+
+@pytest.fixture
+def alice(hub: Hub) -> Person:
+    return person("alice", hub)

@@ -1,0 +1,134 @@
+"""Log entries: the frame around MSG and RECEIPT (§4.8.1, B8, H5)."""
+
+import dataclasses
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from veen_core import ClientId, DecodeError, Entry, H, Ht, VerificationError, mint, split_entries
+from veen_core.entry import (
+    FLAG_AUTHORIZE,
+    FRAME_SIZE,
+    authorize_leaf,
+    decode_entry,
+    decode_frame,
+    verify_authorize,
+)
+from veen_core.errors import EncodeError, Fault
+from veen_core.ids import StreamSeq
+
+from .simulator import STREAM, Hub, flip, signing_key
+
+
+@pytest.fixture
+def entry(hub: Hub) -> Entry:
+    hub.write("bob")
+    return hub.entries[0]
+
+
+def test_the_frame_is_82_bytes_and_as_the_spec_lists_it(entry: Entry) -> None:
+    wire = entry.encode()
+    assert FRAME_SIZE == 1 + 1 + 32 + 8 + 4 + 4 + 32
+    header = struct.pack(
+        ">BB32sQII32s", 1, 0, entry.label, 1, len(entry.msg_bytes), len(entry.receipt_bytes), entry.entry_hash
+    )
+    assert wire == header + entry.msg_bytes + entry.receipt_bytes
+    assert decode_frame(wire).size == len(wire)
+
+
+def test_entry_hash_has_no_separator(entry: Entry) -> None:
+    assert entry.entry_hash == H(b"veen/entry" + entry.msg_bytes + entry.receipt_bytes)  # B8
+
+
+def test_an_entry_comes_back_from_its_bytes(entry: Entry) -> None:
+    again = decode_entry(entry.encode())
+    assert again == entry
+    assert again.msg.encode() == entry.msg_bytes
+    assert again.receipt.stream_seq == 1
+    assert not again.is_authorize
+
+
+def _rehashed(entry: Entry, **changes: object) -> bytes:
+    return dataclasses.replace(entry, **changes).encode()
+
+
+DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, Fault]] = {
+    "cut in the header": (lambda e: e.encode()[:50], "want 82 bytes of frame header", Fault.SIZE),
+    "nothing": (lambda _: b"", "found 0", Fault.SIZE),
+    "another version": (lambda e: b"\x02" + e.encode()[1:], "entry_ver §4.8.1", Fault.VERSION),
+    "an unused flag": (lambda e: _rehashed(e, flags=0x02), "unused bits are set", Fault.CBOR),
+    "cut in the body": (lambda e: e.encode()[:-1], "announce", Fault.SIZE),
+    "a byte too many": (lambda e: e.encode() + b"\0", "announce", Fault.SIZE),
+    "no receipt": (lambda e: _rehashed(e, receipt_bytes=b""), "without a RECEIPT", Fault.SIZE),
+    "a flipped message": (lambda e: flip(e.encode(), 100), "entry_hash", Fault.CBOR),
+    "a flipped receipt": (lambda e: flip(e.encode(), -1), "entry_hash", Fault.CBOR),
+    "a flipped hash": (lambda e: flip(e.encode(), 60), "entry_hash", Fault.CBOR),
+    "another stream_seq": (lambda e: _rehashed(e, stream_seq=StreamSeq(2)), "another label or", Fault.CBOR),
+    "another label": (lambda e: _rehashed(e, label=bytes(32)), "another label or", Fault.CBOR),
+    "a receipt that is none": (lambda e: _rehashed(e, receipt_bytes=b"\x80"), "RECEIPT §4.3", Fault.CBOR),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_entry_is_refused(entry: Entry, name: str) -> None:
+    damage, match, fault = DAMAGE[name]
+    with pytest.raises(DecodeError, match=match) as caught:
+        decode_entry(damage(entry))
+    assert caught.value.fault is fault
+
+
+def test_a_chunk_is_split_into_its_entries_in_order(hub: Hub) -> None:
+    hub.write("bob", b"1", b"2", b"3")
+    assert list(split_entries(b"".join(e.encode() for e in hub.entries))) == hub.entries
+    assert list(split_entries(b"")) == []
+
+
+@pytest.mark.parametrize(
+    "cut", [-1, -200, 82 + 10], ids=["in a receipt", "in a message", "in the first entry"]
+)
+def test_damage_in_a_chunk_is_located_and_nothing_is_skipped(hub: Hub, cut: int) -> None:
+    hub.write("bob", b"1", b"2")
+    chunk = b"".join(e.encode() for e in hub.entries)[:cut]
+    at = 0 if cut > 0 else len(hub.entries[0].encode())
+    with pytest.raises(DecodeError, match=f"entry at byte {at}: entry"):
+        list(split_entries(chunk))
+
+
+@pytest.mark.parametrize("stream_seq", [-1, 2**64], ids=["negative", "too large"])
+def test_a_field_that_does_not_fit_the_frame_is_refused(entry: Entry, stream_seq: int) -> None:
+    with pytest.raises(EncodeError, match="does not fit its frame"):
+        _rehashed(entry, stream_seq=stream_seq)
+
+
+# --- control entries (H5)
+
+
+@pytest.fixture
+def control(hub: Hub) -> Entry:
+    hub.authorize(mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=60))
+    return hub.entries[-1]
+
+
+def test_a_control_entry_carries_the_token_and_replays_issued_at(hub: Hub, control: Entry) -> None:
+    assert control.is_authorize
+    token = verify_authorize(decode_entry(control.encode()))
+    assert token.encode() == control.msg_bytes
+    assert control.receipt.hub_ts == hub.now
+    assert control.receipt.leaf_hash == Ht("veen/authorize", token.auth_ref + H(control.msg_bytes))
+
+
+def test_a_control_entry_with_another_token_is_refused(control: Entry) -> None:
+    other = mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=61).encode()
+    with pytest.raises(VerificationError, match="not for the token beside it"):
+        verify_authorize(dataclasses.replace(control, msg_bytes=other))
+
+
+def test_a_message_cannot_pass_as_a_token(entry: Entry) -> None:
+    with pytest.raises(DecodeError, match="cap_token"):
+        verify_authorize(dataclasses.replace(entry, flags=FLAG_AUTHORIZE))
+
+
+def test_the_leaf_of_a_token_is_in_a_domain_of_its_own(entry: Entry, control: Entry) -> None:
+    token = verify_authorize(control)
+    assert authorize_leaf(token.auth_ref, control.msg_bytes) != entry.msg.leaf_hash

@@ -1,0 +1,378 @@
+"""What veen_core makes, somebody else can verify: with a page of code that does not know veen_core."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veen_core import (
+    PROFILES,
+    Binding,
+    CapToken,
+    Checkpoint,
+    ClientId,
+    DhKey,
+    DhSecret,
+    Entry,
+    Mmr,
+    Msg,
+    PayloadHeader,
+    Receipt,
+    SigningKey,
+    SigningSeed,
+    StreamSeq,
+    mint,
+    prove_consistency,
+    prove_inclusion,
+    seal_msg,
+    stream_id,
+)
+from veen_core.cap import Rate, resign
+from veen_core.checkpoint import sign_checkpoint
+from veen_core.entry import FLAG_AUTHORIZE, authorize_leaf
+from veen_core.hashing import H
+from veen_core.ids import ClientSeq, Epoch, Label, LeafHash, MmrRoot, SchemaId, UnixTime
+from veen_core.receipt import sign_receipt
+
+HERE = Path(__file__).parent
+VERIFIER = HERE / "independent_verifier.py"
+MAY_IMPORT = {"hashlib", "struct", "cbor2", "nacl.exceptions", "nacl.signing"}
+
+SIZE = 20
+HUB, WITNESS, CLIENT, ISSUER = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in range(1, 5))
+READER = DhKey(DhSecret(bytes([5]) * 32))
+LABEL = Label(H(b"label"))
+
+
+def load_verifier() -> Any:
+    spec = importlib.util.spec_from_file_location("independent_verifier", VERIFIER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+other = load_verifier()
+
+
+class Log:
+    """Twenty messages, every third padded, every fifth under a token; their receipts; every node."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[tuple[int, int], bytes] = {}
+        self.token = mint(ISSUER, ClientId(CLIENT.public), [stream_id("a"), stream_id("b")], 60)
+        self.msgs: list[Msg] = []
+        self.receipts: list[Receipt] = []
+        tree = Mmr()
+        for seq in range(1, SIZE + 1):
+            msg = self._seal(seq)
+            self.nodes.update({(n.height, n.index): n.hash for n in tree.append(msg.leaf_hash)})
+            self.msgs.append(msg)
+            self.receipts.append(receipt(seq, msg.leaf_hash, tree.root))
+
+    def _seal(self, seq: int) -> Msg:
+        profile = PROFILES["default" if seq % 3 == 0 else "bulk"]
+        bound = Binding(
+            profile_id=profile.profile_id,
+            label=LABEL,
+            client_id=ClientId(CLIENT.public),
+            client_seq=ClientSeq(seq),
+            prev_ack=StreamSeq(seq - 1),
+            auth_ref=self.token.auth_ref if seq % 5 == 0 else None,
+        )
+        sealed = seal_msg(
+            CLIENT,
+            READER.public,
+            bound,
+            PayloadHeader(schema=SchemaId(H(b"schema"))),
+            b"body %d" % seq,
+            profile=profile,
+            ephemeral=DhSecret(H(b"ephemeral %d" % seq)),
+            attachments=[b"attached"] if seq % 4 == 0 else [],
+        )
+        return sealed.msg
+
+    def lookup(self, height: int, index: int) -> bytes:
+        return self.nodes[height, index]
+
+    def proof(self, seq: int, size: int) -> bytes:
+        return prove_inclusion(self.lookup, StreamSeq(seq), size).encode()
+
+    def consistency(self, start: int, end: int) -> bytes:
+        return prove_consistency(self.lookup, StreamSeq(start), StreamSeq(end)).encode()
+
+    def leaf(self, seq: int) -> LeafHash:
+        return self.receipts[seq - 1].leaf_hash
+
+    def root(self, size: int) -> MmrRoot:
+        return self.receipts[size - 1].mmr_root
+
+    def entry(self, seq: int) -> Entry:
+        return Entry(LABEL, StreamSeq(seq), self.msgs[seq - 1].encode(), self.receipts[seq - 1].encode())
+
+    def checkpoint(self, size: int, witnesses: tuple[SigningKey, ...] = ()) -> Checkpoint:
+        unsigned = Checkpoint(
+            label_prev=LABEL,
+            label_curr=LABEL,
+            upto_seq=StreamSeq(size),
+            mmr_root=self.root(size),
+            epoch=Epoch(0),
+        )
+        return sign_checkpoint(HUB, unsigned, witnesses)
+
+
+def receipt(seq: int, leaf: LeafHash, root: MmrRoot) -> Receipt:
+    unsigned = Receipt(
+        label=LABEL, stream_seq=StreamSeq(seq), leaf_hash=leaf, mmr_root=root, hub_ts=UnixTime(1_000 + seq)
+    )
+    return sign_receipt(HUB, unsigned)
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    return Log()
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    bent = bytearray(data)
+    bent[at] ^= 1 << at % 8
+    return bytes(bent)
+
+
+# --- the page itself
+
+
+def test_the_verifier_fits_a_page_of_under_150_lines() -> None:
+    assert len(VERIFIER.read_text().splitlines()) < 150
+
+
+def test_the_verifier_imports_nothing_of_ours() -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(VERIFIER.read_text())):
+        if isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(node.module or "")
+    assert imported == MAY_IMPORT
+    assert "__import__" not in VERIFIER.read_text()
+
+
+# --- it accepts what veen_core produces
+
+
+def test_it_accepts_every_message_and_finds_the_same_leaf(log: Log) -> None:
+    assert [other.verify_msg(msg.encode()) for msg in log.msgs] == [(LABEL, m.leaf_hash) for m in log.msgs]
+
+
+def test_it_accepts_every_receipt_and_entry(log: Log) -> None:
+    for seq in range(1, SIZE + 1):
+        said = [LABEL, seq, log.leaf(seq), log.root(seq)]
+        assert other.verify_receipt(log.receipts[seq - 1].encode(), HUB.public) == said
+        assert other.verify_entry(log.entry(seq).encode(), HUB.public) == said
+
+
+@pytest.mark.parametrize("size", range(1, SIZE + 1), ids="of_{}_leaves".format)
+def test_it_accepts_every_leaf_in_a_tree_of_this_size(log: Log, size: int) -> None:
+    for seq in range(1, size + 1):
+        other.verify_inclusion(log.proof(seq, size), log.root(size), seq, log.leaf(seq), size)
+
+
+@pytest.mark.parametrize("end", range(2, SIZE + 1), ids="of_{}_leaves".format)
+def test_it_accepts_every_smaller_tree_as_a_prefix_of_this_one(log: Log, end: int) -> None:
+    for start in range(1, end):
+        other.verify_consistency(log.consistency(start, end), log.root(start), log.root(end))
+
+
+def test_it_accepts_checkpoints_with_and_without_a_witness(log: Log) -> None:
+    said = [LABEL, 13, log.root(13)]
+    assert other.verify_checkpoint(log.checkpoint(13).encode(), HUB.public, []) == said
+    witnessed = log.checkpoint(13, (WITNESS,)).encode()
+    assert other.verify_checkpoint(witnessed, HUB.public, [WITNESS.public]) == said
+
+
+def test_it_accepts_tokens_with_chains_and_rates(log: Log) -> None:
+    limited = mint(ISSUER, ClientId(CLIENT.public), [stream_id("a")], 60, Rate(per_sec=1, burst=2))
+    for token in (log.token, limited, resign(ISSUER, limited), resign(ISSUER, resign(ISSUER, log.token))):
+        assert other.verify_cap_token(token.encode()) == token.auth_ref
+
+
+def authorized(token: CapToken, leaf: LeafHash) -> bytes:
+    issued = receipt(1, leaf, MmrRoot(leaf))
+    return Entry(LABEL, StreamSeq(1), token.encode(), issued.encode(), FLAG_AUTHORIZE).encode()
+
+
+def test_it_accepts_an_authorisation_and_only_with_the_leaf_of_its_token(log: Log) -> None:
+    leaf = authorize_leaf(log.token.auth_ref, log.token.encode())
+    assert other.verify_entry(authorized(log.token, leaf), HUB.public)[2] == leaf
+    with pytest.raises(other.Refused, match="another's"):
+        other.verify_entry(authorized(log.token, log.leaf(1)), HUB.public)
+
+
+# --- it refuses what was tampered with
+
+
+TARGETS: dict[str, tuple[Callable[[Log], bytes], Callable[[Log, bytes], object]]] = {
+    "msg": (lambda log: log.msgs[4].encode(), lambda _log, wire: other.verify_msg(wire)),
+    "receipt": (
+        lambda log: log.receipts[4].encode(),
+        lambda _log, wire: other.verify_receipt(wire, HUB.public),
+    ),
+    "checkpoint": (
+        lambda log: log.checkpoint(11, (WITNESS,)).encode(),
+        lambda _log, wire: other.verify_checkpoint(wire, HUB.public, [WITNESS.public]),
+    ),
+    "inclusion": (
+        lambda log: log.proof(5, 11),
+        lambda log, wire: other.verify_inclusion(wire, log.root(11), 5, log.leaf(5), 11),
+    ),
+    "consistency": (
+        lambda log: log.consistency(6, 13),
+        lambda log, wire: other.verify_consistency(wire, log.root(6), log.root(13)),
+    ),
+    "cap_token": (lambda log: log.token.encode(), lambda _log, wire: other.verify_cap_token(wire)),
+    "entry": (lambda log: log.entry(5).encode(), lambda _log, wire: other.verify_entry(wire, HUB.public)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_refuses_a_flipped_bit_at_any_byte(log: Log, target: str) -> None:
+    make, verify = TARGETS[target]
+    wire = make(log)
+    verify(log, wire)
+    for at in range(len(wire)):
+        with pytest.raises(other.Refused):
+            verify(log, flipped(wire, at))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_refuses_a_byte_more_and_a_byte_less(log: Log, target: str) -> None:
+    make, verify = TARGETS[target]
+    for wire in (make(log) + b"\x00", make(log)[:-1], b""):
+        with pytest.raises(other.Refused):
+            verify(log, wire)
+
+
+def test_it_refuses_a_proof_at_every_other_position_and_size(log: Log) -> None:
+    proof, root, leaf = log.proof(5, 11), log.root(11), log.leaf(5)
+    for seq in range(SIZE + 1):
+        for size in range(SIZE + 1):
+            # 5 of 11 has the same path and peaks as 5 of any tree with this peak in this place:
+            # the size is what the caller took from the receipt, so only the root can tell then.
+            if (seq, size) != (5, 11) and (seq != 5 or log.proof(5, max(5, size)) != proof):
+                with pytest.raises(other.Refused):
+                    other.verify_inclusion(proof, log.root(size) if size else root, seq, leaf, size)
+
+
+def test_it_refuses_keys_that_did_not_sign(log: Log) -> None:
+    with pytest.raises(other.Refused, match="does not verify"):
+        other.verify_receipt(log.receipts[0].encode(), WITNESS.public)
+    with pytest.raises(other.Refused, match="witness_sigs"):
+        other.verify_checkpoint(log.checkpoint(3).encode(), HUB.public, [WITNESS.public])
+    moved = dataclasses.replace(log.token, issuer_pk=CLIENT.public)
+    with pytest.raises(other.Refused, match="sig_chain"):
+        other.verify_cap_token(moved.encode())
+
+
+def test_it_refuses_a_receipt_that_answers_another_message(log: Log) -> None:
+    swapped = dataclasses.replace(log.entry(5), msg_bytes=log.msgs[5].encode())
+    with pytest.raises(other.Refused, match="another's"):
+        other.verify_entry(swapped.encode(), HUB.public)
+
+
+# --- it agrees with veen_core on every vector of these objects
+
+
+def unhex(context: dict[str, Any], name: str) -> bytes:
+    return bytes.fromhex(context[name])
+
+
+def witnesses(context: dict[str, Any]) -> list[bytes]:
+    return [bytes.fromhex(key) for key in context["witnesses"]]
+
+
+ON_VECTORS: dict[str, Callable[[bytes, dict[str, Any]], object]] = {
+    "msg": lambda wire, _given: other.verify_msg(wire),
+    "receipt": lambda wire, given: other.verify_receipt(wire, unhex(given, "hub_pk")),
+    "checkpoint": lambda wire, given: other.verify_checkpoint(wire, unhex(given, "hub_pk"), witnesses(given)),
+    "mmr_proof": lambda wire, given: other.verify_inclusion(
+        wire, unhex(given, "root"), given["stream_seq"], unhex(given, "leaf_hash"), given["tree_size"]
+    ),
+    "mmr_consistency": lambda wire, given: other.verify_consistency(
+        wire, unhex(given, "from_root"), unhex(given, "to_root")
+    ),
+    "cap_token": lambda wire, _given: other.verify_cap_token(wire),
+    "entry": lambda wire, given: other.verify_entry(wire, unhex(given, "hub_pk")),
+}
+BEYOND_IT = {
+    "msg": {"over_max_msg_bytes"},  # a deployment's lower limit
+    "checkpoint": {  # §4.4.1 against a rebuilt log and a known stream; and an order of witnesses
+        "upto_seq_zero",
+        "upto_seq_back",
+        "upto_seq_not_aligned",
+        "mmr_root_other",
+        "epoch_not_of_hub_ts",
+        "epoch_without_epochs",
+        "label_of_another_stream",
+        "label_prev_two_epochs_back",
+        "label_curr_outside_the_skew",
+        "witnesses_in_another_order",
+    },
+    "cap_token": {"rate_over_limit", "burst_over_limit"},  # a deployment's limits
+    "entry": {  # invariants against the log before
+        "stream_seq_skipped",
+        "client_seq_repeated",
+        "client_seq_skipped",
+        "profile_unknown",
+        "prev_ack_ahead",
+    },
+}
+CASES = sorted(
+    f"{name}/{folder.name}"
+    for name in ON_VECTORS
+    for folder in (HERE / "vectors" / name).iterdir()
+    if folder.name.removesuffix("_fail") not in BEYOND_IT.get(name, ())
+)
+
+
+BENT_FROM = {
+    "receipt": "first",
+    "checkpoint": "eight_items",
+    "mmr_proof": "5_in_11",
+    "mmr_consistency": "6_to_13",
+    "entry": "sixth",
+}
+"""A bad case without a context is a good one with its bytes bent: all else is as it was there."""
+
+
+def context_of(name: str, folder: Path) -> dict[str, Any]:
+    for source in (folder, folder.parent / BENT_FROM.get(name, "")):
+        if (source / "context.json").exists():
+            return json.loads((source / "context.json").read_bytes())
+    return {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_agrees_with_the_vector(case: str) -> None:
+    name, _, _ = case.partition("/")
+    folder = HERE / "vectors" / case
+    given, wire = context_of(name, folder), bytes.fromhex((folder / "wire.hex").read_text())
+    if case.endswith("_fail"):
+        with pytest.raises(other.Refused):
+            ON_VECTORS[name](wire, given)
+    else:
+        ON_VECTORS[name](wire, given)
+
+
+def test_what_is_beyond_it_exists() -> None:
+    for name, cases in BEYOND_IT.items():
+        there = {folder.name.removesuffix("_fail") for folder in (HERE / "vectors" / name).iterdir()}
+        assert cases <= there

@@ -1,0 +1,257 @@
+"""MSG and its ciphertext: shape, binding, signature (§4.1, §4.2, §4.5)."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from veen_core import (
+    DEFAULT_PROFILE,
+    PROFILES,
+    ClientId,
+    DecodeError,
+    H,
+    Ht,
+    Label,
+    LeafHash,
+    Msg,
+    PayloadHeader,
+    VerificationError,
+    cbor,
+    operation_id,
+    seal_msg,
+    verify_msg,
+)
+from veen_core.ciphertext import PREFIX_SIZE, pad, split
+from veen_core.errors import Fault, OpenError, SignatureError
+from veen_core.hashing import u64be
+from veen_core.ids import AuthRef, ClientSeq, CtHash, ProfileId, SchemaId, Signature, StreamSeq
+from veen_core.keys import DhSecret
+from veen_core.msg import check_ct_hash, sign_msg, signing_digest
+
+from .simulator import READER, SCHEMA, Hub, dh_key, flip, seal, signing_key
+
+
+@pytest.fixture
+def msg(hub: Hub) -> Msg:
+    return hub.compose("bob", b"hello")
+
+
+# --- shape and signature (§4.1)
+
+
+def test_a_message_is_an_array_of_ten(msg: Msg) -> None:
+    items = cbor.decode(msg.encode())
+    assert items == [
+        1,
+        msg.profile_id,
+        msg.label,
+        msg.client_id,
+        1,
+        0,
+        None,
+        msg.ct_hash,
+        msg.ciphertext,
+        msg.sig,
+    ]
+
+
+def test_an_auth_ref_takes_the_place_of_the_null(hub: Hub) -> None:
+    with_ref = hub.compose("bob", auth_ref=AuthRef(bytes(32)))
+    assert cbor.decode(with_ref.encode())[6] == bytes(32)
+    assert verify_msg(with_ref.encode())[0] == with_ref
+
+
+def test_the_signature_covers_the_array_without_it(msg: Msg) -> None:
+    nine = cbor.encode(cbor.decode(msg.encode())[:9])
+    assert signing_digest(msg.encode()) == Ht("veen/sig", nine)
+    assert msg.sig == signing_key("bob").sign(Ht("veen/sig", nine))
+
+
+def test_a_message_verifies_on_its_own(msg: Msg) -> None:
+    assert verify_msg(msg.encode()) == (msg, msg.leaf_hash)
+
+
+def test_msg_id_is_the_leaf_hash(msg: Msg) -> None:
+    leaf = Ht("veen/leaf", msg.label + msg.profile_id + msg.ct_hash + msg.client_id + u64be(msg.client_seq))
+    assert msg.leaf_hash == leaf
+    assert operation_id(LeafHash(leaf)) == Ht("veen/operation-id", leaf)  # spec-3 §1
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        pytest.param({"label": Label(bytes(32))}, SignatureError, id="label"),
+        pytest.param({"profile_id": ProfileId(bytes(32))}, SignatureError, id="profile_id"),
+        pytest.param({"client_id": ClientId(signing_key("x").public)}, SignatureError, id="client_id"),
+        pytest.param({"client_seq": ClientSeq(2)}, SignatureError, id="client_seq"),
+        pytest.param({"prev_ack": StreamSeq(1)}, SignatureError, id="prev_ack"),
+        pytest.param({"auth_ref": AuthRef(bytes(32))}, SignatureError, id="auth_ref"),
+        pytest.param({"sig": Signature(bytes(64))}, SignatureError, id="sig"),
+        pytest.param({"ct_hash": CtHash(bytes(32))}, VerificationError, id="ct_hash"),
+        pytest.param({"ciphertext": bytes(40)}, VerificationError, id="ciphertext"),
+    ],
+)
+def test_no_field_can_be_changed(msg: Msg, change: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        verify_msg(dataclasses.replace(msg, **change).encode())
+
+
+def test_ct_hash_is_the_hash_of_the_padded_ciphertext(msg: Msg) -> None:
+    assert msg.ct_hash == H(msg.ciphertext)
+    check_ct_hash(msg)
+
+
+def test_a_key_signs_for_its_own_client_id_only(msg: Msg) -> None:
+    with pytest.raises(VerificationError, match="cannot sign for client_id"):
+        sign_msg(signing_key("mallory"), msg.binding, msg.ciphertext)
+
+
+def test_what_is_sealed_comes_with_its_encoding(msg: Msg) -> None:
+    sealed = seal_msg(
+        signing_key("bob"),
+        READER.public,
+        msg.binding,
+        PayloadHeader(schema=SCHEMA),
+        b"hello",
+        profile=DEFAULT_PROFILE,
+        ephemeral=DhSecret(bytes(32)),
+    )
+    assert sealed.wire == sealed.msg.encode()
+    assert sealed.attachments == ()
+
+
+# --- opening (§4.2)
+
+
+def test_the_reader_gets_header_and_body(msg: Msg) -> None:
+    opened = msg.open(READER)
+    assert (opened.header, opened.body) == (PayloadHeader(schema=SCHEMA), b"hello")
+
+
+def test_an_empty_body_opens(hub: Hub) -> None:
+    assert hub.compose("bob", b"").open(READER).body == b""
+
+
+def test_another_reader_gets_nothing(msg: Msg) -> None:
+    with pytest.raises(OpenError, match="wrong reader key"):
+        msg.open(dh_key("somebody else"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"profile_id": ProfileId(bytes(32))}, id="profile_id"),
+        pytest.param({"label": Label(bytes(32))}, id="label"),
+        pytest.param({"client_id": ClientId(bytes(32))}, id="client_id"),
+        pytest.param({"client_seq": ClientSeq(2)}, id="client_seq"),
+        pytest.param({"prev_ack": StreamSeq(1)}, id="prev_ack"),
+        pytest.param({"auth_ref": AuthRef(b"\x01" * 32)}, id="auth_ref"),
+    ],
+)
+def test_a_ciphertext_opens_under_no_other_binding(msg: Msg, change: dict[str, object]) -> None:
+    with pytest.raises(OpenError, match="not this MSG's header"):
+        dataclasses.replace(msg, **change).open(READER)
+
+
+def test_the_associated_data_binds_the_fields_of_the_message(hub: Hub) -> None:
+    b = hub.compose("bob", auth_ref=AuthRef(b"\x07" * 32)).binding
+    fields = b.profile_id + b.label + b.client_id + u64be(b.client_seq) + u64be(b.prev_ack)
+    assert b.aad == Ht("veen/aad", fields + b"\x07" * 32)
+    assert dataclasses.replace(b, auth_ref=None).aad == Ht("veen/aad", fields + bytes(32))
+    nonce = Ht("veen/nonce", b.label + u64be(b.prev_ack) + b.client_id + u64be(b.client_seq))[:24]
+    assert b.nonce == nonce
+
+
+def test_a_body_of_another_message_is_refused(hub: Hub) -> None:
+    one, two = (hub.compose("bob", body).ciphertext for body in (b"aaaaa", b"bbbbb"))
+    body_at = PREFIX_SIZE + len(split(one).header)
+    mixed = dataclasses.replace(hub.compose("bob"), ciphertext=one[:body_at] + two[body_at:])
+    with pytest.raises(OpenError, match="the body does not open"):
+        mixed.open(READER)
+
+
+def _with_body(ciphertext: bytes, body: bytes) -> bytes:
+    parts = split(ciphertext)
+    lengths = len(parts.header).to_bytes(4, "big") + len(body).to_bytes(4, "big")
+    return parts.enc + lengths + parts.header + body
+
+
+@pytest.mark.parametrize("body", [b"", b"short"], ids=["nothing", "less than a tag"])
+def test_a_body_that_cannot_even_hold_a_tag_is_refused(msg: Msg, body: bytes) -> None:
+    broken = dataclasses.replace(msg, ciphertext=_with_body(msg.ciphertext, body))
+    with pytest.raises(OpenError):
+        broken.open(READER)
+
+
+def test_a_header_that_cannot_even_hold_a_tag_is_refused(msg: Msg) -> None:
+    broken = dataclasses.replace(msg, ciphertext=split(msg.ciphertext).enc + bytes(8))
+    with pytest.raises(OpenError):
+        broken.open(READER)
+
+
+# --- layout and padding
+
+
+@pytest.mark.parametrize("name", ["default", "bulk", "rotating"])
+def test_padding_fills_whole_blocks(name: str) -> None:
+    profile = PROFILES[name]
+    length = len(Hub(profile=profile).compose("bob").ciphertext)
+    assert length % profile.pad_block == 0 if profile.pad_block else length < 256
+
+
+def test_padding_is_zeros_to_the_next_multiple() -> None:
+    assert pad(b"abc", 4) == b"abc\0"
+    assert pad(b"abcd", 4) == b"abcd"
+    assert pad(b"abc", 0) == b"abc"
+
+
+LAYOUTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "too short for its prefix": (lambda c: c[:39], "cannot hold enc, hdr_len and body_len"),
+    "shorter than announced": (lambda c: c[:60], "shorter than the"),
+    "padding that is not zero": (lambda c: flip(c, -1), "padding holds a byte that is not zero"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_ciphertext_of_another_layout_is_refused(msg: Msg, name: str) -> None:
+    damage, match = LAYOUTS[name]
+    with pytest.raises(DecodeError, match=match) as caught:
+        split(damage(msg.ciphertext))
+    assert caught.value.fault is Fault.SIZE
+    assert caught.value.where == "MSG.ciphertext §4.2"
+
+
+def test_any_amount_of_zero_padding_is_ignored(msg: Msg) -> None:
+    assert split(msg.ciphertext + bytes(1_000)) == split(msg.ciphertext)
+
+
+# --- payload header (§4.5)
+
+
+def test_optional_fields_are_omitted() -> None:
+    assert cbor.decode(PayloadHeader(schema=SCHEMA).encode()) == {1: SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("items", "match"),
+    [
+        pytest.param({}, "schema §4.5: missing", id="no schema"),
+        pytest.param({1: SCHEMA, 2: None}, "parent_id", id="null"),
+        pytest.param({1: SCHEMA, 6: 1}, "unknown key", id="an unknown key"),
+        pytest.param({1: SCHEMA, 5: -1}, "want uint", id="a negative expiry"),
+    ],
+)
+def test_a_header_of_another_shape_is_refused(items: dict[int, object], match: str) -> None:
+    with pytest.raises(DecodeError, match=match):
+        PayloadHeader.decode(cbor.encode(items))
+
+
+def test_cap_ref_must_be_the_messages_auth_ref(hub: Hub) -> None:
+    ref = AuthRef(b"\x01" * 32)
+    binding = hub.compose("bob", auth_ref=ref).binding
+    header = PayloadHeader(schema=SchemaId(bytes(32)), cap_ref=ref)
+    assert seal(signing_key("bob"), binding, header=header).open(READER).header == header
+    for other in (None, AuthRef(b"\x02" * 32)):
+        with pytest.raises(OpenError, match=r"cap_ref §4\.5"):
+            seal(signing_key("bob"), dataclasses.replace(binding, auth_ref=other), header=header)

@@ -1,0 +1,108 @@
+"""Our own vectors: files made from fixed keys, made again and compared, accepted or refused.
+
+``vectors/generate.py`` makes them; its objects bring the judge that says what a case means.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from veen_core import errors
+
+VECTORS = Path(__file__).parent / "vectors"
+ON_EVERY_OBJECT = {"trailing_byte", "indefinite_length", "truncated", "tagged", "non_minimal_integer"}
+ON_EVERY_MAP = {"unknown_key", "keys_misordered", "duplicate_key"}
+ON_EVERY_ARRAY = {"item_missing", "item_added"}
+ON_EVERY_ENVELOPE = {"json_unknown_key", "json_duplicate_key", "json_float", "json_trailing"}
+
+
+def load_generator() -> ModuleType:
+    name = "veen_core_vectors_generate"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, VECTORS / "generate.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+GENERATE = load_generator()
+OBJECTS: dict[str, Any] = GENERATE.objects()
+CASES = sorted(
+    f"{folder.parent.name}/{folder.name}"
+    for name in OBJECTS
+    for folder in (VECTORS / name).iterdir()
+    if folder.is_dir()
+)
+GOOD = [case for case in CASES if not case.endswith("_fail")]
+BAD = [case for case in CASES if case.endswith("_fail")]
+
+
+class Vector:
+    """One case, as it lies on disk."""
+
+    def __init__(self, case: str) -> None:
+        self.folder = VECTORS / case
+        self.object = OBJECTS[case.partition("/")[0]]
+
+    def part(self, name: str) -> Any:
+        path = self.folder / f"{name}.json"
+        return json.loads(path.read_bytes()) if path.exists() else {}
+
+    def judge(self) -> Any:
+        if (text := self.folder / "wire.json").exists():
+            return self.object.wire.from_json(text.read_bytes())
+        path = self.folder / "wire.hex"
+        wire = bytes.fromhex(path.read_text()) if path.exists() else b""
+        return self.object.judge(wire, self.part("context"))
+
+
+def test_the_files_are_what_the_generator_makes() -> None:
+    assert GENERATE.differences(GENERATE.make(), GENERATE.on_disk()) == []
+
+
+def test_another_process_makes_the_same_bytes() -> None:
+    command = [sys.executable, str(VECTORS / "generate.py"), "--check"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.endswith("files, 0 differ\n")
+
+
+def test_a_missing_an_extra_and_a_changed_file_are_told_apart() -> None:
+    told = GENERATE.differences({"a": b"1", "b": b"1"}, {"b": b"2", "c": b"1"})
+    assert told == ["different: b", "extra: c", "missing: a"]
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_the_good_case_is_accepted_and_means_what_its_value_says(case: str) -> None:
+    vector = Vector(case)
+    assert vector.judge() == vector.part("value")
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_the_bad_case_is_refused_with_exactly_its_error(case: str) -> None:
+    vector = Vector(case)
+    expect = vector.part("expect")
+    with pytest.raises(errors.VeenError) as refusal:
+        vector.judge()
+    assert type(refusal.value).__name__ == expect["error"]
+    assert expect["match"] in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", [name for name, one in OBJECTS.items() if one.wire])
+def test_every_declared_object_has_its_structural_faults(name: str) -> None:
+    bad = {case.partition("/")[2].removesuffix("_fail") for case in BAD if case.startswith(f"{name}/")}
+    declared = OBJECTS[name].wire.codec
+    wanted = ON_EVERY_OBJECT | (ON_EVERY_ARRAY if type(declared).__name__ == "ArrayCodec" else ON_EVERY_MAP)
+    wanted |= ON_EVERY_ENVELOPE if OBJECTS[name].json else set()
+    wanted |= {"ver_2"} if declared.fields[0].name == "ver" else set()
+    assert wanted - bad == set()

@@ -1,0 +1,15 @@
+"""How veen-core's own vectors are made: the same fixed keys, the same bytes, every time.
+
+``case``     what a vector is: files in ``<object>/<case>/`` or ``<object>/<case>_fail/``
+``crooked``  bytes that deterministic CBOR forbids, derived from good ones (§3.1, B3)
+``cast``     the fixed keys, one hub, one log
+``message``  profile, derivations, payload_hdr, MSG
+``sealing``  ciphertext, attachments
+``log``      RECEIPT, CHECKPOINT
+``proofs``   mmr_proof, mmr_consistency
+``entries``  entry frame, equivocation
+``identity`` cap_token, hub-identity, checkpoint-binding
+``people``   identity_card, keystore
+``local``    client_state, pow_cookie, limits
+``api``      the envelopes of §10.4 and §10.6, in CBOR and JSON
+"""

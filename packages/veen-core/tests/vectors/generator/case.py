@@ -1,0 +1,130 @@
+"""A vector: an object, a case, its files, and the judge that accepts or refuses it.
+
+wire.hex      the bytes, 64 a line          wire.json    or the JSON form (B17)
+context.json  what a judge needs beside the bytes: keys, roots, positions
+value.json    what a judge makes of a good case
+expect.json   the error that a ``_fail`` case meets: class name, and text in its message
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from veen_core.errors import VeenError
+from veen_core.wire import ArrayCodec, Wire
+
+from . import crooked
+
+FAIL = "_fail"
+Context = Mapping[str, Any]
+Judge = Callable[[bytes, Context], Any]
+W = TypeVar("W", bound=Wire)
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """A case that is accepted."""
+
+    name: str
+    wire: bytes
+    context: Context | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A case that is refused, and how."""
+
+    name: str
+    wire: bytes | str | None
+    """Bytes, the text of a JSON form, or None for a derivation that has no result."""
+    error: type[VeenError]
+    match: str
+    context: Context | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Object:
+    """One kind of object, with everything the vectors say about it."""
+
+    name: str
+    judge: Judge
+    good: tuple[Good, ...]
+    bad: tuple[Bad, ...] = ()
+    wire: type[Wire] | None = None
+    """Its declaration: where there is one, every structural fault is derived from the first good case."""
+    bend: str | None = None
+    """Another good case to derive them from."""
+    json: bool = False
+    """Whether the JSON form is part of the protocol (§10.4)."""
+
+    def all_bad(self) -> Iterator[Bad]:
+        if self.wire is not None:
+            base = next(case for case in self.good if self.bend in (None, case.name)).wire
+            for fault in crooked.faults_of(self.wire, base, self.json):
+                yield Bad(fault.name, fault.wire, fault.error, fault.match)
+        yield from self.bad
+
+    def files(self) -> dict[str, bytes]:
+        """Paths and contents of all its vectors."""
+        made: dict[str, bytes] = {}
+        for case in self.good:
+            value = self.judge(case.wire, case.context or {})
+            _add(made, f"{self.name}/{case.name}", wire=case.wire, context=case.context, value=value)
+        for bad in self.all_bad():
+            expect = {"error": bad.error.__name__, "match": bad.match}
+            _add(made, f"{self.name}/{bad.name}{FAIL}", wire=bad.wire, context=bad.context, expect=expect)
+        return made
+
+
+def _add(made: dict[str, bytes], folder: str, *, wire: bytes | str | None, **parts: Any) -> None:
+    if f"{folder}/wire.hex" in made or f"{folder}/expect.json" in made:
+        raise ValueError(f"{folder} is made twice")
+    if isinstance(wire, bytes):
+        made[f"{folder}/wire.hex"] = to_hex_lines(wire)
+    elif wire is not None:
+        made[f"{folder}/wire.json"] = wire.encode()
+    for name, part in parts.items():
+        if part is not None:
+            made[f"{folder}/{name}.json"] = (json.dumps(part, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def to_hex_lines(data: bytes) -> bytes:
+    lines = [data[at : at + 64].hex() for at in range(0, len(data), 64)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def from_hex_lines(text: bytes) -> bytes:
+    return bytes.fromhex(text.decode())
+
+
+def unhex(context: Context, name: str) -> bytes:
+    return bytes.fromhex(context[name])
+
+
+def read(cls: type[W], wire: bytes) -> W:
+    """Decode, and make sure that there is one way to encode it."""
+    value = cls.decode(wire)
+    if value.encode() != wire:
+        raise AssertionError(f"{cls.__name__} decodes what it does not encode")
+    return value
+
+
+def readable(value: Wire) -> dict[str, Any]:
+    """Names and hex, also for an object that is an array."""
+    if isinstance(value.codec, ArrayCodec):
+        return {
+            f.name: f.kind.write_json(getattr(value, f.name)) for f in value.codec.fields if _held(value, f)
+        }
+    return json.loads(value.to_json())
+
+
+def _held(value: Wire, field: Any) -> bool:
+    return not field.trailing or getattr(value, field.name) is not None
+
+
+def decoded(cls: type[Wire]) -> Judge:
+    """The judge of an object about which there is nothing to say beyond its form."""
+    return lambda wire, _context: readable(read(cls, wire))

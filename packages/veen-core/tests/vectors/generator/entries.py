@@ -1,0 +1,271 @@
+"""Vectors of log entries (§4.8.1, H5) and of evidence that a hub signed two histories."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from veen_core import stream
+from veen_core.cap import Rate, verify_token
+from veen_core.entry import (
+    FLAG_AUTHORIZE,
+    FRAME_SIZE,
+    Entry,
+    authorize_leaf,
+    decode_entry,
+    entry_hash,
+    verify_authorize,
+)
+from veen_core.equivocation import Equivocation, Statement, evidence_of, verify_evidence
+from veen_core.errors import DecodeError, EvidenceError, InvariantError, SignatureError, VerificationError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import ClientSeq, Epoch, HubPk, Label, LeafHash, MmrRoot, ProfileId, StreamSeq
+from veen_core.invariants import Before, verify_pair
+from veen_core.keys import SigningKey
+from veen_core.mmr import Mmr
+from veen_core.receipt import verify_receipt
+
+from . import cast
+from .case import Bad, Context, Good, Object, read, readable, unhex
+
+LOG = cast.log()
+
+
+# --- entry
+
+
+def judge_entry(wire: bytes, context: Context) -> Any:
+    """Frame, then the pair in it: as a message against the log before, or as an authorisation."""
+    entry = decode_entry(wire)
+    if entry.is_authorize:
+        verify_token(verify_authorize(entry))
+    else:
+        peaks = [bytes.fromhex(peak) for peak in context["peaks"]]
+        before = Before(
+            log=Mmr(context["size"], peaks),
+            last_client_seq=ClientSeq(context["last_client_seq"]),
+            profiles=[ProfileId(unhex(context, "profile_id"))],
+        )
+        verify_pair(entry.msg_bytes, entry.receipt_bytes, before)
+    verify_receipt(entry.receipt, HubPk(unhex(context, "hub_pk")))
+    return {
+        "flags": entry.flags,
+        "label": entry.label.hex(),
+        "stream_seq": entry.stream_seq,
+        "entry_hash": entry.entry_hash.hex(),
+        "receipt": readable(entry.receipt),
+    }
+
+
+def _after(size: int, **more: Any) -> dict[str, Any]:
+    """The label as it stands after ``size`` entries."""
+    tree = LOG.tree(size)
+    return {
+        "hub_pk": cast.HUB.public.hex(),
+        "size": size,
+        "peaks": [peak.hex() for peak in tree.peaks],
+        "last_client_seq": size,
+        "profile_id": cast.BULK.profile_id.hex(),
+    } | more
+
+
+CONTROL = stream.label(cast.ROUTING_KEY, stream.stream_id("veen.control"), Epoch(0))
+TOKEN = cast.token()
+TOKEN_LEAF = authorize_leaf(TOKEN.auth_ref, TOKEN.encode())
+SIXTH = LOG.entry(6)
+WIRE = SIXTH.encode()
+
+
+def _authorize(leaf: LeafHash = TOKEN_LEAF, content: bytes = TOKEN.encode()) -> bytes:
+    receipt = cast.receipt(1, leaf, MmrRoot(leaf), label=CONTROL)
+    return Entry(CONTROL, StreamSeq(1), content, receipt.encode(), FLAG_AUTHORIZE).encode()
+
+
+def _put(at: int, value: bytes) -> bytes:
+    """The sixth entry with some bytes of its header replaced."""
+    return WIRE[:at] + value + WIRE[at + len(value) :]
+
+
+def _framed(**changes: Any) -> bytes:
+    """The sixth entry with a part replaced and a header that fits it."""
+    return dataclasses.replace(SIXTH, **changes).encode()
+
+
+def _receipted(**changes: Any) -> bytes:
+    receipt = cast.receipt(6, LOG.leaf(6), LOG.root(6), **changes)
+    return _framed(receipt_bytes=receipt.encode())
+
+
+def _headless() -> bytes:
+    """A MSG alone: no RECEIPT after it."""
+    length, digest = len(SIXTH.msg_bytes), entry_hash(SIXTH.msg_bytes, b"")
+    return WIRE[:42] + length.to_bytes(4, "big") + bytes(4) + digest + SIXTH.msg_bytes
+
+
+MSG_LEN = len(SIXTH.msg_bytes)
+NINTH_MSG = LOG.msgs[8].encode()
+LONG_RECEIPT = b"\x87\x18\x01" + SIXTH.receipt_bytes[2:]
+ENTRY = Object(
+    name="entry",
+    judge=judge_entry,
+    good=(
+        Good("first", LOG.entry(1).encode(), _after(0)),
+        Good("sixth", WIRE, _after(5)),
+        Good("authorize", _authorize(), {"hub_pk": cast.HUB.public.hex()}),
+    ),
+    bad=tuple(
+        Bad(name, wire, error, match, context)
+        for name, wire, error, match, context in (
+            ("empty", b"", DecodeError, "want 82 bytes of frame header, found 0", None),
+            (
+                "header_cut",
+                WIRE[: FRAME_SIZE - 1],
+                DecodeError,
+                "want 82 bytes of frame header, found 81",
+                None,
+            ),
+            ("entry_ver_2", _put(0, b"\x02"), DecodeError, "entry.entry_ver §4.8.1: want entry_ver 1", None),
+            ("entry_ver_0", _put(0, b"\x00"), DecodeError, "entry.entry_ver §4.8.1: want entry_ver 1", None),
+            (
+                "flags_bit_1",
+                _put(1, b"\x02"),
+                DecodeError,
+                "flags §4.8.1: unused bits are set, found 0x02",
+                None,
+            ),
+            (
+                "flags_bit_7",
+                _put(1, b"\x81"),
+                DecodeError,
+                "flags §4.8.1: unused bits are set, found 0x81",
+                None,
+            ),
+            (
+                "label_other",
+                _put(2, bytes(32)),
+                DecodeError,
+                "RECEIPT is of another label or stream_seq",
+                None,
+            ),
+            ("stream_seq_other", _put(34, bytes(8)), DecodeError, "RECEIPT is of another label", None),
+            ("msg_len_one_more", _put(42, (MSG_LEN + 1).to_bytes(4, "big")), DecodeError, "announce", None),
+            ("receipt_len_one_less", _put(46, (170).to_bytes(4, "big")), DecodeError, "announce", None),
+            ("entry_hash_other", _put(50, bytes(32)), DecodeError, "entry.entry_hash §4.8.1: does not", None),
+            ("msg_flipped", _put(200, b"\x00\x00"), DecodeError, "entry_hash §4.8.1: does not match", None),
+            ("body_cut", WIRE[:-1], DecodeError, "bytes, found", None),
+            ("trailing_byte", WIRE + b"\x00", DecodeError, "bytes, found", None),
+            ("receipt_none", _headless(), DecodeError, "an entry without a RECEIPT", None),
+            (
+                "receipt_not_canonical",
+                _framed(receipt_bytes=LONG_RECEIPT),
+                DecodeError,
+                "not canonical",
+                None,
+            ),
+            (
+                "receipt_of_another_msg",
+                _framed(msg_bytes=NINTH_MSG),
+                InvariantError,
+                "I2: leaf_hash",
+                _after(5),
+            ),
+            (
+                "msg_not_canonical",
+                _framed(msg_bytes=b"\x8a"),
+                InvariantError,
+                "I10: MSG §4.1: not",
+                _after(5),
+            ),
+            (
+                "stream_seq_skipped",
+                WIRE,
+                InvariantError,
+                "I3: stream_seq is 6 after 7 entries",
+                _after(7, last_client_seq=5),
+            ),
+            ("client_seq_repeated", WIRE, InvariantError, "I8: client_seq 6", _after(5, last_client_seq=6)),
+            ("client_seq_skipped", WIRE, InvariantError, "I9: client_seq 6", _after(5, last_client_seq=4)),
+            ("profile_unknown", WIRE, InvariantError, "I4: profile", _after(5, profile_id="00" * 32)),
+            ("prev_ack_ahead", WIRE, InvariantError, "I6: prev_ack 5 is ahead", _after(4, last_client_seq=5)),
+            ("authorize_hides_a_msg", _put(1, b"\x01"), DecodeError, "cap_token §6: want map", _after(5)),
+            (
+                "authorize_of_another_token",
+                _authorize(content=cast.token(Rate(per_sec=1, burst=1)).encode()),
+                VerificationError,
+                "the RECEIPT is not for the token beside it (H5)",
+                _after(0),
+            ),
+            (
+                "msg_hides_an_authorize",
+                _authorize().replace(b"\x01\x01", b"\x01\x00", 1),
+                InvariantError,
+                "I10: MSG §4.1: want array, found map of 5",
+                _after(0),
+            ),
+            ("hub_sig_of_another", _receipted(key=cast.OTHER_HUB), SignatureError, "hub_sig", _after(5)),
+        )
+    ),
+)
+
+
+# --- equivocation
+
+
+def judge_equivocation(wire: bytes, context: Context) -> Any:
+    evidence = read(Equivocation, wire)
+    identity = HubIdentity.decode(unhex(context, "identity")) if "identity" in context else None
+    verify_evidence(evidence, identity)
+    return readable(evidence)
+
+
+def _said(seq: int, leaf: LeafHash, key: SigningKey = cast.HUB, **how: Any) -> Statement:
+    receipt = cast.receipt(seq, leaf, LOG.root(seq), key=key, **how)
+    return Statement(hub_pk=HubPk(key.public), receipt=receipt)
+
+
+def _pair(a: Statement, b: Statement) -> bytes:
+    """In order, whether or not they prove anything."""
+    first, second = sorted((a, b), key=Statement.encode)
+    return Equivocation(first=first, second=second).encode()
+
+
+ONE, OTHER = _said(3, LOG.leaf(3)), _said(3, LOG.leaf(4))
+BY_NEXT = _said(3, LOG.leaf(4), cast.NEXT_HUB)
+FORGED = dataclasses.replace(OTHER, receipt=dataclasses.replace(OTHER.receipt, hub_sig=ONE.receipt.hub_sig))
+HUB = {"identity": cast.rotated_identity().encode().hex()}
+FOREIGN = _said(3, LOG.leaf(4), cast.OTHER_HUB)
+EVIDENCE = evidence_of(ONE, OTHER)
+EQUIVOCATION = Object(
+    name="equivocation",
+    judge=judge_equivocation,
+    wire=Equivocation,
+    good=(
+        Good("same_key", EVIDENCE.encode()),
+        Good("same_key_of_a_known_hub", EVIDENCE.encode(), HUB),
+        Good("across_a_rotation", _pair(ONE, BY_NEXT), HUB),
+    ),
+    bad=tuple(
+        Bad(name, wire, EvidenceError, match, context)
+        for name, wire, match, context in (
+            (
+                "statements_swapped",
+                Equivocation(first=EVIDENCE.second, second=EVIDENCE.first).encode(),
+                "not in ascending order",
+                None,
+            ),
+            ("statement_twice", Equivocation(first=ONE, second=ONE).encode(), "not in ascending order", None),
+            ("other_stream_seq", _pair(ONE, _said(4, LOG.leaf(4))), "not for one label and stream_seq", None),
+            (
+                "other_label",
+                _pair(ONE, _said(3, LOG.leaf(4), label=Label(bytes(32)))),
+                "not for one label",
+                None,
+            ),
+            ("other_hub_ts_only", _pair(ONE, _said(3, LOG.leaf(3), hub_ts=1)), "the receipts agree", None),
+            ("forged", _pair(ONE, FORGED), "RECEIPT.hub_sig §4.3 at stream_seq 3", None),
+            ("two_keys_without_identity", _pair(ONE, BY_NEXT), "two keys: only the hub's identity", None),
+            ("foreign_key", _pair(ONE, FOREIGN), "is not one of hub", HUB),
+        )
+    ),
+)
+OBJECTS = (ENTRY, EQUIVOCATION)
