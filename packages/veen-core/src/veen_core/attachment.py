@@ -75,16 +75,23 @@ def att_root(coids: Sequence[Coid]) -> AttRoot:
 EMPTY_ATT_ROOT: Final = att_root(())
 
 
+def check_bounds(sizes: Sequence[int], limits: Limits) -> None:
+    """Count and sizes, before any root is computed (§14.2)."""
+    if len(sizes) > limits.max_attachments_per_msg:
+        raise OpenError(
+            f"{len(sizes)} attachments exceed max_attachments_per_msg = {limits.max_attachments_per_msg}"
+        )
+    if any(size > limits.max_attachment_bytes for size in sizes):
+        raise OpenError(f"an attachment exceeds max_attachment_bytes = {limits.max_attachment_bytes} (§14.1)")
+
+
 def check_attachments(
     claimed: AttRoot | None, coids: Sequence[Coid], sizes: Sequence[int], limits: Limits
 ) -> None:
     """Bounds first (§14.2), then ``att_root`` against the coids in hand (§4.6, I5)."""
-    if len(coids) > limits.max_attachments_per_msg:
-        raise OpenError(
-            f"{len(coids)} attachments exceed max_attachments_per_msg = {limits.max_attachments_per_msg}"
-        )
-    if any(size > limits.max_attachment_bytes for size in sizes):
-        raise OpenError(f"an attachment exceeds max_attachment_bytes = {limits.max_attachment_bytes} (§14.1)")
+    if len(coids) != len(sizes):
+        raise OpenError(f"{len(coids)} attachments, but {len(sizes)} sizes (§4.6)")
+    check_bounds(sizes, limits)
     if claimed is None:
         if coids:
             raise OpenError(f"{len(coids)} attachments, but payload_hdr has no att_root (§4.6)")

@@ -148,6 +148,8 @@ class Bytes:
         return item
 
     def write(self, value: bytes) -> bytes:
+        if not isinstance(value, bytes):
+            raise EncodeError(f"want bstr, have {found(value)}")
         return value
 
     def read_json(self, item: Any) -> bytes:
@@ -175,6 +177,8 @@ class Fixed:
         return bytes.__new__(self.type, item)  # half the cost of self.type(item); 6 of them in a MSG
 
     def write(self, value: FixedBytes) -> bytes:
+        if not isinstance(value, bytes) or len(value) != self.size:
+            raise EncodeError(f"want bstr{self.size}, have {found(value)}")
         return value
 
     def read_json(self, item: Any) -> FixedBytes:

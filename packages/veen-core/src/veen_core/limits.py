@@ -58,7 +58,7 @@ class Limits(Wire):
         for name, value in changes.items():
             if name not in MAXIMA:
                 raise ConfigError(f"unknown limit {name}: the registry has {', '.join(MAXIMA)}")
-            if value > getattr(self, name):
+            if type(value) is int and value > getattr(self, name):
                 raise ConfigError(f"{name} = {value} would raise the limit of {getattr(self, name)} (§14.1)")
         return dataclasses.replace(self, **changes)
 

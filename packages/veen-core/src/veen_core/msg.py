@@ -13,6 +13,7 @@ from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
 from veen_core.errors import DecodeError, Fault, VerificationError
 from veen_core.hashing import H, Ht
+from veen_core.hpke import TAG_SIZE
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -141,13 +142,10 @@ def seal_msg(
 ) -> Sealed:
     """Seal and sign (§4.2 whole). ``header.att_root`` is filled in from ``attachments``."""
     sealer = Sealer(recipient, binding, ephemeral)
+    attachment.check_bounds([len(plaintext) + TAG_SIZE for plaintext in attachments], limits)
     sealed = tuple(sealer.attach(plaintext) for plaintext in attachments)
     if sealed:
-        coids = [a.coid for a in sealed]
-        attachment.check_attachments(
-            attachment.att_root(coids), coids, [len(a.ciphertext) for a in sealed], limits
-        )
-        header = dataclasses.replace(header, att_root=attachment.att_root(coids))
+        header = dataclasses.replace(header, att_root=attachment.att_root([a.coid for a in sealed]))
     msg, wire = _sign(key, binding, sealer.seal(header, body, pad_block=profile.pad_block, limits=limits))
     check_size(len(wire), limits)
     return Sealed(msg, wire, sealed)
