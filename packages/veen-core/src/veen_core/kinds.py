@@ -147,7 +147,7 @@ class Bytes:
             raise DecodeError(f"want bstr, found {found(item)}")
         return item
 
-    def write(self, value: bytes) -> bytes:
+    def write(self, value: Any) -> bytes:
         if not isinstance(value, bytes):
             raise EncodeError(f"want bstr, have {found(value)}")
         return value
@@ -176,7 +176,7 @@ class Fixed:
             return self.type(item)  # raises, saying what was wanted
         return bytes.__new__(self.type, item)  # half the cost of self.type(item); 6 of them in a MSG
 
-    def write(self, value: FixedBytes) -> bytes:
+    def write(self, value: Any) -> bytes:
         if not isinstance(value, bytes) or len(value) != self.size:
             raise EncodeError(f"want bstr{self.size}, have {found(value)}")
         return value

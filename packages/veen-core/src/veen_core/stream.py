@@ -41,3 +41,8 @@ def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
 def label(routing: RoutingKey, stream: StreamId, epoch: Epoch) -> Label:
     """``Ht("veen/label", routing_key || stream_id || u64be(epoch))`` (§2)."""
     return Label(Ht("veen/label", routing + stream + u64be(epoch)))
+
+
+def control_label(routing: RoutingKey) -> Label:
+    """The hub's own label, on which cap tokens are authorized (H5): the stream ``veen/control``, epoch 0."""
+    return label(routing, stream_id("veen/control"), Epoch(0))

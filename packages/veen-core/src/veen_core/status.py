@@ -1,0 +1,133 @@
+"""What a hub says of itself, and the envelopes of its tooling (§8.4, §12, H4, H5, H13, H19, H20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.hashing import H, Ht, u64be
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, ClientId, Coid, Epoch, Label, Signature, UnixTime, VerifyKey
+from veen_core.limits import Limits
+from veen_core.pow import PowSalt
+from veen_core.profile import Profile
+from veen_core.receipt import Receipt
+from veen_core.wire import Wire, int_map
+
+
+@int_map("status", section="12")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(Wire):
+    """``GET /v1/status``: everything a client needs before its first message."""
+
+    ver: Literal[1] = 1
+    identity: HubIdentity
+    identity_sig: Signature
+    profile: Profile
+    limits: Limits
+    hub_ts: UnixTime
+    epoch: Epoch
+    control_label: Label
+    gating: bool
+    enforces: tuple[str, ...]
+    cannot_enforce: tuple[str, ...]
+    """What the hub cannot check and clients must (§6, H4)."""
+    pow_salt: PowSalt
+    pow_difficulty: int
+    max_page_items: int
+    level: str
+    server_version: str
+
+
+@int_map("authorize response", section="H5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizeResponse(Wire):
+    """The token's admission record; the receipt's hub_ts is its issued_at."""
+
+    ver: Literal[1] = 1
+    auth_ref: AuthRef
+    expires_at: UnixTime
+    receipt: Receipt
+    server_version: str | None = None
+
+
+@int_map("cap status", section="H5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapStatus(Wire):
+    """What the hub knows of an auth_ref."""
+
+    ver: Literal[1] = 1
+    auth_ref: AuthRef
+    issued_at: UnixTime
+    known: bool
+    """Whether the hub holds the token, or has only seen its auth_ref."""
+    expires_at: UnixTime | None = None
+    issuer_pk: VerifyKey | None = None
+    subject_pk: ClientId | None = None
+    server_version: str | None = None
+
+
+@int_map("label request", section="H19")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRequest(Wire):
+    """Names the label that a tooling call is about; without one, all of them."""
+
+    ver: Literal[1] = 1
+    label: Label | None = None
+
+
+@int_map("checkpoints response", section="H19")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsResponse(Wire):
+    """The checkpoints that a tooling call made or anchored."""
+
+    ver: Literal[1] = 1
+    checkpoints: tuple[Checkpoint, ...]
+    server_version: str | None = None
+
+
+@int_map("retention response", section="COMP0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionResponse(Wire):
+    """How many chunks and entries lost their payloads."""
+
+    ver: Literal[1] = 1
+    chunks: int
+    entries: int
+    server_version: str | None = None
+
+
+@int_map("ok response", section="spec-1 §16")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OkResponse(Wire):
+    """Done."""
+
+    ver: Literal[1] = 1
+    ok: bool
+    server_version: str | None = None
+
+
+@int_map("attachment response", section="H17")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentResponse(Wire):
+    """The attachment is durable; ``stored`` is False if it was there before."""
+
+    ver: Literal[1] = 1
+    coid: Coid
+    stored: bool
+    server_version: str | None = None
+
+
+MAX_ADMIN_AGE = 60
+"""Seconds that a signed tooling request counts (H19)."""
+
+
+def admin_digest(method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes:
+    """What ``VEEN-Admin-Sig`` signs (H19)."""
+    return Ht("veen/tooling", method.encode() + path.encode() + H(body) + u64be(hub_ts))
+
+
+def attachment_digest(label: Label, coid: Coid, auth_ref: AuthRef | None) -> bytes:
+    """What ``VEEN-Sig`` signs on an attachment's put (H17)."""
+    return Ht("veen/att-put", label + coid + (auth_ref if auth_ref is not None else bytes(AuthRef.SIZE)))
