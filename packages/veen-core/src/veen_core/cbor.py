@@ -54,6 +54,12 @@ def encode(item: object) -> bytes:
         raise EncodeError(f"no canonical encoding: {exc}") from exc
 
 
+def array_head(length: int) -> bytes:
+    """The head of an array whose items are encoded already."""
+    head = encode(length)
+    return bytes([head[0] | 0x80]) + head[1:]
+
+
 def uint_size(n: int) -> int:
     """How many bytes an unsigned integer takes (§3.1: its shortest form)."""
     return 1 if n < 24 else 2 if n < 2**8 else 3 if n < 2**16 else 5 if n < 2**32 else 9

@@ -105,7 +105,7 @@ class OneOf:
         return self.fault if type(item) is int else Fault.CBOR
 
     def write(self, value: int | str) -> int | str:
-        if value not in self.allowed:
+        if not any(type(value) is type(allowed) and value == allowed for allowed in self.allowed):
             raise EncodeError(f"want {self.describe()}, have {found(value)}")
         return value
 

@@ -40,6 +40,7 @@ from veen_storage.records import (
     Segment,
     bucket_key,
     client_key,
+    control_key,
     pack_bucket,
 )
 
@@ -84,11 +85,14 @@ class Applier:
 
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
+        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
         for step in (step for change in changes for step in change.steps):
             match step:
                 case Placed():
-                    path = self._layout.chunk(step.entry.label, step.location.chunk_start, None)
-                    _add(appends, path, step.location.offset, step.frame)
+                    key = (step.entry.label, step.location.chunk_start)
+                    if (append := growing.get(key)) is None:
+                        append = growing[key] = _Appends(step.location.offset)
+                    append.parts.append(step.frame)
                 case Sealed():
                     self._write_sealed(step)
                 case Checkpointed():
@@ -100,6 +104,7 @@ class Applier:
                     retention.write_pruned(
                         self._files, self._layout, step.decision, self._zstd_level is not None
                     )
+        appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
         self._append_all(appends)
         self._files.sync_directory(self._layout.log)
         self._files.sync_directory(self._layout.root)
@@ -222,6 +227,8 @@ def _index_cursors(txn: Transaction, change: Changes) -> None:
         txn.put("caps", auth_ref, record.pack())
     for (auth_ref, number), bucket in change.buckets.items():
         txn.put("buckets", bucket_key(auth_ref, number), pack_bucket(bucket))
+    for number in change.controls:
+        txn.put("meta", control_key(number), b"")
     txn.put("meta", b"applied", U64.pack(change.batch))
     txn.put("meta", b"hub_ts", U64.pack(change.hub_ts))
     txn.put("meta", b"binding_bytes", U64.pack(change.binding_bytes))

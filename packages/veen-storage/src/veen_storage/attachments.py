@@ -33,14 +33,16 @@ class Attachments:
         self._layout = layout
         self._max_bytes = max_bytes
         self._numbers = count()
+        self._durable: set[str] = set()  # folders whose names this process has synced: at most 65,536
         self._lock = threading.Lock()
 
     def put(self, coid: Coid, parts: Iterable[bytes]) -> bool:
         """Store a stream of parts; False if it was there already. Nothing half-written stays."""
         path = self._layout.attachment(coid)
-        if path.exists():
-            return False
         self._make_directories(path.parent)
+        if path.exists():
+            self._files.sync_directory(path.parent)  # whoever put it may have been cut off before this
+            return False
         beside = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}.tmp")
         try:
             self._write(beside, coid, parts)
@@ -53,10 +55,11 @@ class Attachments:
 
     def _make_directories(self, folder: Path) -> None:
         with self._lock:
-            if not folder.exists():
+            if (name := folder.parent.name + folder.name) not in self._durable:
                 self._files.make_directory(folder)
                 self._files.sync_directory(folder.parent)
                 self._files.sync_directory(folder.parent.parent)
+                self._durable.add(name)
 
     def _write(self, path: Path, coid: Coid, parts: Iterable[bytes]) -> None:
         digest, size = sha256(), 0

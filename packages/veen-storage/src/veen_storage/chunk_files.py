@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from veen_core import cbor
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import FRAME_SIZE, Entry, decode_entry, decode_frame
 from veen_core.errors import DecodeError
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.wire import Wire, int_map
 from veen_storage import compression
 from veen_storage.errors import DamageError
 from veen_storage.files import read_exactly
@@ -71,14 +73,16 @@ class ChunkFile:
             if offset + FRAME_SIZE > window_at + len(window):
                 window, window_at = self.read(offset, min(WINDOW, size - offset)), offset
             try:
-                length = decode_frame(window[offset - window_at :][:FRAME_SIZE]).size
+                at = offset - window_at
+                length = decode_frame(window[at : at + FRAME_SIZE]).size
             except DecodeError as exc:
                 raise DamageError(self.name, offset, str(exc)) from exc
             if offset + length > size:
                 raise DamageError(self.name, offset, f"an entry of {length} bytes is cut short")
             if offset + length > window_at + len(window):
                 window, window_at = self.read(offset, min(max(WINDOW, length), size - offset)), offset
-            yield offset, window[offset - window_at :][:length]
+            at = offset - window_at
+            yield offset, window[at : at + length]
             offset += length
 
 
@@ -94,10 +98,30 @@ def open_chunk(
     return ChunkFile(layout.chunk(label, start, None), compressed=False)
 
 
+@int_map("pruned chunk", section="retention")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedHead(Wire):
+    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
+
+    label: Label
+    start_seq: StreamSeq
+    end_seq: StreamSeq
+    pruned_at: UnixTime
+    sizes: tuple[int, ...]
+    """Of each entry's frame, in order: where it lay."""
+
+
 def read_pruned(path: Path) -> list[PrunedEntry]:
     """What stays of a pruned chunk, each checked against its receipt."""
+    return read_pruned_chunk(path)[1]
+
+
+def read_pruned_chunk(path: Path) -> tuple[PrunedHead, list[PrunedEntry]]:
+    """The same with the file's head."""
     try:
-        kept = [PrunedEntry.decode(item) for item in cbor.split_sequence(path.read_bytes())]
+        items = list(cbor.split_sequence(path.read_bytes()))
+        head = PrunedHead.decode(items[0] if items else b"")
+        kept = [PrunedEntry.decode(item) for item in items[1:]]
     except DecodeError as exc:
         raise DamageError(path.name, None, str(exc)) from exc
     for entry in kept:
@@ -105,4 +129,4 @@ def read_pruned(path: Path) -> list[PrunedEntry]:
             raise DamageError(
                 path.name, None, f"entry {entry.receipt.stream_seq} does not match its leaf hash"
             )
-    return kept
+    return head, kept

@@ -59,6 +59,13 @@ class Files:
     def make_directory(self, path: Path) -> None:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
 
+    def make_directories(self, path: Path) -> None:
+        """The folder and those above it that are missing, their names durable."""
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        self.make_directory(path)
+        for folder in missing:
+            self.sync_directory(folder.parent)
+
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -13,11 +13,10 @@ from typing import Literal
 
 from veen_core import cbor, hub_identity
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
-from veen_core.errors import VeenError
+from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity, HubKey
 from veen_core.ids import HubId, HubPk, KeyId, Signature, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_core.receipt import Receipt, sign_receipt
 from veen_core.wire import Wire, int_map
 from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.files import SECRET, Files
@@ -41,8 +40,9 @@ class HubKeys:
     identity: HubIdentity
     secrets: dict[KeyId, SigningKey] = field(repr=False)
 
-    def sign_receipt(self, unsigned: Receipt) -> Receipt:
-        return sign_receipt(self._secret(self.identity.signing_key_at(unsigned.hub_ts)), unsigned)
+    def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
+        """``hub_sig`` over a RECEIPT's digest, by the key of its hub_ts."""
+        return self._secret(self.identity.signing_key_at(now)).sign(digest)
 
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
         """During a rotation window every active key witnesses the checkpoint (KEX0.1)."""
@@ -66,7 +66,7 @@ def write_key(files: Files, directory: Path, key: SigningKey) -> None:
     path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
     if path.exists():
         raise StorageError(f"{path.name} exists already")
-    files.make_directory(directory)
+    files.make_directories(directory)
     files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET)
 
 
@@ -78,6 +78,13 @@ def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]
         if path.exists():
             found[key.key_id] = _read_key(path, key.hub_pk)
     return found
+
+
+def has_key(directory: Path, key: SigningKey) -> bool:
+    """Whether this very key is there already, as after a rotation that was cut off."""
+    hub_pk = HubPk(key.public)
+    path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
+    return path.exists() and _read_key(path, hub_pk).seed == key.seed
 
 
 def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
@@ -93,12 +100,41 @@ def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
     return key
 
 
+@int_map("hub-identity.next", section="8.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextIdentity(Wire):
+    """The record and its signature, while the artifacts are being replaced."""
+
+    identity: HubIdentity
+    signature: Signature
+
+
 def write_identity(files: Files, layout: Layout, identity: HubIdentity, signer: SigningKey) -> None:
-    """Map and signature first, the record last: until it is replaced, the old record and keys hold."""
+    """Replace the three artifacts as one, whatever happens in between.
+
+    1. hub-identity.next, with everything: **from here on the new identity holds**;
+    2. key map, signature and record, each replaced from it; 3. it goes. Opening does 2 and 3 if they
+    are open. A crash before 1 leaves the old identity, and at most a key file nobody refers to.
+    """
     signature = hub_identity.sign_identity(signer, identity)
-    files.replace(layout.key_map, encode_key_map(identity))
-    files.replace(layout.identity_signature, signature)
-    files.replace(layout.identity, identity.encode())
+    files.replace(layout.identity_next, NextIdentity(identity=identity, signature=signature).encode())
+    finish_identity(files, layout, identity.hub_id)
+
+
+def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
+    """Steps 2 and 3 of ``write_identity``; nothing to do in a directory where it ran to its end."""
+    try:
+        pending = NextIdentity.decode(layout.identity_next.read_bytes())
+    except FileNotFoundError:
+        return
+    except DecodeError as exc:
+        raise DamageError(layout.identity_next.name, None, str(exc), "restore it from a clone") from exc
+    hub_identity.verify_identity(pending.identity, pinned=hub)
+    files.replace(layout.key_map, encode_key_map(pending.identity))
+    files.replace(layout.identity_signature, pending.signature)
+    files.replace(layout.identity, pending.identity.encode())
+    files.remove(layout.identity_next)
+    files.sync_directory(layout.root)
 
 
 def encode_key_map(identity: HubIdentity) -> bytes:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 
 import lmdb
 
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, StorageError
 
 T = TypeVar("T")
 
@@ -81,6 +81,10 @@ class Index:
                     return change(Transaction(txn, self._tables))
             except lmdb.MapFullError:
                 self._grow_if(True)
+            except lmdb.Error as exc:
+                raise StorageError(
+                    f"index/data.mdb: was not written ({exc}): free space or fix the disk, then reopen"
+                ) from exc
 
     def _used(self) -> int:
         info, stat = self._env.info(), self._env.stat()

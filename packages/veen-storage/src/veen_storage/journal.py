@@ -2,10 +2,11 @@
 
 A segment is ``journal-<first batch>.wal``: batches, one after another, each a header
 
-    magic (4) | batch number (u64be) | payload length (u32be) | flags (u8)
+    magic (4) | batch number (u64be) | payload length (u32be) | holes (u32be)
     | SHA-256 of the payload (32) | CRC-32 of the header so far (4)
 
-and its payload, a run of items: ``kind (u8) | length (u32be) | bytes``. Batch numbers rise by one.
+and its payload, a run of items: ``kind (u8) | length (u32be) | bytes``, and one byte ``ff``, so that a
+batch that was written never ends in zeros. Batch numbers rise by one.
 
 Commit order of one batch:
 
@@ -13,10 +14,10 @@ Commit order of one batch:
 2. one ``fdatasync``: **the commit point**. Only after it returns may memory change and a receipt leave;
 3. if 1 or 2 fails, the journal is poisoned: nothing is written until the directory is opened again.
 
-Reading back, a last batch that is cut short, or of which whole sectors never reached the disk, was
-never acknowledged and is dropped. Any other batch that does not match its checksums is damage: it is
-reported, never skipped. (A batch that legitimately holds a sector of zeros says so in its flags, and
-is then never taken for torn: better to refuse than to drop what may have been acknowledged.)
+Reading back, a last batch that is cut short, or of which whole sectors or the end never reached the
+disk, was never acknowledged and is dropped. Any other batch that does not match its checksums is damage:
+it is reported, never skipped. (``holes`` counts the sectors that are zeros by right, where the batch was
+written: only if there are more of them now did some not arrive.)
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from veen_storage.errors import DamageError, PoisonedError
 from veen_storage.files import Files
 
 _MAGIC: Final = b"VJ1\n"
-_HEADER: Final = struct.Struct(">4sQIB32s")
+_HEADER: Final = struct.Struct(">4sQII32s")
 _CRC: Final = struct.Struct(">I")
 HEADER_SIZE: Final = _HEADER.size + _CRC.size
-_HOLDS_ZEROS: Final = 0x01
+_END: Final = b"\xff"
 _ITEM: Final = struct.Struct(">BI")
 SECTOR: Final = 512
 SEGMENT_BYTES: Final = 32 * 1_048_576
@@ -55,8 +56,7 @@ PRUNE: Final = 4
 """Item: a retention decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One thing that a batch made durable."""
 
     kind: int
@@ -71,11 +71,14 @@ class Batch:
     items: tuple[Item, ...]
 
 
-def encode_batch(number: int, items: list[Item]) -> bytes:
+def encode_batch(number: int, items: list[Item], offset: int = 0) -> bytes:
+    """The batch as it is written at ``offset`` of a segment; its length does not depend on that."""
     payload = b"".join(part for item in items for part in (_ITEM.pack(item.kind, len(item.data)), item.data))
-    flags = _HOLDS_ZEROS if bytes(SECTOR) in payload else 0
-    header = _HEADER.pack(_MAGIC, number, len(payload), flags, sha256(payload).digest())
-    return header + _CRC.pack(crc32(header)) + payload
+    holes = 0
+    if bytes(SECTOR) in payload:  # rarely
+        holes = len(_holes(b"\x01" * HEADER_SIZE + payload + _END, offset))
+    header = _HEADER.pack(_MAGIC, number, len(payload), holes, sha256(payload).digest())
+    return b"".join((header, _CRC.pack(crc32(header)), payload, _END))
 
 
 def _decode_items(payload: bytes) -> Iterator[Item]:
@@ -109,10 +112,10 @@ class Journal:
         if self._poison is not None:
             raise PoisonedError(f"the journal failed earlier ({self._poison}): reopen the data directory")
         number = self._next
-        data = encode_batch(number, items)
         try:
             if self._fd < 0 or self._size >= SEGMENT_BYTES:
                 self._start_segment()
+            data = encode_batch(number, items, self._size)
             self._files.write(self._fd, data, self._size)
             self._files.sync(self._fd)  # the commit point
         except OSError as exc:
@@ -169,19 +172,20 @@ def read_batches(directory: Path, applied: int) -> Iterator[Batch]:
     segments = list_segments(directory)
     expected: int | None = None
     for path in segments:
-        for batch in _read_segment(path, last=path == segments[-1]):
+        for offset, batch in read_segment(path, last=path == segments[-1]):
             if expected is None and batch.number > applied + 1:
                 raise DamageError(
-                    path.name, 0, f"batches {applied + 1} to {batch.number - 1} are missing before it"
+                    path.name, offset, f"batches {applied + 1} to {batch.number - 1} are missing before it"
                 )
             if expected is not None and batch.number != expected:
-                raise DamageError(path.name, None, f"batch {batch.number} follows batch {expected - 1}")
+                raise DamageError(path.name, offset, f"batch {batch.number} follows batch {expected - 1}")
             expected = batch.number + 1
             if batch.number > applied:
                 yield batch
 
 
-def _read_segment(path: Path, *, last: bool) -> Iterator[Batch]:
+def read_segment(path: Path, *, last: bool) -> Iterator[tuple[int, Batch]]:
+    """Offset and content of each batch."""
     data = path.read_bytes()
     offset = 0
     while offset < len(data):
@@ -190,10 +194,10 @@ def _read_segment(path: Path, *, last: bool) -> Iterator[Batch]:
             if last and is_torn(data, offset):
                 return
             raise DamageError(path.name, offset, fault)
-        _magic, number, length, _flags, _digest = _HEADER.unpack_from(data, offset)
+        _magic, number, length, _holes_by_right, _digest = _HEADER.unpack_from(data, offset)
         start = offset + HEADER_SIZE
-        yield Batch(number, tuple(_decode_items(data[start : start + length])))
-        offset = start + length
+        yield offset, Batch(number, tuple(_decode_items(data[start : start + length])))
+        offset = start + length + len(_END)
 
 
 def _header_holds(data: bytes, offset: int) -> bool:
@@ -209,27 +213,46 @@ def check_batch(data: bytes, offset: int) -> str | None:
     """What is wrong with the batch at ``offset``, if anything."""
     if not _header_holds(data, offset):
         return "a batch header is cut short or does not match its checksum"
-    _magic, _number, length, _flags, digest = _HEADER.unpack_from(data, offset)
-    payload = data[offset + HEADER_SIZE : offset + HEADER_SIZE + length]
-    if len(payload) != length:
+    _magic, _number, length, _holes_by_right, digest = _HEADER.unpack_from(data, offset)
+    start = offset + HEADER_SIZE
+    end = start + length + len(_END)
+    if end > len(data):
         return f"a batch of {length} bytes is cut short"
-    return None if sha256(payload).digest() == digest else "a batch does not match its checksum"
+    whole = data[start + length : end] == _END and sha256(data[start : start + length]).digest() == digest
+    return None if whole else "a batch does not match its checksum"
 
 
 def is_torn(data: bytes, offset: int) -> bool:
     """Whether the damaged rest of the last segment is one batch that never fully reached the disk."""
-    if len(data) - offset < HEADER_SIZE:
-        return True
     if not _header_holds(data, offset):
-        return _has_hole(data, offset)
-    _magic, _number, length, flags, _digest = _HEADER.unpack_from(data, offset)
-    end = offset + HEADER_SIZE + length
-    if end > len(data):
+        return _header_is_torn(data, offset)
+    _magic, _number, length, holes, _digest = _HEADER.unpack_from(data, offset)
+    end = offset + HEADER_SIZE + length + len(_END)
+    if end != len(data):
+        return bool(end > len(data))
+    return not data[-1] or len(_holes(data[offset:], offset)) > holes
+
+
+def _header_is_torn(data: bytes, offset: int) -> bool:
+    """Without a length, only zeros in the header's own place count: payloads may hold zeros by right."""
+    rest = data[offset:]
+    if not any(rest[HEADER_SIZE:]):  # also when there is nothing: no payload begins with a zero
         return True
-    return end == len(data) and not flags & _HOLDS_ZEROS and _has_hole(data, offset)
+    return min(_holes(rest, offset), default=HEADER_SIZE) < HEADER_SIZE and not _header_follows(rest)
 
 
-def _has_hole(data: bytes, offset: int) -> bool:
-    """A stretch between sector boundaries that is all zeros: allocated, and never written."""
-    edges = [offset, *range(-(-(offset + 1) // SECTOR) * SECTOR, len(data), SECTOR), len(data)]
-    return any(not any(data[a:b]) for a, b in pairwise(edges))
+def _header_follows(rest: bytes) -> bool:
+    """Whether a later batch begins in the rest: then the one it starts with was not the last write."""
+    at = rest.find(_MAGIC, 1)
+    while at >= 0 and not _header_holds(rest, at):
+        at = rest.find(_MAGIC, at + 1)
+    return at >= 0
+
+
+def _holes(batch: bytes, offset: int) -> list[int]:
+    """Where ``batch``, lying at ``offset`` of its file, has nothing but zeros between sector boundaries.
+
+    What was written there holds a zero everywhere by right, or was allocated and never written.
+    """
+    edges = [0, *range(SECTOR - offset % SECTOR, len(batch), SECTOR), len(batch)]
+    return [a for a, b in pairwise(edges) if batch.count(0, a, b) == b - a]

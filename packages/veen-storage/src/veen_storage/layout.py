@@ -3,12 +3,15 @@
 VERSION               format version, and the hash of registry.cbor
 registry.cbor         limits, profile, compression: fixed at creation
 hub-identity.cbor     who the hub is (§8.4), with hub-identity.sig and hub-key-map.cbor
+hub-identity.next     all three of them, while they are being replaced (hub_keys)
 checkpoint-binding.cbor   ties checkpoints to hub and key (§8.4)
 keys/                 the hub's secret keys, unless they are kept elsewhere; 0600
 lock                  held by the process that has the directory open
 journal/              what is acknowledged and not yet applied
 log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (§4.8.3)
 attachments/          ciphertexts by coid (H17)
+fork.cbor             of a fork: where it left which hub, with fork-cuts.cborseq (fork)
+ancestry/             of a fork: the retained prefix, a data directory by its old hub_id
 index/                LMDB; rebuildable from all of the above
 """
 
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_core import chunk
-from veen_core.ids import Coid, KeyId, Label, StreamSeq
+from veen_core.ids import Coid, HubId, KeyId, Label, StreamSeq
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ class Layout:
         return self.root / "hub-key-map.cbor"
 
     @property
+    def identity_next(self) -> Path:
+        return self.root / "hub-identity.next"
+
+    @property
     def checkpoint_binding(self) -> Path:
         return self.root / "checkpoint-binding.cbor"
 
@@ -74,6 +81,21 @@ class Layout:
     @property
     def index(self) -> Path:
         return self.root / "index"
+
+    @property
+    def fork(self) -> Path:
+        return self.root / "fork.cbor"
+
+    @property
+    def fork_cuts(self) -> Path:
+        return self.root / "fork-cuts.cborseq"
+
+    @property
+    def ancestry(self) -> Path:
+        return self.root / "ancestry"
+
+    def ancestor(self, hub: HubId) -> Path:
+        return self.ancestry / hub.hex()
 
     def key(self, key_id: KeyId) -> Path:
         return self.keys / f"hub-{key_id.hex()}.key"

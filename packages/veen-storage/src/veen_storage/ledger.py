@@ -92,7 +92,7 @@ class Cache(Generic[K, V]):
             del self._values[key]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placed:
     """An entry, where it goes, and what it added to the label's MMR."""
 
@@ -158,8 +158,15 @@ class Changes:
     clients: dict[tuple[LabelNo, ClientId], ClientCursor] = field(default_factory=dict)
     caps: dict[AuthRef, CapRecord] = field(default_factory=dict)
     buckets: dict[tuple[AuthRef, LabelNo], Bucket] = field(default_factory=dict)
+    controls: set[LabelNo] = field(default_factory=set)
+    """Labels that hold tokens: retention leaves them alone (H5)."""
     hub_ts: UnixTime = BEGINNING
     binding_bytes: int = 0
+
+    @property
+    def entries(self) -> int:
+        """How many entries the batch placed."""
+        return sum(isinstance(step, Placed) for step in self.steps)
 
     @property
     def size(self) -> int:
@@ -311,7 +318,7 @@ class Draft:
         location = Location(cursor.chunk_start, cursor.chunk_bytes, len(frame))
         self.changes.steps.append(Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes))
         cursor.chunk_bytes += len(frame)
-        cursor.hashes.append(digest)
+        cursor.hashes.add(digest)
         self.changes.hub_ts = max(self.changes.hub_ts, cursor.hub_ts)
 
     def note_client(self, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq) -> None:
@@ -333,8 +340,14 @@ class Draft:
         self.changes.buckets[auth_ref, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
-        """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5)."""
-        self.changes.caps[auth_ref] = CapRecord(control.hub_ts, control.log.stream_seq, token_bytes)
+        """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5).
+
+        Unless a MSG used it before: the first one fixed issued_at (§6), and nothing renews it.
+        """
+        seen = self.cap(auth_ref)
+        issued_at = seen.issued_at if seen is not None else control.hub_ts
+        self.changes.caps[auth_ref] = CapRecord(issued_at, control.log.stream_seq, token_bytes)
+        self.changes.controls.add(control.number)
 
     def note_anchor(self, anchor: Anchor) -> None:
         self.changes.steps.append(Anchored(self.own(anchor.label).number, anchor))

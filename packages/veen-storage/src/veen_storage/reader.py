@@ -96,6 +96,25 @@ class Reader:
                     break
         return sorted(fresh)[:limit]
 
+    def all_labels(self) -> Iterator[Label]:
+        """Every label, in byte order; for work that is about all of them."""
+        page = self.labels()
+        while page:
+            yield from page
+            page = self.labels(after=page[-1])
+
+    def grown(self) -> list[Label]:
+        """Labels with entries after their last checkpoint; asks about every label."""
+        found = (self._cursor(label) for label in self.all_labels())
+        return [c.label for c in found if c is not None and c.checkpointed < c.log.size]
+
+    def unanchored(self) -> list[Label]:
+        """Labels whose newest checkpoint has no anchor; asks about every label."""
+        found = (self.latest_checkpoint(label) for label in self.all_labels())
+        return [
+            c.label_curr for c in found if c is not None and self.anchor(c.label_curr, c.upto_seq) is None
+        ]
+
     def _cursor(self, label: Label) -> LabelCursor | None:
         with self._index.reading() as view:
             number = view.get("labels", label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from veen_core.cap import CapToken
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, MmrRoot, StreamSeq, UnixTime
@@ -36,8 +36,7 @@ _SEGMENT: Final = struct.Struct(">QQQ?32s32s")
 _HEAD: Final = struct.Struct(">32sQQQQQQBB")
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where an entry lies: the chunk by its first seq, and the frame inside it."""
 
     chunk_start: StreamSeq
@@ -53,8 +52,7 @@ class Location:
         return Location(StreamSeq(start), offset, size)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCursor:
+class ClientCursor(NamedTuple):
     """A writer in a label: its last client_seq, and when it was first seen (I8, I9, KEX1+ 4.1)."""
 
     last_seq: ClientSeq
@@ -216,6 +214,11 @@ class LabelCursor:
             StreamSeq(checkpointed),
             index_bytes,
         )
+
+
+def control_key(number: LabelNo) -> bytes:
+    """In ``meta``: the label holds tokens."""
+    return b"control" + U32.pack(number)
 
 
 def client_key(number: LabelNo, client: ClientId) -> bytes:

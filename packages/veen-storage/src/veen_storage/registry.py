@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from veen_core.errors import DecodeError
 from veen_core.hashing import H
-from veen_core.ids import HubId
+from veen_core.ids import HubId, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_core.wire import Wire, int_map
@@ -31,6 +31,8 @@ class Registry(Wire):
     limits: Limits = DEFAULT_LIMITS
     profile: Profile = DEFAULT_PROFILE
     zstd_level: int | None = None
+    admin_pk: VerifyKey | None = None
+    """The admin key made with the hub: its tokens count, and it may use /tooling (H18, H19)."""
 
 
 def write_registry(files: Files, layout: Layout, registry: Registry) -> None:

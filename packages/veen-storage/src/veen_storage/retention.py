@@ -1,8 +1,9 @@
 """Retention: payloads go by rule, receipts and leaf hashes stay (COMP0.1, §3.4.1).
 
 Whole sealed chunks are pruned, never a part of one, and never the growing chunk or the control label.
-A pruned chunk leaves ``chunk-….pruned``: receipts, entry hashes and the MSG fields that leaf hashes are
-made from, so that every proof across it still verifies and the index can be rebuilt.
+A pruned chunk leaves ``chunk-….pruned``: when it was pruned, the sizes its entries had, and of each entry
+its receipt, its hash and the MSG fields that leaf hashes are made from, so that every proof across it still
+verifies and the index can be rebuilt.
 
 A decision goes through the journal like everything else, so that it is applied once or again, never half.
 """
@@ -16,12 +17,12 @@ from dataclasses import dataclass, field
 from veen_core.chunk import prune
 from veen_core.entry import decode_entry
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_storage.chunk_files import open_chunk
+from veen_storage.chunk_files import PrunedHead, open_chunk
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
 from veen_storage.ledger import Prune, Pruned
-from veen_storage.records import LABEL_SEQ, MANIFEST, U64, ChunkRecord, Segment
+from veen_storage.records import LABEL_SEQ, MANIFEST, U32, U64, ChunkRecord, LabelNo, Segment, control_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,12 @@ class SealedChunk:
 
 
 def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
-    """The decisions that a rule demands now, oldest chunk first."""
+    """The decisions that a rule demands now, oldest chunk first; none for a label that holds tokens."""
     with index.reading() as view:
         number = view.get("labels", label)
-        live = list(_live_chunks(view, number)) if number is not None else []
+        if number is None or view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) is not None:
+            return []
+        live = list(_live_chunks(view, number))
     decisions: list[Prune] = []
     kept_bytes = sum(chunk.total_bytes for chunk in live)
     for chunk in live:
@@ -89,7 +92,15 @@ def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> N
     if target.exists():
         return
     with open_chunk(layout, label, start, end, zstd=zstd) as chunk:
-        kept = b"".join(prune(decode_entry(frame)).encode() for _offset, frame in chunk.walk())
+        frames = [frame for _offset, frame in chunk.walk()]
+    head = PrunedHead(
+        label=label,
+        start_seq=start,
+        end_seq=end,
+        pruned_at=decision.pruned_at,
+        sizes=tuple(len(frame) for frame in frames),
+    )
+    kept = b"".join((head.encode(), *(prune(decode_entry(frame)).encode() for frame in frames)))
     files.replace(target, kept, sync_directory=False)
 
 

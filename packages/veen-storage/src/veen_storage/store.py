@@ -11,18 +11,20 @@ import fcntl
 import os
 import threading
 from collections import deque
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from veen_core import hub_identity
+from veen_core.cap import CapToken
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import UnixTime
+from veen_core.ids import Label, Signature, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal
+from veen_storage import hub_keys, journal, retention
 from veen_storage.applier import NOTHING_TO_FINISH, Applier
 from veen_storage.attachments import Attachments
 from veen_storage.errors import DamageError, LockedError, MismatchError, PoisonedError, StorageError
@@ -31,9 +33,9 @@ from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Changes, Draft, Ledger
+from veen_storage.ledger import Changes, Draft, Ledger, Prune
 from veen_storage.reader import Reader
-from veen_storage.records import U64
+from veen_storage.records import U64, CapRecord
 from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
 from veen_storage.tail import Tail
 from veen_storage.writer import Batch, PreviousLabel, Signer, replay
@@ -53,23 +55,32 @@ def create(
     limits: Limits = DEFAULT_LIMITS,
     profile: Profile = DEFAULT_PROFILE,
     zstd_level: int | None = None,
+    admin_pk: VerifyKey | None = None,
     keys_directory: Path | None = None,
     files: Files | None = None,
+    inherited: Collection[str] = (),
 ) -> HubIdentity:
-    """A new, empty data directory with a new hub identity. VERSION comes last: without it, it is none."""
+    """A new, empty data directory with a new hub identity. VERSION comes last: without it, it is none.
+
+    ``inherited`` names what may lie there already: a fork's ancestry.
+    """
     files, layout = files or Files(), Layout(root)
-    if root.exists() and any(root.iterdir()):
+    if root.exists() and any(path.name not in inherited for path in root.iterdir()):
         raise StorageError(f"{root} is not empty: a new data directory needs a folder of its own")
+    files.make_directories(root)
     for directory in layout.directories():
         files.make_directory(directory)
     identity = hub_identity.new_identity(key, now)
     hub_keys.write_key(files, keys_directory or layout.keys, key)
     hub_keys.write_identity(files, layout, identity, key)
     files.replace(layout.checkpoint_binding, b"")
-    registry = Registry(hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level)
+    registry = Registry(
+        hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
+    )
     index = Index(layout.index)
     index.write(lambda txn: txn.put("meta", b"hub_id", identity.hub_id))
     index.close()
+    files.sync_directory(layout.index)  # LMDB syncs its file, not the file's name
     files.sync_directory(root)
     write_registry(files, layout, registry)
     return identity
@@ -92,7 +103,9 @@ class DirectoryLock:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1  # a second call must not close what got this number since
 
 
 @dataclass
@@ -103,6 +116,8 @@ class _Queue:
     changed: threading.Condition = field(default_factory=threading.Condition)
     closing: bool = False
     busy: bool = False
+    failed: bool = False
+    """A round failed: nothing after it may be applied."""
 
 
 class Store:
@@ -133,13 +148,18 @@ class Store:
             check_profile(self.registry, profile)
         self._lock = DirectoryLock(self.layout)
         try:
+            hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
             self._signer = signer or HubKeys(
                 self.identity, hub_keys.read_keys(keys_directory or self.layout.keys, self.identity)
             )
             self._previous_label = previous_label
             self._index = Index(self.layout.index)
-            self._open_index()
+            try:
+                self._open_index()
+            except BaseException:
+                self._index.close()
+                raise
         except BaseException:
             self._lock.release()
             raise
@@ -161,6 +181,7 @@ class Store:
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
         self._ledger = Ledger(self._index, self.registry)
         self._tail = Tail()
+        self._applied_entries = 0
         self._queue = _Queue()
         self.read = Reader(self.layout, self.registry, self._index, self._tail)
         self.attachments = Attachments(self._files, self.layout, self.registry.limits.max_attachment_bytes)
@@ -199,6 +220,7 @@ class Store:
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
         self._applied = changes[-1].batch
+        self._applied_entries += sum(change.entries for change in changes)
         self._ledger.shrink(self._applied)
 
     # --- writing
@@ -211,8 +233,8 @@ class Store:
         """Make a batch durable. When this returns its receipts may leave, and readers see it."""
         if not batch.items:
             return
-        if self._thread is not None and not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT):
-            raise PoisonedError(self._journal.poisoned or "the applier does not keep up: look at the disk")
+        if self._thread is not None and self.poisoned is None:
+            self._wait_for_room()
         number = self._journal.append(batch.items)  # the commit point is in here
         changes = batch.finish(number)
         self._ledger.adopt(changes)
@@ -220,6 +242,56 @@ class Store:
         with self._queue.changed:
             self._queue.waiting.append(changes)
             self._queue.changed.notify_all()
+
+    def _wait_for_room(self) -> None:
+        if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
+            raise PoisonedError("the applier does not keep up: look at the disk, then reopen")
+
+    @property
+    def index(self) -> Index:
+        """For retention, clone and export, which read it under one view."""
+        return self._index
+
+    @property
+    def applied_entries(self) -> int:
+        """Entries that were applied since the directory was opened."""
+        return self._applied_entries
+
+    def set_previous_label(self, previous_label: PreviousLabel) -> None:
+        """How to derive the label of the epoch before; before the first batch (H9)."""
+        self._previous_label = previous_label
+
+    @property
+    def hub_ts(self) -> UnixTime:
+        """The last one issued; the next is never below it (H3)."""
+        return self._ledger.hub_ts
+
+    @property
+    def identity_signature(self) -> Signature:
+        """hub-identity.sig (§8.4)."""
+        return Signature(self.layout.identity_signature.read_bytes())
+
+    def tokens(self) -> Iterator[CapToken]:
+        """Every token that was ever authorized."""
+        with self._index.reading() as view:
+            for _auth_ref, packed in view.scan("caps", b""):
+                if (token := CapRecord.unpack(packed).token) is not None:
+                    yield token
+
+    def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
+        """What the rules demand now; the label ``keep`` is never pruned."""
+        rules = ((label, policy.rule(label)) for label in self.read.all_labels() if label != keep)
+        bounded = ((label, rule) for label, rule in rules if rule != retention.LONG_TERM)
+        return [
+            decision for label, rule in bounded for decision in retention.due(self._index, label, rule, now)
+        ]
+
+    def check_access(self) -> None:
+        """Raise unless the directory can still be read and the index answers."""
+        self.layout.registry.stat()
+        with self._index.reading() as view:
+            if view.get("meta", b"hub_id") != self.registry.hub_id:
+                raise DamageError("index/data.mdb", None, "does not answer as it did", "run `veen hub fsck`")
 
     @property
     def poisoned(self) -> str | None:
@@ -231,6 +303,8 @@ class Store:
     def apply(self) -> None:
         """One round of everything that waits; what the background thread does by itself."""
         with self._queue.changed:
+            if self._queue.failed:  # the round that failed must come first, and only reopening brings it back
+                raise PoisonedError(f"{self.poisoned}: reopen the data directory")
             round_ = self._take_round()
         if round_:
             self._apply_taken(round_)
@@ -250,7 +324,9 @@ class Store:
                 self._tail.drop(change)
             self._journal.trim(self._applied)
         except BaseException as exc:
+            self._queue.failed = True
             self._journal.poison(f"applying failed: {exc}")
+            self._tail.wake()
             raise
 
     def _run(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from veen_core.checkpoint import Checkpoint
@@ -69,10 +70,15 @@ class Tail:
                     del self._labels[name]
             self._room.notify_all()
 
-    def wait_for_room(self, most: int, timeout: float) -> bool:
-        """Hold the writer back while the applier is behind by more than ``most`` bytes."""
+    def wait_for_room(self, most: int, timeout: float, given_up: Callable[[], bool]) -> bool:
+        """Hold the writer back while the applier is behind by more than ``most`` bytes, and at work."""
         with self._lock:
-            return self._room.wait_for(lambda: self._bytes <= most, timeout)
+            return self._room.wait_for(lambda: self._bytes <= most or given_up(), timeout)
+
+    def wake(self) -> None:
+        """The applier has given up: whoever waits for room looks again."""
+        with self._lock:
+            self._room.notify_all()
 
     @property
     def size(self) -> int:

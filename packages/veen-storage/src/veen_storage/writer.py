@@ -13,19 +13,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from veen_core import hub_identity, receipt, stream
+from veen_core import hub_identity, stream
+from veen_core import receipt as receipts
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, decode_entry
+from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 from veen_storage import journal
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.journal import Item
-from veen_storage.ledger import Anchor, Changes, Draft, Ledger, Prune
+from veen_storage.ledger import Anchor, Changes, Draft, Ledger, Placed, Prune
 from veen_storage.records import LabelCursor
 
 
@@ -34,7 +36,7 @@ class Signer(Protocol):
 
     identity: HubIdentity
 
-    def sign_receipt(self, unsigned: Receipt) -> Receipt: ...
+    def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature: ...
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
 
 
@@ -104,18 +106,20 @@ class Batch:
     def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Receipt:
         seq = StreamSeq(cursor.log.size + 1)
         if self._draft.must_roll(
-            cursor, FRAME_SIZE + len(msg_bytes) + receipt.encoded_size(seq, self.hub_ts)
+            cursor, FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, self.hub_ts)
         ):
             if cursor.checkpointed != cursor.log.size:
                 self._checkpoint(cursor)
             self._draft.seal_chunk(cursor)
         nodes = cursor.log.append(leaf)
         cursor.hub_ts = self.hub_ts
-        unsigned = Receipt(
-            label=cursor.label, stream_seq=seq, leaf_hash=leaf, mmr_root=cursor.log.root, hub_ts=self.hub_ts
+        root, hub_ts = cursor.log.root, self.hub_ts
+        six = receipts.unsigned_bytes(cursor.label, seq, leaf, root, hub_ts)
+        hub_sig = self._signer.sign_receipt(Ht("veen/sig", six), hub_ts)
+        signed = Receipt(
+            label=cursor.label, stream_seq=seq, leaf_hash=leaf, mmr_root=root, hub_ts=hub_ts, hub_sig=hub_sig
         )
-        signed = self._signer.sign_receipt(unsigned)
-        entry = Entry(cursor.label, seq, msg_bytes, signed.encode(), flags)
+        entry = Entry(cursor.label, seq, msg_bytes, receipts.signed_bytes(six, hub_sig), flags)
         digest = entry.entry_hash
         frame = entry.frame(digest)
         self._draft.place(cursor, entry, frame, nodes, digest)
@@ -134,10 +138,20 @@ class Batch:
             mmr_root=cursor.log.root,
             epoch=stream.epoch_at(cursor.hub_ts, profile.epoch_sec),
         )
-        signed = self._signer.sign_checkpoint(unsigned, self.hub_ts)
+        signed = self._signer.sign_checkpoint(unsigned, self._last_moment(unsigned.epoch))
         self.items.append(Item(journal.CHECKPOINT, signed.encode()))
         file_checkpoint(self._draft, self._signer.identity, cursor, signed)
         return signed
+
+    def _last_moment(self, epoch: Epoch) -> UnixTime:
+        """Of an epoch, up to now: a checkpoint counts under a key active in its epoch only (§8.4)."""
+        epoch_sec = self._draft.ledger.registry.profile.epoch_sec
+        return UnixTime(min(self.hub_ts, (epoch + 1) * epoch_sec - 1)) if epoch_sec else self.hub_ts
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What the batch placed, in order."""
+        return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
 
     def finish(self, number: int) -> Changes:
         """The changes of the batch that became durable under ``number``."""

@@ -1,0 +1,312 @@
+"""The hub's decision to accept or refuse: §8.2's table as the code (§8.1, §8.2, RESOLUTIONS).
+
+Two tables in pipeline order. ``STATELESS`` needs the message alone and runs in worker threads; ``STATEFUL``
+needs the label's standing and runs in the sequencer, in the order of messages. First failure wins; adding a
+rule is adding a row. The prefilter's rows are checked where bytes are read (``http.submit``).
+
+``ATT_ROOT`` has no row here: the hub never sees a payload header, so it cannot be judged (§4.5, §8.3).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core import cbor, ciphertext, rejection
+from veen_core.cap import CapToken
+from veen_core.client_state import UNUSED, ClientBounds
+from veen_core.errors import AdmissionError, DecodeError, Fault, SignatureError
+from veen_core.hashing import H
+from veen_core.ids import (
+    NOTHING,
+    AuthRef,
+    ClientId,
+    ClientSeq,
+    Label,
+    LeafHash,
+    ProfileId,
+    StreamSeq,
+    UnixTime,
+)
+from veen_core.limits import Limits
+from veen_core.msg import Msg, check_size, verify_signature
+from veen_core.rate import Bucket
+from veen_core.rejection import Rejection
+from veen_hub.labels import LabelMap, Place
+from veen_hub.policy import AdmissionPolicy, Question
+from veen_storage.ledger import Draft
+from veen_storage.records import CapRecord, ClientCursor
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A MSG that passed every stateless check."""
+
+    msg: Msg
+    wire: bytes
+    leaf: LeafHash
+
+
+# --- structural and signature: the message alone
+
+_DECODING: Final = {
+    Fault.CBOR: rejection.CBOR_INVALID,
+    Fault.SIZE: rejection.FIELD_SIZE,
+    Fault.VERSION: rejection.VERSION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """What the hub was created with."""
+
+    profile_id: ProfileId
+    limits: Limits
+
+
+def profile_is_supported(msg: Msg, _wire: bytes, hub: Supported) -> bool:
+    return msg.profile_id == hub.profile_id
+
+
+def ciphertext_matches_hash(msg: Msg, _wire: bytes, _hub: Supported) -> bool:
+    return H(msg.ciphertext) == msg.ct_hash
+
+
+def signature_verifies(msg: Msg, wire: bytes, _hub: Supported) -> bool:
+    try:
+        verify_signature(msg, wire)
+    except SignatureError:
+        return False
+    return True
+
+
+STATELESS: Final[tuple[tuple[Rejection, Callable[[Msg, bytes, Supported], bool]], ...]] = (
+    (rejection.PROFILE, profile_is_supported),
+    (rejection.CT_HASH, ciphertext_matches_hash),
+    (rejection.SIG_INVALID, signature_verifies),
+)
+
+
+def examine(wire: bytes, hub: Supported) -> Submission:
+    """Structural checks and the signature; raises ``AdmissionError`` with the first failing row."""
+    msg = _decode(wire, hub.limits)
+    for row, holds in STATELESS:
+        if not holds(msg, wire, hub):
+            raise refusal(row)
+    return Submission(msg, wire, msg.leaf_hash)
+
+
+def _decode(wire: bytes, limits: Limits) -> Msg:
+    try:
+        check_size(len(wire), limits)
+        msg = Msg.decode(wire)
+        ciphertext.check_layout(msg.ciphertext, limits)
+    except DecodeError as exc:
+        fault = Fault.SIZE if exc.fault is Fault.VERSION and _layout_is_broken(wire, limits) else exc.fault
+        raise AdmissionError(_DECODING[fault], str(exc)) from None
+    return msg
+
+
+def _layout_is_broken(wire: bytes, limits: Limits) -> bool:
+    """FIELD_SIZE comes before VERSION, also for the ciphertext of a version we do not know."""
+    try:
+        ciphertext.check_layout(cbor.decode_items(wire)[8], limits)
+    except DecodeError:
+        return True
+    return False
+
+
+# --- authority and order: the message in its place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the configuration decides, and does not change while the hub runs."""
+
+    gating: bool
+    issuers: frozenset[bytes]
+    bounds: ClientBounds | None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wants to put something beside a label, where that is not a MSG (H17)."""
+
+    label: Label
+    client_id: ClientId
+    auth_ref: AuthRef | None
+    prev_ack: StreamSeq = NOTHING
+    client_seq: ClientSeq = UNUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All that a decision may look at: the message, its label and writer, its token, the time."""
+
+    msg: Msg | Writer
+    rules: Rules
+    policy: AdmissionPolicy
+    question: Question
+    hub_ts: UnixTime
+    last_seq: int
+    client: ClientCursor | None
+    cap: CapRecord | None
+    token: CapToken | None
+    bucket: Bucket | None
+    place: Place
+
+
+def _primary_allows(at: Standing) -> str | None:
+    return at.policy.not_primary(at.question)
+
+
+def _token_is_known(at: Standing) -> str | None:
+    if not at.rules.gating or at.token is not None:
+        return None
+    if at.msg.auth_ref is None:
+        return "this hub asks for a cap token: authorize one and send its auth_ref"
+    return "the hub does not know this auth_ref: authorize its token first (/tooling/authorize)"
+
+
+def _issuer_is_accepted(at: Standing) -> str | None:
+    if at.token is None or at.token.issuer_pk in at.rules.issuers:
+        return None
+    return f"the hub does not accept tokens of issuer {at.token.issuer_pk.hex()}"
+
+
+def _token_is_the_clients(at: Standing) -> str | None:
+    if at.token is None or hmac.compare_digest(at.token.subject_pk, at.msg.client_id):  # SH0.2
+        return None
+    return "auth_ref names a token of another client_id"
+
+
+def _nothing_is_revoked(at: Standing) -> str | None:
+    return at.policy.revoked(at.question)
+
+
+def _client_is_within_bounds(at: Standing) -> str | None:
+    bounds, client = at.rules.bounds, at.client
+    if bounds is None or client is None:
+        return None
+    if at.hub_ts - client.first_seen > bounds.max_client_id_lifetime_sec:
+        return f"client_id is in use since {client.first_seen}: rotate it"
+    if client.last_seq >= bounds.max_msgs_per_client_id_per_label:
+        return f"client_id has sent {client.last_seq} messages to this label: rotate it"
+    return None
+
+
+def _label_is_in_scope(at: Standing) -> str | None:
+    if at.token is None or at.place.stream in at.token.allow.stream_ids:
+        return None
+    return "the token names no stream that this label belongs to"
+
+
+def _token_is_alive(at: Standing) -> str | None:
+    if at.token is None or at.cap is None:
+        return None
+    expires = at.token.expires_at(at.cap.issued_at)
+    return None if at.hub_ts <= expires else f"the token expired at {expires}, it is {at.hub_ts}"
+
+
+def _rate_allows(at: Standing) -> str | None:
+    rate = at.token.allow.rate if at.token is not None else None
+    if rate is None:
+        return None
+    bucket = (at.bucket or Bucket.full(rate, at.hub_ts)).at(rate, at.hub_ts)
+    return None if bucket.allows else f"more than {rate.per_sec}/s with a burst of {rate.burst}"
+
+
+def _prev_ack_is_behind(at: Standing) -> str | None:
+    if at.msg.prev_ack <= at.last_seq:
+        return None
+    return f"prev_ack {at.msg.prev_ack} is ahead of the stream's {at.last_seq}"
+
+
+def _client_seq_is_new(at: Standing) -> str | None:
+    last = at.client.last_seq if at.client is not None else 0
+    return None if at.msg.client_seq > last else f"client_seq {at.msg.client_seq} was accepted before"
+
+
+def _client_seq_is_next(at: Standing) -> str | None:
+    last = at.client.last_seq if at.client is not None else 0
+    return (
+        None
+        if at.msg.client_seq == last + 1
+        else f"client_seq {at.msg.client_seq}, the next one is {last + 1}"
+    )
+
+
+def _epoch_is_current(at: Standing) -> str | None:
+    return None if at.place.current else "the label's epoch is outside the window of hub_ts"
+
+
+STATEFUL: Final[tuple[tuple[Rejection, Callable[[Standing], str | None]], ...]] = (
+    (rejection.NOT_PRIMARY, _primary_allows),
+    (rejection.CAP_MISSING, _token_is_known),
+    (rejection.CAP_ISSUER, _issuer_is_accepted),
+    (rejection.AUTH_REF, _token_is_the_clients),
+    (rejection.REVOKED, _nothing_is_revoked),
+    (rejection.CLIENT_BOUNDS, _client_is_within_bounds),
+    (rejection.CAP_SCOPE, _label_is_in_scope),
+    (rejection.CAP_TTL, _token_is_alive),
+    (rejection.CAP_RATE, _rate_allows),
+    (rejection.PREV_ACK, _prev_ack_is_behind),
+    (rejection.DUPLICATE, _client_seq_is_new),
+    (rejection.CLIENT_SEQ, _client_seq_is_next),
+    (rejection.EPOCH, _epoch_is_current),
+)
+"""``CAP_INVALID`` is judged when a token is authorized: no token is kept whose chain does not verify."""
+
+
+AUTH_ROWS: Final = tuple(row for row in STATEFUL if row[0].stage is rejection.Stage.AUTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Before whom a message comes: the state it is judged by."""
+
+    view: Draft
+    hub_ts: UnixTime
+    rules: Rules
+    policy: AdmissionPolicy
+    labels: LabelMap
+
+    def standing(self, msg: Msg | Writer, size: int) -> Standing:
+        label = self.view.label(msg.label)
+        cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
+        token = cap.token if cap is not None else None
+        return Standing(
+            msg,
+            self.rules,
+            self.policy,
+            Question(msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts),
+            self.hub_ts,
+            label.log.size if label is not None else 0,
+            self.view.client(msg.label, msg.client_id),
+            cap,
+            token,
+            self.view.bucket(msg.auth_ref, msg.label) if msg.auth_ref is not None else None,
+            self.labels.place(msg.label, self.hub_ts, token.allow.stream_ids if token is not None else ()),
+        )
+
+
+def admit(submission: Submission, hearing: Hearing) -> None:
+    """Decide; raise ``AdmissionError`` with the first failing row."""
+    _judge(STATEFUL, hearing.standing(submission.msg, len(submission.wire)))
+
+
+def admit_writer(writer: Writer, size: int, hearing: Hearing) -> None:
+    """The auth stage alone, for what is not a MSG: an attachment's put (H17)."""
+    _judge(AUTH_ROWS, hearing.standing(writer, size))
+
+
+def _judge(rows: tuple[tuple[Rejection, Callable[[Standing], str | None]], ...], standing: Standing) -> None:
+    for row, failure in rows:
+        if (why := failure(standing)) is not None:
+            raise AdmissionError(row, why, retry_after=1 if row is rejection.CAP_RATE else None)
+
+
+def refusal(row: Rejection) -> AdmissionError:
+    return AdmissionError(row, row.means)

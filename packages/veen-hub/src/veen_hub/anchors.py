@@ -1,0 +1,158 @@
+"""Anchors: where a checkpoint's root is written down outside the hub (ANCHOR0).
+
+Two real backends: an append-only file ledger, and a stream of another VEEN hub. Either returns an
+``anchor_ref`` that ``verify`` accepts later; it is stored beside the checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from veen_core import cbor
+from veen_core.errors import DecodeError, VeenError
+from veen_core.hashing import H
+from veen_core.ids import Epoch, FixedBytes, HubId, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.wire import Wire, int_map
+
+
+class AnchorError(VeenError):
+    """A root could not be anchored now; the hub tries again."""
+
+
+class AnchorHash(FixedBytes):
+    """Chains the lines of a file ledger."""
+
+    __slots__ = ()
+
+
+@int_map("anchored root", section="ANCHOR0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchoredRoot(Wire):
+    """What is written down: the root, whose it is, and when."""
+
+    ver: Literal[1] = 1
+    hub_id: HubId
+    label: Label
+    upto_seq: StreamSeq
+    mmr_root: MmrRoot
+    epoch: Epoch
+    ts: UnixTime
+
+
+class Anchor(Protocol):
+    """``publish`` raises ``AnchorError`` if it did not happen; what it returns is durable."""
+
+    async def publish(self, root: AnchoredRoot) -> bytes: ...
+    async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
+
+
+@int_map("ledger line", section="ANCHOR0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine(Wire):
+    """One line: its place, the hash of the line before, and the root."""
+
+    offset: int
+    previous: AnchorHash
+    root: AnchoredRoot
+
+
+GENESIS = AnchorHash(bytes(32))
+
+
+class FileLedger:
+    """An append-only file of hash-chained lines; ``anchor_ref`` is offset and hash of a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = asyncio.Lock()
+        self._end: tuple[int, AnchorHash] | None = None
+
+    async def publish(self, root: AnchoredRoot) -> bytes:
+        async with self._lock:
+            return await asyncio.to_thread(self._append, root)
+
+    def _append(self, root: AnchoredRoot) -> bytes:
+        try:
+            offset, previous = self._end or self._read_end()
+            line = LedgerLine(offset=offset, previous=previous, root=root).encode()
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(fd, offset)  # a line that was cut off was never referred to
+                os.pwrite(fd, line, offset)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as exc:
+            raise AnchorError(f"anchor ledger {self._path.name}: {exc.strerror}") from exc
+        digest = AnchorHash(H(line))
+        self._end = (offset + len(line), digest)
+        return cbor.encode([offset, bytes(digest)])
+
+    def _read_end(self) -> tuple[int, AnchorHash]:
+        if not self._path.exists():
+            return 0, GENESIS
+        offset, previous = 0, GENESIS
+        for item in _whole_lines(self._path.read_bytes()):
+            line = LedgerLine.decode(item)
+            if line.offset != offset or line.previous != previous:
+                raise AnchorError(f"anchor ledger {self._path.name}: the chain breaks at byte {offset}")
+            offset, previous = offset + len(item), AnchorHash(H(item))
+        return offset, previous
+
+    async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
+        return await asyncio.to_thread(self._verify, root, anchor_ref)
+
+    def _verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
+        """The line is where the reference says, holds the root, and the chain up to it is whole."""
+        try:
+            wanted_offset, wanted_hash = cbor.decode_items(anchor_ref)
+        except (DecodeError, ValueError, TypeError):
+            return False
+        offset, previous = 0, GENESIS
+        for item in _whole_lines(self._path.read_bytes()):
+            line = LedgerLine.decode(item)
+            if line.offset != offset or line.previous != previous:
+                return False
+            if offset == wanted_offset:
+                return H(item) == wanted_hash and line.root == root
+            offset, previous = offset + len(item), AnchorHash(H(item))
+        return False
+
+
+def _whole_lines(data: bytes) -> list[bytes]:
+    """Every line but a last one that was cut off."""
+    lines: list[bytes] = []
+    try:
+        for item in cbor.split_sequence(data):
+            lines.append(item)
+    except DecodeError:
+        pass
+    return lines
+
+
+Send = Callable[[bytes], Awaitable[bytes]]
+"""Sends a body to the anchoring stream; returns the encoded RECEIPT."""
+Check = Callable[[bytes, bytes], Awaitable[bool]]
+"""Whether the stream holds this body under that encoded RECEIPT."""
+
+
+class HubAnchor:
+    """A stream of another hub, through ``veen_hub.client``; ``anchor_ref`` is its RECEIPT."""
+
+    def __init__(self, send: Send, check: Check) -> None:
+        self._send = send
+        self._check = check
+
+    async def publish(self, root: AnchoredRoot) -> bytes:
+        try:
+            return await self._send(root.encode())
+        except VeenError as exc:
+            raise AnchorError(f"anchoring hub: {exc}") from exc
+
+    async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
+        return await self._check(root.encode(), anchor_ref)

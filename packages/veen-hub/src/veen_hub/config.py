@@ -1,0 +1,288 @@
+"""hub.yaml: every setting declared once, validated with messages that name the key (spec-4 §4.3, §5.3).
+
+Order of precedence: command-line flags, then ``VEEN_*`` environment variables, then the file, then defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.ids import Label, StreamId, VerifyKey
+from veen_core.limits import MAXIMA
+from veen_core.stream import stream_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where the hub answers."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_connections: int = 20_000
+    backlog: int = 1_024
+    request_timeout_sec: int = 30
+    """A request whose body is not there by then is refused."""
+    follower_timeout_sec: int = 10
+    """A follower that takes nothing for so long is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """PEM files; ``client_ca`` asks clients for a certificate of that authority (COMP0.3)."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """A checkpoint of every label that grew, by count and by time (OP0.5)."""
+
+    every_entries: int = 4_096
+    every_sec: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchorSettings:
+    """Where checkpoints are anchored (ANCHOR0.2): a file ledger, or another hub's stream."""
+
+    backend: Literal["none", "file", "hub"] = "none"
+    path: Path | None = None
+    url: str | None = None
+    stream: str = "veen/anchors"
+    pinned: str | None = None
+    """hub_id of the anchoring hub, in hex."""
+    every_sec: int = 300
+    retry_sec: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRule:
+    """No bound unless one is given; ``long_term`` keeps everything and says so."""
+
+    max_age_sec: int | None = None
+    max_bytes: int | None = None
+    long_term: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Rules by stream name or label in hex; ``default`` for all others (COMP0.1)."""
+
+    default: RetentionRule = RetentionRule(long_term=True)
+    streams: Mapping[str, RetentionRule] = field(default_factory=dict)
+    labels: Mapping[str, RetentionRule] = field(default_factory=dict)
+    every_sec: int = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pow:
+    """Proof of work: ``difficulty`` always, up to ``max_difficulty`` as the queue fills (SH1+ 5.2)."""
+
+    difficulty: int = 0
+    max_difficulty: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Address ranges; a denied one wins, and an empty allow list allows all (SH1+ 5.1)."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKeys:
+    """KEX1+ 4.1, enforced by the hub if given."""
+
+    max_client_id_lifetime_sec: int = 86_400
+    max_msgs_per_client_id_per_label: int = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """An ``AdmissionPolicy`` by entry point, and its own options."""
+
+    name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubConfig:
+    """Everything that can be set; the data directory's own limits and profile cannot."""
+
+    data_dir: Path = Path("/var/lib/veen")
+    keys_dir: Path | None = None
+    role: Literal["authority", "tenant"] = "tenant"
+    tenant_id: str | None = None
+    universe_id: str = "default"
+    authority_url: str | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    gating: bool = True
+    issuers: tuple[str, ...] = ()
+    """Public keys in hex, beside the admin key made with the hub (H18)."""
+    streams: tuple[str, ...] = ()
+    """Names the hub may know (H4)."""
+    workers: int = 2
+    max_waiting: int = 8_192
+    """Messages in verification and sequencing before the hub answers 503 (OP0.4)."""
+    max_page_items: int = 1_000
+    listen: Listen = Listen()
+    tls: Tls | None = None
+    checkpoints: Checkpoints = Checkpoints()
+    anchor: AnchorSettings = AnchorSettings()
+    retention: Retention = Retention()
+    pow: Pow = Pow()
+    network: Network = Network()
+    client_keys: ClientKeys | None = None
+    policy: Policy = Policy()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """If given, must be the data directory's own (§14.1)."""
+
+    def __post_init__(self) -> None:
+        for position, issuer in enumerate(self.issuers):
+            _checked(f"issuers[{position}]", lambda issuer=issuer: VerifyKey.from_hex(issuer))
+        for key, ranges in (("allow", self.network.allow), ("deny", self.network.deny)):
+            for position, text in enumerate(ranges):
+                _checked(f"network.{key}[{position}]", lambda text=text: ip_network(text))
+        for text in self.retention.labels:
+            _checked(f"retention.labels.{text}", lambda text=text: Label.from_hex(text))
+        for name in self.limits:
+            if name not in MAXIMA:
+                raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
+        if self.anchor.backend == "file" and self.anchor.path is None:
+            raise ConfigError("anchor.path: a file ledger needs one")
+        if self.anchor.backend == "hub" and self.anchor.url is None:
+            raise ConfigError("anchor.url: anchoring in another hub needs one")
+        if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
+            raise ConfigError("pow.max_difficulty: below pow.difficulty")
+
+    @property
+    def stream_ids(self) -> tuple[StreamId, ...]:
+        return tuple(stream_id(name) for name in self.streams)
+
+
+def _checked(key: str, parse: Any) -> None:
+    try:
+        parse()
+    except (DecodeError, ValueError) as exc:
+        raise ConfigError(f"{key}: {exc}") from None
+
+
+def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
+    """The file's settings with ``overrides`` (dotted keys) on top."""
+    settings: dict[str, Any] = {}
+    if path is not None:
+        try:
+            settings = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except FileNotFoundError:
+            raise ConfigError(f"{path}: there is no such file") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"{path}: not YAML: {exc}") from None
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{path}: want a mapping of settings at the top")
+    for key, value in overrides.items():
+        _set(settings, key.split("."), value)
+    made = _build(HubConfig, settings, "")
+    assert isinstance(made, HubConfig)
+    return made
+
+
+def _set(settings: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        settings = settings.setdefault(key, {})
+    settings[keys[-1]] = value
+
+
+ENVIRONMENT: Mapping[str, str] = {
+    "VEEN_ROLE": "role",
+    "VEEN_TENANT_ID": "tenant_id",
+    "VEEN_UNIVERSE_ID": "universe_id",
+    "VEEN_LOG_LEVEL": "log_level",
+    "VEEN_DATA_DIR": "data_dir",
+    "VEEN_KEYS_DIR": "keys_dir",
+    "VEEN_AUTHORITY_URL": "authority_url",
+    "VEEN_LISTEN_HOST": "listen.host",
+    "VEEN_LISTEN_PORT": "listen.port",
+}
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Overrides that ``VEEN_*`` variables ask for; numbers are read as numbers."""
+    found: dict[str, Any] = {}
+    for variable, key in ENVIRONMENT.items():
+        if value := environment.get(variable):
+            found[key] = int(value) if key == "listen.port" and value.isdecimal() else value
+    return found
+
+
+# --- from untyped settings to the declared ones
+
+
+def _build(kind: Any, value: Any, key: str) -> Any:
+    """``value`` as ``kind``, or a ``ConfigError`` that names the key."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _build_settings(kind, value, key)
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        inner = next(a for a in args if a is not type(None))
+        return None if value is None else _build(inner, value, key)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{key}: want one of {', '.join(map(str, args))}, found {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{key}: want a list, found {_kind_name(value)}")
+        return tuple(_build(args[0], item, f"{key}[{position}]") for position, item in enumerate(value))
+    if origin is not None:  # a mapping
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{key}: want a mapping, found {_kind_name(value)}")
+        return {str(name): _build(args[1], item, f"{key}.{name}") for name, item in value.items()}
+    return _build_plain(kind, value, key)
+
+
+def _build_plain(kind: Any, value: Any, key: str) -> Any:
+    if kind is Any:
+        return value
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    if kind is int and type(value) is int and value >= 0:
+        return value
+    if kind is not int and kind is not Path and type(value) is kind:
+        return value
+    wanted = {int: "a whole number", bool: "true or false", str: "text", Path: "a path"}[kind]
+    raise ConfigError(f"{key}: want {wanted}, found {_kind_name(value)}")
+
+
+def _build_settings(kind: type, value: Any, key: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{key or 'the file'}: want a mapping, found {_kind_name(value)}")
+    declared = {f.name: f for f in dataclasses.fields(kind)}
+    prefix = f"{key}." if key else ""
+    for name in value:
+        if name not in declared:
+            raise ConfigError(f"{prefix}{name}: unknown setting; there are {', '.join(declared)}")
+    hints = get_type_hints(kind)
+    given = {name: _build(hints[name], item, f"{prefix}{name}") for name, item in value.items()}
+    for name, declaration in declared.items():
+        needed = (
+            declaration.default is dataclasses.MISSING and declaration.default_factory is dataclasses.MISSING
+        )
+        if needed and name not in given:
+            raise ConfigError(f"{prefix}{name}: missing")
+    return kind(**given)
+
+
+def _kind_name(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {value!r}"[:60]

@@ -1,0 +1,79 @@
+"""The feed: followers of a label get each entry as soon as it is durable, encoded once (H15).
+
+A follower that is up to date is served from memory; one that is behind reads pages from storage. A follower
+that does not read is dropped by its handler: nothing is buffered for it beyond the label's short memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from veen_core import cbor
+from veen_core.entry import Entry
+from veen_core.ids import Label, StreamSeq
+
+REMEMBERED: Final = 1_024
+"""Entries a followed label keeps encoded."""
+
+
+def encode_item(entry: Entry, *, with_receipt: bool = True) -> bytes:
+    """A stream item (§10.4.2) around bytes that are canonical already."""
+    head = b"\xa3\x01" if with_receipt else b"\xa2\x01"
+    tail = b"\x03" + entry.receipt_bytes if with_receipt else b""
+    return b"".join((head, cbor.encode(entry.stream_seq), b"\x02", entry.msg_bytes, tail))
+
+
+@dataclass(slots=True)
+class _Followed:
+    followers: int = 0
+    recent: deque[tuple[StreamSeq, bytes]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Feed:
+    """Lives on the event loop; ``announce`` is called there for every committed entry of a followed label."""
+
+    def __init__(self) -> None:
+        self._labels: dict[Label, _Followed] = {}
+
+    @property
+    def followers(self) -> int:
+        return sum(label.followers for label in self._labels.values())
+
+    def is_followed(self, label: Label) -> bool:
+        return label in self._labels
+
+    def announce(self, entries: list[Entry]) -> None:
+        touched: set[Label] = set()
+        for entry in entries:
+            if (followed := self._labels.get(entry.label)) is not None:
+                followed.recent.append((entry.stream_seq, encode_item(entry)))
+                touched.add(entry.label)
+        for label in touched:
+            followed = self._labels[label]
+            followed.changed.set()
+            followed.changed = asyncio.Event()
+
+    def join(self, label: Label) -> None:
+        self._labels.setdefault(label, _Followed()).followers += 1
+
+    def leave(self, label: Label) -> None:
+        followed = self._labels[label]
+        followed.followers -= 1
+        if followed.followers == 0:
+            del self._labels[label]
+
+    def recent(self, label: Label, start: StreamSeq) -> tuple[bytes, StreamSeq] | None:
+        """Everything from ``start`` on, joined, and the next seq; None if it is not in memory."""
+        held = self._labels[label].recent
+        if not held or held[0][0] > start or held[-1][0] < start:
+            return None
+        parts = [data for seq, data in held if seq >= start]
+        return b"".join(parts), StreamSeq(held[-1][0] + 1)
+
+    def changed(self, label: Label) -> asyncio.Event:
+        """Set when something comes after this call."""
+        return self._labels[label].changed

@@ -1,0 +1,81 @@
+"""The routes (§10.1, DESIGN) and the server that answers them."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from veen_hub.http import attachments, probes, reading, tooling
+from veen_hub.http.errors import envelopes
+from veen_hub.http.keys import HUB
+from veen_hub.http.submit import submit
+from veen_hub.hub import Hub
+from veen_hub.tls import server_context
+
+
+def make_app(hub: Hub) -> web.Application:
+    app = web.Application(
+        middlewares=[envelopes], client_max_size=2**62
+    )  # bodies are bounded where they are read
+    app[HUB] = hub
+    app.add_routes(
+        [
+            web.post("/v1/submit", submit),
+            web.post("/v1/stream", reading.page),
+            web.get("/v1/stream/{label}", reading.follow),
+            web.post("/v1/receipt", reading.receipt),
+            web.post("/v1/proof", reading.proof),
+            web.post("/v1/consistency", reading.consistency),
+            web.post("/v1/checkpoint", reading.checkpoint),
+            web.get("/v1/checkpoint", reading.checkpoints),
+            web.put("/v1/attachment/{coid}", attachments.put),
+            web.get("/v1/attachment/{coid}", attachments.get),
+            web.get("/v1/status", probes.status),
+            web.post("/tooling/authorize", tooling.authorize),
+            web.get("/tooling/cap/{auth_ref}", tooling.cap_status),
+            web.post("/tooling/equivocation", tooling.equivocation),
+            web.post("/tooling/checkpoint", tooling.checkpoint),
+            web.post("/tooling/anchor", tooling.anchor),
+            web.post("/tooling/retention", tooling.retention),
+            web.get("/healthz", probes.healthz),
+            web.get("/readyz", probes.readyz),
+            web.get("/metrics", probes.metrics),
+        ]
+    )
+    return app
+
+
+class Server:
+    """A hub on a socket: start it, stop it; stopping drains."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self._runner = web.AppRunner(
+            make_app(hub), access_log=None, auto_decompress=False, keepalive_timeout=75, shutdown_timeout=30
+        )
+
+    async def start(self) -> str:
+        """Listen; returns the URL."""
+        listen, tls = self.hub.config.listen, self.hub.config.tls
+        await self.hub.start()
+        await self._runner.setup()
+        context = server_context(tls) if tls is not None else None
+        site = web.TCPSite(
+            self._runner,
+            listen.host,
+            listen.port,
+            ssl_context=context,
+            backlog=listen.backlog,
+            reuse_address=True,
+        )
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        return f"{'https' if tls is not None else 'http'}://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is under way, settle, close (SIGTERM)."""
+        self.hub.stopping.set()
+        for site in list(self._runner.sites):
+            await site.stop()
+        await self.hub.drain()
+        await self._runner.cleanup()
+        await self.hub.stop()

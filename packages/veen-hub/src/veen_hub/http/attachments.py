@@ -1,0 +1,121 @@
+"""``PUT`` and ``GET /v1/attachment/{coid}``: content-addressed, streamed, hub-blind (H17)."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterator
+from typing import TypeVar
+
+from aiohttp import web
+
+from veen_core.errors import AdmissionError, ApiError, DecodeError, SignatureError
+from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
+from veen_core.keys import verify
+from veen_core.rejection import SIG_INVALID, SIZE_PREFILTER, Code
+from veen_core.status import AttachmentResponse, attachment_digest
+from veen_hub.http.content import reply
+from veen_hub.http.keys import hub_of
+from veen_hub.http.submit import check_address
+from veen_hub.version import VERSION
+from veen_storage.errors import AbsentError
+
+F = TypeVar("F", bound=FixedBytes)
+
+
+def header(request: web.Request, name: str, kind: type[F]) -> F:
+    text = request.headers.get(name)
+    if text is None:
+        raise ApiError(Code.UNAUTHORIZED, f"header {name} is missing")
+    return _parsed(name, text, kind)
+
+
+def _parsed(name: str, text: str, kind: type[F]) -> F:
+    try:
+        return kind.from_hex(text)
+    except DecodeError as exc:
+        raise ApiError(Code.BAD_REQUEST, f"{name}: {exc}") from None
+
+
+async def put(request: web.Request) -> web.Response:
+    """The auth stage of a MSG, then the body, straight to disk; durable before 200."""
+    hub = hub_of(request)
+    check_address(hub, request)
+    coid = _parsed("coid", request.match_info["coid"], Coid)
+    label, client = header(request, "VEEN-Label", Label), header(request, "VEEN-Client", ClientId)
+    auth_ref = header(request, "VEEN-Auth-Ref", AuthRef) if "VEEN-Auth-Ref" in request.headers else None
+    most = hub.limits.max_attachment_bytes
+    if request.content_length is not None and request.content_length > most:
+        raise AdmissionError(SIZE_PREFILTER, f"Content-Length {request.content_length} exceeds {most}")
+    try:
+        verify(
+            client,
+            attachment_digest(label, coid, auth_ref),
+            header(request, "VEEN-Sig", Signature),
+            "VEEN-Sig",
+        )
+    except SignatureError as exc:
+        raise AdmissionError(SIG_INVALID, str(exc)) from None
+    await hub.check_writer(label, client, auth_ref, request.content_length or 0)
+    stored, size = await _store(request, coid)
+    if stored:
+        hub.metrics.attachments.inc()
+        hub.metrics.attachment_bytes.inc(size)
+    return reply(request, AttachmentResponse(coid=coid, stored=stored, server_version=VERSION))
+
+
+async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
+    """The body goes to a thread in parts, through a short queue, so that it is never whole in memory."""
+    hub = hub_of(request)
+    parts: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
+    size = 0
+
+    def arriving() -> Iterator[bytes]:
+        while (part := parts.get()) is not None:
+            if part is CUT_OFF:
+                raise ApiError(Code.BAD_REQUEST, "the body ended early")
+            yield part
+
+    writing = asyncio.get_running_loop().run_in_executor(None, hub.store.attachments.put, coid, arriving())
+    last: bytes | None = CUT_OFF
+    try:
+        async with asyncio.timeout(hub.config.listen.request_timeout_sec * 10):
+            async for part in request.content.iter_chunked(256 * 1_024):
+                size += len(part)
+                while not writing.done():
+                    try:
+                        parts.put_nowait(part)
+                        break
+                    except queue.Full:
+                        await asyncio.sleep(0.001)
+        last = None
+    finally:
+        while not writing.done():
+            try:
+                parts.put_nowait(last)
+                break
+            except queue.Full:
+                await asyncio.sleep(0.001)
+    return await writing, size
+
+
+CUT_OFF = bytes(1)
+"""A marker by identity: the client went away."""
+
+
+async def get(request: web.Request) -> web.StreamResponse:
+    hub = hub_of(request)
+    coid = _parsed("coid", request.match_info["coid"], Coid)
+    try:
+        size = await hub.reading(lambda: hub.store.attachments.size(coid))
+    except AbsentError as exc:
+        raise ApiError(Code.NOT_FOUND, str(exc)) from None
+    response = web.StreamResponse(
+        headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+    )
+    await response.prepare(request)
+    parts = hub.store.attachments.get(coid)
+    while (part := await hub.reading(lambda: next(parts, None))) is not None:
+        async with asyncio.timeout(hub.config.listen.follower_timeout_sec):
+            await response.write(part)
+    return response

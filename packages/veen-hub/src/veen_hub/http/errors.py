@@ -1,0 +1,80 @@
+"""Errors become HTTP in one place: §10.6's envelope, H1's status, a request id on every answer."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from veen_core.api import ErrorEnvelope, envelope_of
+from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
+from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.http.content import reply
+from veen_hub.http.keys import REQUEST_ID
+from veen_hub.logs import log
+from veen_storage.attachments import ContentError, TooLargeError
+from veen_storage.errors import AbsentError, StorageError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def envelopes(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The only place that turns an error into an answer."""
+    request[REQUEST_ID] = request_id = secrets.token_hex(8)
+    try:
+        response = await handler(request)
+    except VeenError as exc:
+        response = refuse(request, as_api_error(exc))
+    except web.HTTPException as exc:
+        response = refuse(request, _from_http(request, exc))
+    except (ConnectionError, TimeoutError):
+        raise  # the client is gone; there is nobody to answer
+    except Exception:
+        log(logging.ERROR, "bug", path=request.path, request_id=request_id)
+        logging.getLogger("veen.hub").exception("unexpected")
+        response = refuse(
+            request, ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+        )
+    if not response.prepared:
+        response.headers["VEEN-Request-Id"] = request_id
+    return response
+
+
+def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
+    """What a client may see of an error, by who can act on it."""
+    match exc:
+        case AdmissionError() | ApiError():
+            return exc
+        case AbsentError():
+            return ApiError(Code.NOT_FOUND, str(exc))
+        case TooLargeError():
+            return ApiError(Code.LIMIT, str(exc))
+        case ContentError() | DecodeError() | ProofError():
+            return ApiError(Code.BAD_REQUEST, str(exc))
+        case StorageError():
+            log(logging.ERROR, "storage", error=str(exc))
+            return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
+        case _:
+            return ApiError(Code.BAD_REQUEST, str(exc))
+
+
+def refuse(request: web.Request, error: AdmissionError | ApiError) -> web.Response:
+    code = error.rejection.code if isinstance(error, AdmissionError) else error.code
+    envelope: ErrorEnvelope = envelope_of(error, request.get(REQUEST_ID))
+    response = reply(request, envelope, HTTP_STATUS[code])
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _from_http(request: web.Request, exc: web.HTTPException) -> ApiError:
+    """What aiohttp itself refuses: no such route, wrong method, a request line too long."""
+    first = request.path.split("/")[1] if request.path.startswith("/") else ""
+    if exc.status == 404 and first.startswith("v") and first[1:].isdecimal() and first != "v1":
+        return ApiError(Code.VERSION, f"API version {first} is unknown: this hub speaks /v1")
+    if exc.status == 404:
+        return ApiError(Code.NOT_FOUND, f"there is no {request.path}")
+    return ApiError(Code.LIMIT if exc.status == 413 else Code.BAD_REQUEST, exc.reason)

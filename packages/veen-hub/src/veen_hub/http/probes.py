@@ -1,0 +1,36 @@
+"""``/v1/status``, ``/healthz``, ``/readyz``, ``/metrics`` (§12, OBS0.3, spec-4 §10)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from veen_hub.http.content import reply
+from veen_hub.http.keys import hub_of
+
+
+async def status(request: web.Request) -> web.Response:
+    return reply(request, hub_of(request).status())
+
+
+async def healthz(request: web.Request) -> web.Response:
+    """Alive; nothing expensive is asked (spec-4 §10.1)."""
+    hub = hub_of(request)
+    return web.json_response({"ok": True, "profile_id": hub.profile.profile_id.hex(), **hub.last_entry()})
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """Ready, or 503 and why not."""
+    hub = hub_of(request)
+    why = await hub.reading(hub.not_ready)
+    hub.metrics.ready.set(0 if why else 1)
+    if why is not None:
+        return web.json_response({"ok": False, "why": why}, status=503)
+    return web.json_response({"ok": True})
+
+
+async def metrics(request: web.Request) -> web.Response:
+    hub = hub_of(request)
+    hub.refresh_gauges()
+    return web.Response(
+        body=hub.metrics.expose(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+    )

@@ -1,0 +1,237 @@
+"""Reading the log: pages, live streams, receipts, proofs, checkpoints (§10.4.2-§10.4.5, B11, H15)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiohttp import web
+
+from veen_core import cbor
+from veen_core.api import (
+    CheckpointRequest,
+    CheckpointResponse,
+    ConsistencyRequest,
+    ConsistencyResponse,
+    ProofRequest,
+    ProofResponse,
+    ReceiptRequest,
+    ReceiptResponse,
+    StreamItem,
+    StreamRequest,
+    StreamResponse,
+)
+from veen_core.chunk import PrunedEntry
+from veen_core.entry import Entry
+from veen_core.errors import ApiError, DecodeError
+from veen_core.ids import Label, StreamSeq
+from veen_core.proof import MmrProof
+from veen_core.rejection import Code
+from veen_hub.feed import encode_item
+from veen_hub.http.content import CBOR, CBOR_SEQ, read_as, reply, wants_json
+from veen_hub.http.keys import hub_of
+from veen_hub.hub import Hub
+from veen_hub.version import VERSION
+
+FOLLOW_PAGE = 256
+MAX_CHECKPOINTS = 1_000
+
+
+async def page(request: web.Request) -> web.Response:
+    """``POST /v1/stream``."""
+    hub = hub_of(request)
+    asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
+    if asked.start < 1 and asked.cursor is not None:
+        raise ApiError(Code.BAD_REQUEST, "cursor 0 names no entry: stream_seq starts at 1")
+    most = min(asked.max_items or hub.config.max_page_items, hub.config.max_page_items)
+    start = StreamSeq(max(1, asked.start))
+    entries, more, proof = await hub.reading(lambda: read_page(hub, asked, start, most))
+    if wants_json(request):
+        return reply(request, page_response(asked, start, entries, more, proof))
+    return web.Response(body=encode_page(asked, start, entries, more, proof), content_type=CBOR)
+
+
+def read_page(
+    hub: Hub, asked: StreamRequest, start: StreamSeq, most: int
+) -> tuple[list[Entry], StreamSeq | None, MmrProof | None]:
+    """Whole entries of one page, where the next one starts, and the last one's proof."""
+    read = hub.store.read
+    head = read.head(asked.label)
+    if head is None:
+        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} holds nothing")
+    found = read.entries(asked.label, start, most, end=asked.to_seq)
+    entries: list[Entry] = []
+    for entry in found:
+        if isinstance(entry, PrunedEntry):
+            raise ApiError(
+                Code.NOT_FOUND,
+                f"entry {entry.receipt.stream_seq} was pruned by retention: its receipt and proof remain",
+            )
+        entries.append(entry)
+    last = entries[-1].stream_seq if entries else StreamSeq(start - 1)
+    end = min(head.stream_seq, asked.to_seq) if asked.to_seq is not None else head.stream_seq
+    more = StreamSeq(last + 1) if entries and last < end else None
+    proof = read.proof(asked.label, last) if asked.with_mmr_proof and entries else None
+    return entries, more, proof
+
+
+def page_response(
+    asked: StreamRequest,
+    start: StreamSeq,
+    entries: list[Entry],
+    more: StreamSeq | None,
+    proof: MmrProof | None,
+) -> StreamResponse:
+    items = tuple(
+        StreamItem(stream_seq=e.stream_seq, msg=e.msg, receipt=e.receipt if asked.with_receipts else None)
+        for e in entries
+        if not e.is_authorize
+    )
+    return StreamResponse(
+        label=asked.label,
+        from_seq=start,
+        to_seq=asked.to_seq,
+        items=items,
+        next_cursor=more,
+        mmr_proof=proof,
+        server_version=VERSION,
+    )
+
+
+def encode_page(
+    asked: StreamRequest,
+    start: StreamSeq,
+    entries: list[Entry],
+    more: StreamSeq | None,
+    proof: MmrProof | None,
+) -> bytes:
+    """The same response, put together from bytes that are canonical already: no decoding, no encoding."""
+    items = [encode_item(e, with_receipt=bool(asked.with_receipts)) for e in entries if not e.is_authorize]
+    fields = [
+        b"\x01\x01",
+        b"\x02\x58\x20" + asked.label,
+        b"\x03" + cbor.encode(start),
+        b"\x04" + cbor.encode(asked.to_seq) if asked.to_seq is not None else b"",
+        b"\x05" + cbor.array_head(len(items)) + b"".join(items),
+        b"\x06" + cbor.encode(more) if more is not None else b"",
+        b"\x07" + proof.encode() if proof is not None else b"",
+        b"\x08" + cbor.encode(VERSION),
+    ]
+    present = [field for field in fields if field]
+    return bytes([0xA0 + len(present)]) + b"".join(present)
+
+
+async def follow(request: web.Request) -> web.StreamResponse:
+    """``GET /v1/stream/{label}?from=N``: stays open, each item as soon as it is durable (H15)."""
+    hub = hub_of(request)
+    label = label_of(request)
+    at = number_of(request, "from", 1)
+    response = web.StreamResponse(headers={"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    hub.feed.join(label)
+    hub.metrics.followers.inc()
+    try:
+        await _deliver(hub, label, StreamSeq(max(1, at)), response)
+    except TimeoutError:
+        hub.metrics.dropped_followers.inc()
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        hub.feed.leave(label)
+        hub.metrics.followers.dec()
+    return response
+
+
+async def _deliver(hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse) -> None:
+    patience = hub.config.listen.follower_timeout_sec
+    while True:
+        changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
+        held = hub.feed.recent(label, at)
+        if held is None:
+            found = await hub.reading(lambda at=at: hub.store.read.entries(label, at, FOLLOW_PAGE))  # type: ignore[misc]
+            if not found:
+                await _wait(changed, hub.stopping)
+                if hub.stopping.is_set():
+                    return
+                continue
+            data = b"".join(encode_item(e) for e in found if isinstance(e, Entry) and not e.is_authorize)
+            at = StreamSeq(at + len(found))
+        else:
+            data, at = held
+        async with asyncio.timeout(patience):
+            await response.write(data)
+
+
+async def _wait(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def receipt(request: web.Request) -> web.Response:
+    """``POST /v1/receipt``."""
+    hub = hub_of(request)
+    asked = await read_as(request, ReceiptRequest, hub.config.listen.request_timeout_sec)
+    found = await hub.reading(lambda: hub.store.read.receipt(asked.label, asked.stream_seq))
+    return reply(request, ReceiptResponse(receipt=found, server_version=VERSION))
+
+
+async def proof(request: web.Request) -> web.Response:
+    """``POST /v1/proof``."""
+    hub = hub_of(request)
+    asked = await read_as(request, ProofRequest, hub.config.listen.request_timeout_sec)
+    started = time.perf_counter()
+    made = await hub.reading(lambda: hub.store.read.proof(asked.label, asked.stream_seq, asked.tree_size))
+    hub.metrics.proof_ms.observe((time.perf_counter() - started) * 1_000)
+    return reply(request, ProofResponse(mmr_proof=made, server_version=VERSION))
+
+
+async def consistency(request: web.Request) -> web.Response:
+    """``POST /v1/consistency``."""
+    hub = hub_of(request)
+    asked = await read_as(request, ConsistencyRequest, hub.config.listen.request_timeout_sec)
+    started = time.perf_counter()
+    made = await hub.reading(lambda: hub.store.read.consistency(asked.label, asked.from_seq, asked.to_seq))
+    hub.metrics.proof_ms.observe((time.perf_counter() - started) * 1_000)
+    return reply(request, ConsistencyResponse(mmr_consistency=made, server_version=VERSION))
+
+
+async def checkpoint(request: web.Request) -> web.Response:
+    """``POST /v1/checkpoint``: the one at ``upto_seq``; 0 means the latest (§10.4.5)."""
+    hub = hub_of(request)
+    asked = await read_as(request, CheckpointRequest, hub.config.listen.request_timeout_sec)
+    read = hub.store.read
+    if asked.upto_seq == 0:
+        found = await hub.reading(lambda: read.latest_checkpoint(asked.label))
+        if found is None:
+            raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} has no checkpoint yet")
+    else:
+        found = await hub.reading(lambda: read.checkpoint(asked.label, asked.upto_seq))
+    return reply(request, CheckpointResponse(checkpoint=found, server_version=VERSION))
+
+
+async def checkpoints(request: web.Request) -> web.Response:
+    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence, at most 1,000 (spec-1 §16)."""
+    hub = hub_of(request)
+    first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
+    found = await hub.reading(lambda: hub.store.read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS))
+    return web.Response(body=b"".join(c.encode() for c in found), content_type=CBOR_SEQ)
+
+
+def label_of(request: web.Request) -> Label:
+    try:
+        return Label.from_hex(request.match_info["label"])
+    except DecodeError as exc:
+        raise ApiError(Code.BAD_REQUEST, str(exc)) from None
+
+
+def number_of(request: web.Request, name: str, otherwise: int) -> int:
+    text = request.query.get(name, str(otherwise))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19):
+        raise ApiError(Code.BAD_REQUEST, f"{name}: want a number")
+    return int(text)

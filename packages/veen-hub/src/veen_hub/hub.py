@@ -1,0 +1,426 @@
+"""The hub without HTTP: an open data directory, its pipeline, and the work it does by itself.
+
+Handlers only decode, call one method here, and reply. Everything that changes the log goes through
+``act``, which is the sequencer; everything that is read comes from ``store.read``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from veen_core import pow as proof_of_work
+from veen_core import stream
+from veen_core.cap import CapToken, verify_token
+from veen_core.checkpoint import Checkpoint
+from veen_core.client_state import ClientBounds
+from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, VeenError
+from veen_core.ids import AuthRef, ClientId, Label, StreamSeq, UnixTime, VerifyKey
+from veen_core.protocols import Clock
+from veen_core.receipt import Receipt
+from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
+from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
+from veen_hub import admission
+from veen_hub.admission import Hearing, Rules, Submission, Supported, Writer
+from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.clock import WallClock
+from veen_hub.config import HubConfig, RetentionRule
+from veen_hub.feed import Feed
+from veen_hub.intake import Intake, Pending
+from veen_hub.labels import LabelMap
+from veen_hub.logs import log
+from veen_hub.metrics import Metrics
+from veen_hub.policy import AdmissionPolicy, load_policy
+from veen_hub.sequencer import Sequencer, Ticket
+from veen_hub.version import VERSION
+from veen_storage import retention
+from veen_storage.errors import StorageError
+from veen_storage.store import Store
+from veen_storage.writer import Batch
+
+T = TypeVar("T")
+
+
+class Hub:
+    """One running hub. Create it, ``start`` it on an event loop, ``stop`` it."""
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: Store,
+        *,
+        clock: Clock | None = None,
+        policy: AdmissionPolicy | None = None,
+        anchor: Anchor | None = None,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.clock = clock or WallClock()
+        self.identity = store.identity
+        self.profile = store.registry.profile
+        self.limits = store.registry.limits
+        self.metrics = Metrics()
+        self.feed = Feed()
+        self.policy = policy or load_policy(config.policy.name, self.identity.hub_id, config.policy.options)
+        self.anchor = anchor
+        routing_key = stream.routing_key(self.identity.hub_id)
+        self.control_label = stream.control_label(routing_key)
+        self.labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
+        self.labels.learn(config.stream_ids)
+        self.labels.learn(id_ for token in store.tokens() for id_ in token.allow.stream_ids)
+        store.set_previous_label(self.labels.previous)
+        admin = store.registry.admin_pk
+        self.admins: frozenset[VerifyKey] = frozenset({admin} if admin is not None else ())
+        self._rules = Rules(
+            gating=config.gating,
+            issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
+            bounds=self._client_bounds(),
+        )
+        self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
+        self._intake = Intake(
+            self._sequencer,
+            Supported(self.profile.profile_id, self.limits),
+            self._admit,
+            workers=config.workers,
+            max_waiting=config.max_waiting,
+        )
+        self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
+        self._grown: set[Label] = set()
+        """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
+        self._unanchored: set[Label] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = asyncio.Event()
+        self._carried_out: dict[bytes, UnixTime] = {}
+        self._last: Receipt | None = None
+
+    def _client_bounds(self) -> ClientBounds | None:
+        keys = self.config.client_keys
+        if keys is None:
+            return None
+        return ClientBounds(
+            max_client_id_lifetime_sec=keys.max_client_id_lifetime_sec,
+            max_msgs_per_client_id_per_label=keys.max_msgs_per_client_id_per_label,
+        )
+
+    # --- running
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._grown.update(await self.reading(self.store.read.grown))
+        if self.anchor is not None:
+            self._unanchored.update(await self.reading(self.store.read.unanchored))
+        self._sequencer.start()
+        chores = [(self._checkpoint_by_time, self.config.checkpoints.every_sec)]
+        chores.append((self._prune_by_time, self.config.retention.every_sec))
+        if self.anchor is not None:
+            chores.append((self._anchor_by_time, self.config.anchor.every_sec))
+        self._tasks = [
+            asyncio.create_task(self._every(seconds, chore)) for chore, seconds in chores if seconds
+        ]
+        for name in ("accepted", "durable", "applied", "checkpointed", "anchored"):
+            self.metrics.stage.labels(name).set(0)
+
+    async def drain(self) -> None:
+        """Accept nothing more, and settle what was accepted."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._intake.drain()
+
+    async def stop(self) -> None:
+        """After ``drain``: let the data directory go."""
+        await asyncio.to_thread(self._sequencer.stop)
+        self.readers.shutdown()
+        await asyncio.to_thread(self.store.close)
+
+    async def _every(self, seconds: int, chore: Callable[[], Any]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await chore()
+            except VeenError as exc:
+                log(logging.WARNING, "chore failed", chore=chore.__name__, error=str(exc))
+
+    # --- submitting
+
+    async def submit(self, wires: list[bytes]) -> Pending:
+        """Every message through the pipeline; each outcome is a receipt or the error it gets."""
+        self.metrics.queue_depth.set(self._intake.waiting)
+        return await self._intake.submit(wires)
+
+    def _admit(self, submission: Submission, batch: Batch) -> Receipt:
+        """In the sequencer: the stateful half of the table, then the batch."""
+        admission.admit(submission, self._hearing(batch))
+        receipt = batch.add(submission.msg, submission.wire, submission.leaf)
+        cursor = batch.label(receipt.label)
+        if (
+            cursor is not None
+            and cursor.log.size - cursor.checkpointed >= self.config.checkpoints.every_entries
+        ):
+            self._note_checkpoint(batch.checkpoint(receipt.label))
+        return receipt
+
+    def _note_checkpoint(self, made: Checkpoint | None) -> Checkpoint | None:
+        if made is not None:
+            self.metrics.checkpoints.inc()
+            self._unanchored.add(made.label_curr)
+        return made
+
+    def _observe(self, batch: Batch, seconds: float, committed: bool) -> None:
+        """In the sequencer's thread, after every batch."""
+        self.metrics.commit_ms.observe(seconds * 1_000)
+        self.metrics.batch_size.observe(len(batch.items))
+        if not committed:
+            return
+        entries = batch.entries
+        if batch.receipts:
+            self._last = batch.receipts[-1]
+        self.metrics.stage.labels("durable").inc(len(entries))
+        self._grown.update(entry.label for entry in entries)
+        if self._loop is not None and self.feed.followers:
+            self._loop.call_soon_threadsafe(self.feed.announce, entries)
+
+    async def act(self, action: Callable[[Batch], T]) -> T:
+        """Run one action in the sequencer; its result is durable when this returns."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def answer(tickets: list[Ticket[Any]]) -> None:
+            loop.call_soon_threadsafe(done.set_result, tickets[0].outcome)
+
+        self._sequencer.put([Ticket(action, 0)], answer)
+        outcome = await asyncio.shield(done)
+        if isinstance(outcome, VeenError):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]  # what the action returned
+
+    async def reading(self, read: Callable[[], T]) -> T:
+        """A read that may touch the disk, off the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, read)
+
+    # --- authority
+
+    async def authorize(self, token_bytes: bytes) -> AuthorizeResponse:
+        """Verify a token and append it to the control label, once (H5, H18)."""
+        token = self._checked_token(token_bytes)
+        auth_ref = token.auth_ref
+
+        def action(batch: Batch) -> StreamSeq:
+            held = batch.view.cap(auth_ref)
+            if held is not None and held.control_seq:
+                return held.control_seq
+            return batch.authorize(token, token_bytes, self.control_label).stream_seq
+
+        seq = await self.act(action)
+        self.labels.learn(token.allow.stream_ids)
+        receipt = await self.reading(lambda: self.store.read.receipt(self.control_label, seq))
+        status = await self.cap_status(auth_ref)
+        expires_at = status.expires_at if status.expires_at is not None else receipt.hub_ts
+        self.metrics.cap_checks.labels("ok").inc()
+        return AuthorizeResponse(
+            auth_ref=auth_ref, expires_at=expires_at, receipt=receipt, server_version=VERSION
+        )
+
+    def _checked_token(self, token_bytes: bytes) -> CapToken:
+        try:
+            token = CapToken.decode(token_bytes)
+        except DecodeError as exc:
+            self.metrics.cap_checks.labels("malformed").inc()
+            raise AdmissionError(CBOR_INVALID, str(exc)) from None
+        try:
+            verify_token(token, self.limits)
+        except CapError as exc:
+            self.metrics.cap_checks.labels("invalid").inc()
+            raise AdmissionError(CAP_INVALID, str(exc)) from None
+        if token.issuer_pk not in self._rules.issuers:
+            self.metrics.cap_checks.labels("issuer").inc()
+            raise AdmissionError(
+                CAP_ISSUER, f"the hub does not accept tokens of issuer {token.issuer_pk.hex()}"
+            )
+        return token
+
+    async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
+        record = await self.act(lambda batch: batch.view.cap(auth_ref))
+        if record is None:
+            raise ApiError(Code.NOT_FOUND, f"the hub has never seen auth_ref {auth_ref.hex()}")
+        token = record.token
+        return CapStatus(
+            auth_ref=auth_ref,
+            issued_at=record.issued_at,
+            known=token is not None,
+            expires_at=token.expires_at(record.issued_at) if token is not None else None,
+            issuer_pk=token.issuer_pk if token is not None else None,
+            subject_pk=token.subject_pk if token is not None else None,
+            server_version=VERSION,
+        )
+
+    async def check_writer(self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int) -> None:
+        """The auth stage for what is not a MSG: an attachment's put (H17)."""
+        writer = Writer(label, client, auth_ref)
+        await self.act(lambda batch: admission.admit_writer(writer, size, self._hearing(batch)))
+
+    def _hearing(self, batch: Batch) -> Hearing:
+        return Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels)
+
+    # --- checkpoints, anchors, retention
+
+    async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
+        """Of one label, or of every label that grew since its last."""
+        found: list[Checkpoint] = []
+        for one in [label] if label is not None else list(self._grown):
+            self._grown.discard(one)
+            made = await self.act(lambda batch, one=one: self._note_checkpoint(batch.checkpoint(one)))  # type: ignore[misc]
+            if made is not None:
+                found.append(made)
+            elif label is not None and (last := await self.latest_checkpoint(label)) is not None:
+                found.append(last)
+        return found
+
+    async def latest_checkpoint(self, label: Label) -> Checkpoint | None:
+        return await self.reading(lambda: self.store.read.latest_checkpoint(label))
+
+    async def _checkpoint_by_time(self) -> None:
+        await self.checkpoint(None)
+
+    async def anchor_now(self, label: Label | None) -> list[Checkpoint]:
+        """Publish the newest checkpoint of each label that has one and is not anchored yet."""
+        if self.anchor is None:
+            raise ApiError(
+                Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
+            )
+        done: list[Checkpoint] = []
+        for one in [label] if label is not None else list(self._unanchored):
+            checkpoint = await self.latest_checkpoint(one)
+            if checkpoint is None:
+                continue
+            root = AnchoredRoot(
+                hub_id=self.identity.hub_id,
+                label=checkpoint.label_curr,
+                upto_seq=checkpoint.upto_seq,
+                mmr_root=checkpoint.mmr_root,
+                epoch=checkpoint.epoch,
+                ts=UnixTime(self.clock.now()),
+            )
+            try:
+                anchor_ref = await self.anchor.publish(root)
+            except AnchorError as exc:
+                self.metrics.anchor_fail.inc()
+                log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
+                raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self.config.anchor.retry_sec) from exc
+            await self.act(lambda batch, r=root, ref=anchor_ref: batch.anchor(r.label, r.upto_seq, ref))  # type: ignore[misc]
+            self._unanchored.discard(one)
+            self.metrics.stage.labels("anchored").set(checkpoint.upto_seq)
+            done.append(checkpoint)
+        return done
+
+    async def _anchor_by_time(self) -> None:
+        await self.anchor_now(None)
+
+    def retention_policy(self) -> retention.Policy:
+        """The configuration's rules by label; a stream's are those of its labels in the window."""
+        settings = self.config.retention
+        rules = {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
+        for name, rule in settings.streams.items():
+            rules |= dict.fromkeys(
+                self.labels.labels_of(stream.stream_id(name), self.clock.now()), _rule(rule)
+            )
+        return retention.Policy(default=_rule(settings.default), labels=rules)
+
+    async def prune_now(self) -> tuple[int, int]:
+        """Apply the retention rules; chunks and entries whose payloads go."""
+        policy, now = self.retention_policy(), self.clock.now()
+        decisions = await self.reading(lambda: self.store.due(policy, now, keep=self.control_label))
+        for decision in decisions:
+            await self.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
+        return len(decisions), sum(d.end_seq - d.start_seq + 1 for d in decisions)
+
+    async def _prune_by_time(self) -> None:
+        await self.prune_now()
+
+    # --- what it says of itself
+
+    def pow_difficulty(self) -> int:
+        """Rises from ``difficulty`` to ``max_difficulty`` as the queue fills (SH1+ 5.2)."""
+        settings = self.config.pow
+        if not settings.max_difficulty:
+            return settings.difficulty
+        share = min(1.0, self._intake.waiting / self.config.max_waiting)
+        return settings.difficulty + round(share * (settings.max_difficulty - settings.difficulty))
+
+    def status(self) -> Status:
+        now = UnixTime(max(self.clock.now(), self.store.hub_ts))
+        scoped = self.config.gating
+        enforces = [
+            "order",
+            "signatures",
+            "limits",
+            *(["cap tokens", "stream scope", "ttl", "rate"] if scoped else []),
+        ]
+        cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
+        if not scoped:
+            cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
+        return Status(
+            identity=self.identity,
+            identity_sig=self.store.identity_signature,
+            profile=self.profile,
+            limits=self.limits,
+            hub_ts=now,
+            epoch=stream.epoch_at(now, self.profile.epoch_sec),
+            control_label=self.control_label,
+            gating=scoped,
+            enforces=tuple(enforces),
+            cannot_enforce=tuple(cannot),
+            pow_salt=proof_of_work.pow_salt(self.identity.hub_id, now),
+            pow_difficulty=self.pow_difficulty(),
+            max_page_items=self.config.max_page_items,
+            level=self.policy.describe().get("level", "core"),
+            server_version=VERSION,
+        )
+
+    def last_entry(self) -> dict[str, object]:
+        """For ``/healthz``: the newest entry of this run (OBS0.3)."""
+        last = self._last
+        if last is None:
+            return {"peaks_count": 0, "last_stream_seq": 0, "last_mmr_root": None}
+        peaks = last.stream_seq.bit_count()
+        return {
+            "peaks_count": peaks,
+            "last_stream_seq": last.stream_seq,
+            "last_mmr_root": last.mmr_root.hex(),
+        }
+
+    def refresh_gauges(self) -> None:
+        """What is read off rather than counted, when somebody asks for metrics."""
+        self.metrics.queue_depth.set(self._intake.waiting)
+        self.metrics.apply_lag_bytes.set(self.store.lag)
+        self.metrics.stage.labels("applied").set(self.store.applied_entries)
+
+    def replayed(self, digest: bytes, signed_at: UnixTime) -> bool:
+        """Whether this signed request was seen before; remembered for as long as it counts (H19)."""
+        fresh = self.clock.now() - 2 * MAX_ADMIN_AGE
+        self._carried_out = {d: at for d, at in self._carried_out.items() if at >= fresh}
+        seen = digest in self._carried_out
+        self._carried_out[digest] = signed_at
+        return seen
+
+    def not_ready(self) -> str | None:
+        """Why the hub cannot do its work now, if so (spec-4 §10.1)."""
+        if (why := self.store.poisoned) is not None:
+            return f"storage: {why}"
+        if (why := self.policy.stale(self.clock.now())) is not None:
+            return f"policy view: {why}"
+        try:
+            self.store.check_access()
+        except (OSError, StorageError) as exc:
+            return f"data directory: {exc}"
+        return None
+
+
+def _rule(settings: RetentionRule) -> retention.Rule:
+    if settings.long_term:
+        return retention.LONG_TERM
+    return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)

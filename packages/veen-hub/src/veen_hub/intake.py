@@ -1,0 +1,129 @@
+"""The intake: verification in worker threads, bounded, on the way to the sequencer (OP0.4, SH0.4).
+
+Requests that arrive together are examined together: what waits on the event loop is handed to a worker as
+one group, and the worker hands what passed straight to the sequencer. Results come back to the loop once per
+group. Beyond ``max_waiting`` messages the hub says so instead of queueing (503 and Retry-After).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from veen_core.errors import AdmissionError, ApiError, VeenError
+from veen_core.receipt import Receipt
+from veen_core.rejection import Code
+from veen_hub.admission import Submission, Supported, examine
+from veen_hub.sequencer import Sequencer, Ticket
+from veen_storage.writer import Batch
+
+GROUP: Final = 64
+"""Messages a worker takes at once: large enough to amortise the hand-over, small enough to spread."""
+
+Outcome = Receipt | VeenError
+Admit = Callable[[Submission, Batch], Receipt]
+
+
+@dataclass(slots=True)
+class Pending:
+    """One request: its messages, their outcomes in order, and who waits."""
+
+    wires: list[bytes]
+    done: asyncio.Future[list[Outcome]]
+    outcomes: list[Outcome | None] = field(default_factory=list)
+    open: int = 0
+    verify_seconds: float = 0.0
+
+
+class Intake:
+    """Used from the event loop only."""
+
+    def __init__(
+        self, sequencer: Sequencer, supported: Supported, admit: Admit, *, workers: int, max_waiting: int
+    ) -> None:
+        self._sequencer = sequencer
+        self._supported = supported
+        self._admit = admit
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="veen-verify")
+        self._max_waiting = max_waiting
+        self.waiting = 0
+        self._arrived: list[tuple[Pending, int]] = []
+        self._closed = False
+
+    async def submit(self, wires: list[bytes]) -> Pending:
+        """Every message through the whole pipeline; outcomes are final when this returns."""
+        if self._closed:
+            raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
+        if self.waiting + len(wires) > self._max_waiting:
+            raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
+        loop = asyncio.get_running_loop()
+        pending = Pending(wires, loop.create_future(), [None] * len(wires), len(wires))
+        if not self._arrived:
+            loop.call_soon(self._dispatch, loop)
+        self._arrived.extend((pending, position) for position in range(len(wires)))
+        self.waiting += len(wires)
+        await asyncio.shield(pending.done)  # a client that hangs up does not undo what is on its way
+        return pending
+
+    def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        arrived, self._arrived = self._arrived, []
+        for at in range(0, len(arrived), GROUP):
+            self._pool.submit(self._work, loop, arrived[at : at + GROUP])
+
+    def _work(self, loop: asyncio.AbstractEventLoop, group: list[tuple[Pending, int]]) -> None:
+        """In a worker thread: examine, then hand over to the sequencer."""
+        started = time.perf_counter()
+        refused: list[tuple[Pending, int, Outcome]] = []
+        passed: list[tuple[Pending, int]] = []
+        tickets: list[Ticket[Receipt]] = []
+        for pending, position in group:
+            try:
+                submission = examine(pending.wires[position], self._supported)
+            except AdmissionError as exc:
+                refused.append((pending, position, exc))
+            else:
+                passed.append((pending, position))
+                tickets.append(Ticket(self._action(submission), len(submission.wire)))
+        each = (time.perf_counter() - started) / len(group)
+        for pending, _position in group:
+            pending.verify_seconds += each
+        if refused:
+            loop.call_soon_threadsafe(self._deliver, refused)
+        if tickets:
+
+            def answer(settled: list[Ticket[Any]]) -> None:
+                outcomes: list[tuple[Pending, int, Outcome]] = [
+                    (pending, position, settled_outcome(ticket))
+                    for (pending, position), ticket in zip(passed, settled, strict=True)
+                ]
+                loop.call_soon_threadsafe(self._deliver, outcomes)
+
+            self._sequencer.put(list(tickets), answer)
+
+    def _action(self, submission: Submission) -> Callable[[Batch], Receipt]:
+        return lambda batch: self._admit(submission, batch)
+
+    def _deliver(self, outcomes: list[tuple[Pending, int, Outcome]]) -> None:
+        self.waiting -= len(outcomes)
+        for pending, position, outcome in outcomes:
+            pending.outcomes[position] = outcome
+            pending.open -= 1
+            if pending.open == 0 and not pending.done.done():
+                pending.done.set_result([o for o in pending.outcomes if o is not None])
+
+    async def drain(self) -> None:
+        """Stop accepting, and wait until everything accepted is settled."""
+        self._closed = True
+        while self.waiting:
+            await asyncio.sleep(0.005)
+        self._pool.shutdown()
+
+
+def settled_outcome(ticket: Ticket[Receipt]) -> Outcome:
+    if ticket.outcome is None:
+        raise AssertionError("the sequencer settles every ticket it is given")
+    return ticket.outcome

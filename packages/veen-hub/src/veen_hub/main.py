@@ -1,0 +1,122 @@
+"""``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from veen_core.errors import ConfigError, VeenError
+from veen_core.limits import DEFAULT_LIMITS
+from veen_hub import config as configuration
+from veen_hub.anchors import Anchor, FileLedger
+from veen_hub.config import HubConfig
+from veen_hub.http.app import Server
+from veen_hub.hub import Hub
+from veen_hub.logs import log, set_up
+from veen_hub.version import VERSION
+from veen_storage.store import Store
+
+
+def parse(arguments: Sequence[str]) -> HubConfig:
+    """Flags over environment over file over defaults."""
+    parser = argparse.ArgumentParser(
+        prog="veen-hub",
+        description="Run a VEEN hub on an existing data directory (make one with `veen hub init`).",
+        epilog="Example: veen-hub --profile=tenant --config=/etc/veen/hub.yaml --data-dir=/var/lib/veen",
+    )
+    parser.add_argument("--profile", choices=["authority", "tenant"], help="the hub's role (spec-4)")
+    parser.add_argument("--config", type=Path, help="hub.yaml")
+    parser.add_argument("--data-dir", help="the data directory")
+    parser.add_argument("--keys-dir", help="where the hub's keys lie, if not in the data directory")
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--version", action="version", version=f"veen-hub {VERSION}")
+    given = parser.parse_args(arguments)
+    overrides: dict[str, Any] = configuration.from_environment(os.environ)
+    flags = {
+        "role": given.profile,
+        "data_dir": given.data_dir,
+        "keys_dir": given.keys_dir,
+        "listen.host": given.host,
+        "listen.port": given.port,
+        "log_level": given.log_level,
+        "gating": False if given.open else None,
+    }
+    overrides |= {key: value for key, value in flags.items() if value is not None}
+    return configuration.load(given.config, overrides)
+
+
+def open_hub(config: HubConfig) -> Hub:
+    limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
+    store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits)
+    try:
+        return Hub(config, store, anchor=make_anchor(config))
+    except BaseException:
+        store.close()
+        raise
+
+
+def make_anchor(config: HubConfig) -> Anchor | None:
+    settings = config.anchor
+    if settings.backend == "file" and settings.path is not None:
+        return FileLedger(settings.path)
+    if settings.backend == "hub":
+        # Only a hub that anchors in another one is a client too.
+        from veen_hub.client.anchor import hub_anchor  # noqa: PLC0415
+
+        return hub_anchor(settings)
+    return None
+
+
+async def serve(config: HubConfig) -> None:
+    """Until a signal asks to stop; then drain."""
+    server = Server(open_hub(config))
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    url = await server.start()
+    hub = server.hub
+    log(
+        logging.WARNING if not config.gating else logging.INFO,
+        "listening" if config.gating else "listening, gating is OFF: anybody may write",
+        url=url,
+        hub_id=hub.identity.hub_id.hex(),
+        version=VERSION,
+    )
+    print(f"veen-hub listening on {url}", flush=True)  # noqa: T201 - whoever started it waits for this line
+    await stopping.wait()
+    log(logging.INFO, "draining")
+    await server.stop()
+    log(logging.INFO, "stopped")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        config = parse(sys.argv[1:] if arguments is None else arguments)
+        always: dict[str, str] = {"role": config.role}
+        if config.tenant_id is not None:
+            always["tenant_id"] = config.tenant_id
+        set_up(config.log_level, **always)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvloop.run(serve(config))
+    except (ConfigError, VeenError, OSError) as exc:
+        print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

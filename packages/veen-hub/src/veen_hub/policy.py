@@ -1,0 +1,78 @@
+"""Policy from outside: what the hub asks before it accepts, and never decides itself (H6).
+
+A policy is found by the entry point group ``veen_hub.policies`` under the name the configuration gives.
+It answers from a view that was folded outside the hub; it is asked in the sequencer, so it answers from
+memory and at once. The default allows everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Protocol, runtime_checkable
+
+from veen_core.cap import CapToken
+from veen_core.errors import ConfigError
+from veen_core.ids import AuthRef, ClientId, HubId, Label, UnixTime
+
+GROUP = "veen_hub.policies"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A message that has passed every stateless check."""
+
+    label: Label
+    client_id: ClientId
+    auth_ref: AuthRef | None
+    token: CapToken | None
+    size: int
+    hub_ts: UnixTime
+
+
+@runtime_checkable
+class AdmissionPolicy(Protocol):
+    """Each answer is None (go on) or the reason, which the client sees."""
+
+    def not_primary(self, question: Question) -> str | None:
+        """AUTH1 3.3: why this hub may not accept for the label → E.AUTH / NOT_PRIMARY."""
+
+    def revoked(self, question: Question) -> str | None:
+        """KEX1+ 4.3: what is revoked → E.CAP / REVOKED."""
+
+    def stale(self, now: UnixTime) -> str | None:
+        """Why the view is too old to answer from; then the hub accepts nothing (fail closed)."""
+
+    def describe(self) -> Mapping[str, str]:
+        """For status and metrics: the level, the prefix the view rests on, its lag."""
+
+
+class AllowAll:
+    """The default: no view, nothing refused."""
+
+    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+        return None
+
+    def revoked(self, question: Question) -> str | None:  # noqa: ARG002
+        return None
+
+    def stale(self, now: UnixTime) -> str | None:  # noqa: ARG002
+        return None
+
+    def describe(self) -> Mapping[str, str]:
+        return {"level": "core"}
+
+
+def load_policy(name: str | None, hub: HubId, options: Mapping[str, object]) -> AdmissionPolicy:
+    """By entry point: the loaded object is called with hub_id and the configuration's options."""
+    if name is None:
+        return AllowAll()
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        known = ", ".join(sorted(point.name for point in entry_points(group=GROUP))) or "none is installed"
+        raise ConfigError(f"policy.name: no policy {name!r}; available: {known}")
+    made = next(iter(found)).load()(hub, options)
+    if not isinstance(made, AdmissionPolicy):
+        raise ConfigError(f"policy.name: {name!r} is not an AdmissionPolicy")
+    return made

@@ -1,0 +1,131 @@
+"""The sequencer: one thread decides order, one group commit at a time (DESIGN, §8.1 stage 4).
+
+Everything that changes the log is an action on a batch: a submission, an authorization, a checkpoint, an
+anchor, a retention decision. Whatever waits forms one batch; each action is admitted in turn, the batch is
+committed, and only then does anybody get an answer (H2).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from veen_core.errors import AdmissionError, ApiError, VeenError
+from veen_core.protocols import Clock
+from veen_core.rejection import Code
+from veen_hub.policy import AdmissionPolicy
+from veen_storage.store import Store
+from veen_storage.writer import Batch
+
+T = TypeVar("T")
+
+MAX_ACTIONS: Final = 1_024
+MAX_BYTES: Final = 8 * 1_048_576
+"""A batch takes no more than this, so that one round's latency stays bounded."""
+
+
+@dataclass(slots=True)
+class Ticket(Generic[T]):
+    """One action and where its outcome goes."""
+
+    action: Callable[[Batch], T]
+    size: int
+    outcome: T | VeenError | None = None
+
+
+Answer = Callable[[list[Ticket[Any]]], None]
+"""Called in the sequencer's thread with tickets that are settled."""
+
+
+class Sequencer:
+    """Start it, hand it tickets from any thread, stop it: what was handed in is settled first."""
+
+    def __init__(
+        self, store: Store, clock: Clock, policy: AdmissionPolicy, observe: Observer | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._policy = policy
+        self._observe = observe
+        self._waiting: deque[tuple[list[Ticket[Any]], Answer]] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Drain, then end."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
+        with self._changed:
+            self._waiting.append((tickets, answer))
+            self._changed.notify()
+
+    @property
+    def depth(self) -> int:
+        """Groups of tickets that wait for their turn."""
+        return len(self._waiting)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                if not self._waiting:
+                    return
+                taken = self._take()
+            self._settle(taken)
+
+    def _take(self) -> list[tuple[list[Ticket[Any]], Answer]]:
+        taken, actions, size = [], 0, 0
+        while self._waiting and actions < MAX_ACTIONS and size < MAX_BYTES:
+            taken.append(self._waiting.popleft())
+            actions += len(taken[-1][0])
+            size += sum(ticket.size for ticket in taken[-1][0])
+        return taken
+
+    def _settle(self, taken: list[tuple[list[Ticket[Any]], Answer]]) -> None:
+        started = time.perf_counter()
+        tickets = [ticket for group, _answer in taken for ticket in group]
+        batch = self._store.batch(self._clock.now())
+        try:
+            if (why := self._store.poisoned or self._policy.stale(batch.hub_ts)) is not None:
+                raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
+            for ticket in tickets:
+                self._decide(ticket, batch)
+            self._store.commit(batch)  # the commit point: no outcome is shown before it
+            committed = True
+        except VeenError as exc:
+            committed = False
+            failure = (
+                exc if isinstance(exc, ApiError) else ApiError(Code.UNAVAILABLE, str(exc), retry_after=5)
+            )
+            for ticket in tickets:
+                ticket.outcome = failure
+        for group, answer in taken:
+            answer(group)
+        if self._observe is not None:
+            self._observe(batch, time.perf_counter() - started, committed)
+
+    @staticmethod
+    def _decide(ticket: Ticket[Any], batch: Batch) -> None:
+        """A refusal is this ticket's own; any other failure is the whole batch's."""
+        try:
+            ticket.outcome = ticket.action(batch)
+        except (AdmissionError, ApiError) as exc:
+            ticket.outcome = exc
+
+
+class Observer(Protocol):
+    """Sees every settled batch, how long it took, and whether it was committed."""
+
+    def __call__(self, batch: Batch, seconds: float, committed: bool) -> None: ...

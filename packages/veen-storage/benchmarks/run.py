@@ -1,0 +1,271 @@
+"""veen-storage's speed as ratios inside one run, one JSON line per figure.
+
+    python packages/veen-storage/benchmarks/run.py            10^6 entries, 10^5 labels; some minutes
+    python packages/veen-storage/benchmarks/run.py --quick    10^5 entries, 10^4 labels; under a minute
+
+``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and the
+fastest round of each counts. ``--directory`` says on which disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed
+from veen_core.checkpoint import Checkpoint
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import ClientId, ClientSeq, CtHash, Label, LeafHash, Signature, StreamSeq, UnixTime
+from veen_core.keys import verify
+from veen_core.msg import Msg, sign_msg
+from veen_core.ciphertext import Binding
+from veen_storage.fsck import fsck
+from veen_storage.store import Store, create
+
+HUB = SigningKey(SigningSeed(b"\x01" * 32))
+WRITER = SigningKey(SigningSeed(b"\x02" * 32))
+NOW = UnixTime(1_800_000_000)
+BATCH = 256
+
+
+class NoSignature:
+    """A signer whose receipts cost nothing, since signatures are excluded from the append figure."""
+
+    def __init__(self, identity: HubIdentity) -> None:
+        self.identity = identity
+
+    def sign_receipt(self, _digest: bytes, _now: UnixTime) -> Signature:
+        return Signature(bytes(64))
+
+    def sign_checkpoint(self, unsigned: Checkpoint, _now: UnixTime) -> Checkpoint:
+        from veen_core.checkpoint import sign_checkpoint
+
+        return sign_checkpoint(HUB, unsigned)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the logs of a run are."""
+
+    many: int
+    few: int
+    open_few: int
+    labels: int
+    fsck: int
+
+
+FULL = Sizes(many=1_000_000, few=1_000, open_few=10_000, labels=100_000, fsck=50_000)
+QUICK = Sizes(many=100_000, few=1_000, open_few=10_000, labels=10_000, fsck=6_000)
+
+
+def messages(label: Label, count: int, body: bytes, start: int = 1) -> Iterator[tuple[Msg, bytes, LeafHash]]:
+    ct_hash, client = CtHash(H(body)), ClientId(WRITER.public)
+    for seq in range(start, start + count):
+        msg = Msg(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=label,
+            client_id=client,
+            client_seq=ClientSeq(seq),
+            prev_ack=StreamSeq(0),
+            auth_ref=None,
+            ct_hash=ct_hash,
+            ciphertext=body,
+            sig=Signature(bytes(64)),
+        )
+        yield msg, msg.encode(), msg.leaf_hash
+
+
+def label_no(number: int) -> Label:
+    return Label(H(number.to_bytes(8, "big")))
+
+
+def fill(store: Store, prepared: list[tuple[Msg, bytes, LeafHash]]) -> None:
+    for at in range(0, len(prepared), BATCH):
+        batch = store.batch(UnixTime(NOW + at // BATCH))
+        for msg, wire, leaf in prepared[at : at + BATCH]:
+            batch.add(msg, wire, leaf)
+        store.commit(batch)
+
+
+def make(root: Path, entries: int = 0, labels: int = 0) -> Path:
+    """A directory with one long label, or many short ones; built in pieces, to stay small in memory."""
+    identity = create(root, HUB, UnixTime(0))
+    body = os.urandom(128)
+    with Store(root, signer=NoSignature(identity)) as store:
+        for start in range(1, entries + 1, 50_000):
+            fill(store, list(messages(label_no(0), min(50_000, entries + 1 - start), body, start)))
+        for start in range(0, labels, 20_000):
+            numbers = range(start, min(labels, start + 20_000))
+            fill(store, [next(messages(label_no(n), 1, body)) for n in numbers])
+    return root
+
+
+def fastest(subject: Callable[[], object], yardstick: Callable[[], object], rounds: int) -> float:
+    best_subject = best_yardstick = float("inf")
+    for _ in range(rounds):
+        best_subject = min(best_subject, _timed(subject))
+        best_yardstick = min(best_yardstick, _timed(yardstick))
+    return best_subject / best_yardstick
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# --- the figures
+
+
+def append(root: Path, _sizes: Sizes) -> float:
+    """One entry of a 256-entry batch of 1 KiB MSGs, applied, against one Ed25519 verification."""
+    per_round, rounds = 32, 12
+    identity = create(root, HUB, UnixTime(0))
+    prepared = list(messages(label_no(0), BATCH * per_round * rounds, os.urandom(1_024)))
+    digest = H(b"")
+    signature = HUB.sign(digest)
+    best_entry = best_verify = float("inf")
+    with Store(root, signer=NoSignature(identity)) as store:
+        for number in range(rounds):
+            part = prepared[number * BATCH * per_round : (number + 1) * BATCH * per_round]
+            elapsed = _timed(lambda part=part: (fill(store, part), store.settle()))  # type: ignore[misc]
+            best_entry = min(best_entry, elapsed / len(part))
+            verified = _timed(lambda: [verify(HUB.public, digest, signature, "") for _ in range(500)])
+            best_verify = min(best_verify, verified / 500)
+    return best_entry / best_verify
+
+
+def read_growth(large: Store, small: Store, sizes: Sizes, read: Callable[[Store, int], object]) -> float:
+    """The same number of random reads in a long label and in a short one."""
+    draw = random.Random(7)  # noqa: S311 - positions, not secrets
+    deep = [draw.randrange(1, sizes.many + 1) for _ in range(200)]
+    shallow = [draw.randrange(1, sizes.few + 1) for _ in range(200)]
+    return fastest(
+        lambda: [read(large, seq) for seq in deep], lambda: [read(small, seq) for seq in shallow], rounds=25
+    )
+
+
+def read_receipt(store: Store, seq: int) -> object:
+    return store.read.receipt(label_no(0), StreamSeq(seq))
+
+
+def read_proof(store: Store, seq: int) -> object:
+    head = store.read.head(label_no(0))
+    assert head is not None
+    return store.read.proof(label_no(0), StreamSeq(seq), head.stream_seq)
+
+
+def read_page(store: Store, seq: int) -> object:
+    head = store.read.head(label_no(0))
+    assert head is not None
+    return store.read.entries(label_no(0), StreamSeq(min(seq, head.stream_seq - 99)), 100)
+
+
+def open_growth(large: Path, small: Path) -> float:
+    return fastest(lambda: Store(large).close(), lambda: Store(small).close(), rounds=40)
+
+
+def resident_mb(root: Path, labels: int) -> float:
+    """Of a process that opens the directory, appends to it and reads all over it."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_use_and_weigh, args=(root, labels, queue))
+    process.start()
+    weight: float = queue.get()
+    process.join()
+    return weight
+
+
+def _use_and_weigh(root: Path, labels: int, queue: multiprocessing.Queue[float]) -> None:
+    draw = random.Random(11)  # noqa: S311 - positions, not secrets
+    with Store(root) as store:
+        body = os.urandom(128)
+        for number in range(labels):
+            label = label_no(number)
+            head = store.read.head(label)
+            size = head.stream_seq if head is not None else 0
+            for _ in range(max(1, 20_000 // labels)):
+                store.read.proof(label, StreamSeq(draw.randrange(1, size + 1)), StreamSeq(size))
+        for number in range(0, labels, BATCH):
+            heads = [(label_no(n), store.read.head(label_no(n))) for n in range(number, min(labels, number + BATCH))]
+            fill(store, [next(messages(lb, 1, body, h.stream_seq + 1)) for lb, h in heads if h is not None])
+        store.settle()
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    queue.put(kilobytes / 1_024)
+
+
+def fsck_share(root: Path, sizes: Sizes) -> float:
+    """Full fsck's rate as a share of what the cores could verify: two signatures an entry."""
+    create(root, HUB, UnixTime(0))
+    with Store(root) as store:
+        for at in range(0, sizes.fsck, BATCH):
+            batch = store.batch(NOW)
+            for seq in range(at + 1, min(sizes.fsck, at + BATCH) + 1):
+                msg = signed(seq)
+                batch.add(msg, msg.encode(), msg.leaf_hash)
+            store.commit(batch)
+    digest = H(b"")
+    signature = HUB.sign(digest)
+    one = min(_timed(lambda: [verify(HUB.public, digest, signature, "") for _ in range(500)]) for _ in range(9)) / 500
+    cores = len(os.sched_getaffinity(0))
+    limit = cores / (2 * one)
+    elapsed = min(_timed(lambda: fsck(root, level="full", processes=cores)) for _ in range(2))
+    return sizes.fsck / elapsed / limit
+
+
+def signed(seq: int) -> Msg:
+    binding = Binding(
+        profile_id=DEFAULT_PROFILE.profile_id,
+        label=label_no(0),
+        client_id=ClientId(WRITER.public),
+        client_seq=ClientSeq(seq),
+        prev_ack=StreamSeq(0),
+    )
+    sealed = bytes(32) + (16).to_bytes(4, "big") + (984).to_bytes(4, "big") + bytes([seq % 251]) * 1_000
+    return sign_msg(WRITER, binding, sealed)
+
+
+def say(name: str, value: float, target: float, ok: bool) -> bool:
+    print(json.dumps({"name": name, "value": round(value, 3), "target": target, "ok": ok}), flush=True)  # noqa: T201
+    return ok
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
+    parser.add_argument("--directory", type=Path, help="where to put the logs that are measured")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else FULL
+    with tempfile.TemporaryDirectory(dir=options.directory) as place:
+        return 0 if measure(Path(place), sizes) else 1
+
+
+def measure(place: Path, sizes: Sizes) -> bool:
+    ok = say("storage.append", value := append(place / "append", sizes), 0.6, value <= 0.6)
+    large = make(place / "large", entries=sizes.many)
+    with Store(large) as deep, Store(make(place / "small", entries=sizes.few)) as shallow:
+        for name, read in (("receipt", read_receipt), ("proof", read_proof), ("page", read_page)):
+            value = read_growth(deep, shallow, sizes, read)
+            ok &= say(f"storage.{name}_growth", value, 1.3, value <= 1.3)
+    value = open_growth(large, make(place / "open", entries=sizes.open_few))
+    ok &= say("storage.open_growth", value, 1.5, value <= 1.5)
+    value = resident_mb(large, 1)
+    ok &= say("storage.rss_entries_mb", value, 250, value < 250)
+    value = resident_mb(make(place / "labels", labels=sizes.labels), sizes.labels)
+    ok &= say("storage.rss_labels_mb", value, 250, value < 250)
+    value = fsck_share(place / "fsck", sizes)
+    return ok & say("storage.fsck", value, 0.6, value >= 0.6)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""What lies beside chunks: summaries, peaks, checkpoints, their index and binding, anchors (§4.8.3, §8.4).
+
+All but checkpoints and anchors follow from the log byte for byte: what differs or is missing is noted with
+its right content, for repair to write. Files of steps that the journal holds and the index does not know
+(``ahead``) may be missing; if they are there, they must be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veen_core import cbor, chunk, stream
+from veen_core import checkpoint as checkpoints
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import ChunkSummary
+from veen_core.errors import CheckpointError, DecodeError, VeenError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import Label, StreamSeq
+from veen_core.mmr import Mmr
+from veen_storage.fsck_files import LabelFiles
+from veen_storage.fsck_report import REPAIR, RESTORE, Fault, Report
+from veen_storage.layout import Layout
+from veen_storage.ledger import Anchor, Checkpointed
+from veen_storage.records import LabelCursor
+from veen_storage.registry import Registry
+
+
+@dataclass(slots=True)
+class Bindings:
+    """The lines that ``checkpoint-binding.cbor`` must have: one for each checkpoint, in any order (§8.4)."""
+
+    applied: dict[bytes, tuple[Label, StreamSeq]] = field(default_factory=dict)
+    ahead: list[tuple[int, bytes]] = field(default_factory=list)
+    """With the journal's batch, which dictates their order."""
+    complete: bool = True
+    """False once a checkpoint could not be read: then more lines than these are right."""
+
+    def expect(self, line: bytes, of: tuple[Label, StreamSeq], batch: int | None) -> None:
+        if batch is None:
+            self.applied[line] = of
+        else:
+            self.ahead.append((batch, line))
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.applied))
+
+    def content(self) -> bytes:
+        return b"".join(self.applied)
+
+    def check(self, path: Path) -> Iterator[Fault]:
+        """Against the file; a line too many, too few, or torn."""
+        data = path.read_bytes() if path.exists() else None
+        if data is None:
+            yield Fault(file=path.name, what="is missing", remedy=REPAIR)
+            return
+        missing, offset = dict(self.applied), 0
+        try:
+            for line in cbor.split_sequence(data):
+                if not missing or (self.complete and missing.pop(line, None) is None):
+                    break
+                missing.pop(line, None)
+                offset += len(line)
+        except DecodeError:
+            pass  # what is left is judged below
+        rest = data[offset:]
+        if self.complete and not missing:
+            beyond = b"".join(line for _batch, line in sorted(self.ahead, key=lambda row: row[0]))
+            if not beyond.startswith(rest):
+                yield Fault(
+                    file=path.name, offset=offset, what="goes on with lines of no checkpoint", remedy=REPAIR
+                )
+            return
+        if rest:
+            yield Fault(
+                file=path.name, offset=offset, what="is not the line of any checkpoint", remedy=REPAIR
+            )
+        for label, upto in missing.values():
+            yield Fault(
+                file=path.name, label=label, seq=upto, what="has no line for this checkpoint", remedy=REPAIR
+            )
+
+
+@dataclass(slots=True)
+class Beside:
+    """One label's files beside its chunks."""
+
+    layout: Layout
+    identity: HubIdentity
+    registry: Registry
+    report: Report
+    label: Label
+    files: LabelFiles
+    rewrites: dict[Path, bytes]
+    index: bytes = b""
+    lines: list[bytes] = field(default_factory=list)
+    """Of the checkpoint index, as far as it is applied."""
+    index_known: bool = True
+    seen: set[Path] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.files.index:
+            self.index = self.layout.checkpoint_index(self.label).read_bytes()
+
+    def fault(self, path: Path, what: str, *, remedy: str = RESTORE, seq: StreamSeq | None = None) -> None:
+        self.report.faults.append(Fault(file=path.name, label=self.label, seq=seq, what=what, remedy=remedy))
+
+    def _derived(
+        self, path: Path, right: bytes, *, ahead: bool, seq: StreamSeq, rewrite: bool = True
+    ) -> None:
+        """A file whose every byte follows from the log."""
+        self.seen.add(path)
+        held = path.read_bytes() if path.exists() else None
+        if held == right or (held is None and ahead):
+            return
+        remedy = REPAIR if rewrite else RESTORE
+        what = "is missing" if held is None else "is not what follows from the log"
+        self.fault(path, what, remedy=remedy, seq=seq)
+        if rewrite:
+            self.rewrites[path] = right
+
+    def summary(self, summary: ChunkSummary, *, ahead: bool, pruned: bool) -> None:
+        path = self.layout.summary(self.label, summary.start_seq, summary.end_seq)
+        self._derived(path, summary.encode(), ahead=ahead, seq=summary.end_seq, rewrite=not pruned)
+
+    def snapshot(self, upto: StreamSeq) -> tuple[Checkpoint, list[bytes]] | None:
+        """A checkpoint and its peaks, to go on from where the log before it cannot be read."""
+        try:
+            held = Checkpoint.decode(self.layout.checkpoint(self.label, upto).read_bytes())
+            peaks = chunk.decode_peaks(self.layout.peaks(self.label, upto).read_bytes())
+            checkpoints.verify_checkpoint(held, Mmr(upto, peaks))
+        except (OSError, VeenError):
+            return None
+        return held, list(peaks)
+
+    # --- checkpoints
+
+    def check_rules(self, cursor: LabelCursor, held: Checkpoint, upto: StreamSeq) -> None:
+        """§4.4.1 and H9, as far as the files tell; raises."""
+        path = self.layout.checkpoint(self.label, upto)
+        self.seen.add(path)
+        if (held.label_curr, held.upto_seq) != (self.label, upto):
+            raise CheckpointError("is of another label or upto_seq than its name says")
+        checkpoints.verify_checkpoint(held, cursor.log, last_upto_seq=cursor.checkpointed)
+        epoch_sec = self.registry.profile.epoch_sec
+        if held.epoch != stream.epoch_at(cursor.hub_ts, epoch_sec):
+            raise CheckpointError(f"epoch {held.epoch} is not that of hub_ts {cursor.hub_ts} (H9)")
+        if held.rotates and (cursor.checkpointed or not epoch_sec):
+            raise CheckpointError("label_prev differs, and it is not the label's first (H9)")
+        checkpoints.verify_witnesses(held, (), [key.hub_pk for key in self.identity.hub_keys])
+
+    def checkpointed(self, step: Checkpointed, *, ahead: bool) -> None:
+        """Peaks and index line of a checkpoint that holds."""
+        upto = step.checkpoint.upto_seq
+        self._derived(
+            self.layout.peaks(self.label, upto), chunk.encode_peaks(step.peaks), ahead=ahead, seq=upto
+        )
+        line = step.line.encode()
+        if not ahead:
+            self.lines.append(line)
+        have = self.index[step.index_at : step.index_at + len(line)]
+        if not self.index_known or have == line or (ahead and line.startswith(have)):
+            return
+        self.index_known = False
+        path = self.layout.checkpoint_index(self.label)
+        what = f"has no line for the checkpoint at {upto}" if self.files.index else "is missing"
+        self.report.faults.append(
+            Fault(file=path.name, offset=step.index_at, label=self.label, seq=upto, what=what, remedy=REPAIR)
+        )
+
+    def end_index(self, cursor: LabelCursor) -> None:
+        """Nothing follows the last line; if anything was wrong, repair writes the lines again."""
+        path = self.layout.checkpoint_index(self.label)
+        if self.index_known and len(self.index) > cursor.index_bytes:
+            self.index_known = False
+            self.report.faults.append(
+                Fault(
+                    file=path.name,
+                    offset=cursor.index_bytes,
+                    label=self.label,
+                    what="goes on with lines of no checkpoint",
+                    remedy=REPAIR,
+                )
+            )
+        if not self.index_known:
+            self.rewrites[path] = b"".join(self.lines)
+
+    # --- anchors and strays
+
+    def anchor(self, upto: StreamSeq, *, checkpointed: bool) -> Anchor | None:
+        path = self.layout.anchor(self.label, upto)
+        self.seen.add(path)
+        try:
+            held = Anchor.decode(path.read_bytes())
+        except DecodeError as exc:
+            self.fault(path, str(exc), seq=upto)
+            return None
+        if (held.label, held.upto_seq) != (self.label, upto):
+            self.fault(path, "is of another checkpoint than its name says", seq=upto)
+            return None
+        if not checkpointed:
+            self.fault(path, "there is no checkpoint that it anchors", seq=upto)
+        return held
+
+    def strays(self, beyond: int) -> None:
+        """Files of steps after ``beyond`` that the log never took."""
+        of = self.label
+        named = [(end, self.layout.summary(of, start, end)) for start, end in self.files.summaries]
+        named += [(upto, self.layout.peaks(of, upto)) for upto in self.files.peaks]
+        named += [(upto, self.layout.checkpoint(of, upto)) for upto in self.files.checkpoints]
+        for seq, path in sorted(named):
+            if seq > beyond and path not in self.seen:
+                self.fault(path, "belongs to nothing that the log holds", seq=seq)

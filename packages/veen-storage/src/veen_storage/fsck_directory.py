@@ -1,0 +1,176 @@
+"""What fsck looks at outside of the log: registry, identity, keys, attachments, strangers (§8.4, §14.1)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from veen_core import hub_identity
+from veen_core.errors import DecodeError, VeenError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import Coid
+from veen_storage import hub_keys
+from veen_storage.attachments import PART
+from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.files import SECRET
+from veen_storage.fsck_report import REPAIR, RESTORE, Fault, Report
+from veen_storage.hub_keys import NextIdentity
+from veen_storage.layout import Layout
+from veen_storage.registry import Registry, read_registry
+
+_KNOWN: Final = frozenset(
+    {
+        "VERSION",
+        "registry.cbor",
+        "hub-identity.cbor",
+        "hub-identity.sig",
+        "hub-key-map.cbor",
+        "hub-identity.next",
+        "checkpoint-binding.cbor",
+        "keys",
+        "lock",
+        "journal",
+        "log",
+        "attachments",
+        "index",
+        "fork.cbor",
+        "fork-cuts.cborseq",
+        "ancestry",
+    }
+)
+
+
+def add_fault(report: Report, exc: Exception, file: str, remedy: str = RESTORE) -> None:
+    """An error as a fault; one that knows its place keeps it."""
+    if isinstance(exc, DamageError):
+        report.faults.append(Fault(file=exc.file, offset=exc.offset, what=exc.what, remedy=remedy))
+    else:
+        report.faults.append(Fault(file=file, what=str(exc), remedy=remedy))
+
+
+def check_registry(layout: Layout, report: Report) -> Registry | None:
+    """VERSION and registry; one that is not the original but can be read still serves for the rest."""
+    try:
+        return read_registry(layout)
+    except MismatchError:
+        raise
+    except StorageError as exc:
+        add_fault(report, exc, layout.version.name)
+    try:
+        registry = Registry.decode(layout.registry.read_bytes())
+    except (OSError, VeenError):
+        report.notes.append("without the registry nothing else could be checked")
+        return None
+    report.notes.append("the rest was checked by the registry as it is, which may not be the right one")
+    return registry
+
+
+def check_identity(layout: Layout, registry: Registry, report: Report) -> HubIdentity | None:
+    """The record and its chain to hub_id, then what must agree with it (§8.4)."""
+    identity, pending = _read_identity(layout, report)
+    if identity is None:
+        return None
+    try:
+        hub_identity.verify_identity(identity, pinned=registry.hub_id)
+    except VeenError as exc:
+        add_fault(report, exc, layout.identity.name)
+        return None
+    if pending:
+        report.notes.append("hub-identity.next: a key rotation was cut off and holds; opening finishes it")
+        return identity
+    try:
+        for problem in hub_keys.identity_problems(layout, identity):
+            add_fault(report, problem, layout.identity_signature.name, REPAIR)
+    except DamageError as exc:  # one of them is not there at all
+        add_fault(report, exc, exc.file, REPAIR)
+    return identity
+
+
+def _read_identity(layout: Layout, report: Report) -> tuple[HubIdentity | None, bool]:
+    if layout.identity_next.exists():
+        try:
+            held = NextIdentity.decode(layout.identity_next.read_bytes())
+            hub_identity.verify_identity_signature(held.identity, held.signature)
+        except VeenError as exc:
+            add_fault(report, exc, layout.identity_next.name)
+        else:
+            return held.identity, True
+    try:
+        return HubIdentity.decode(layout.identity.read_bytes()), False
+    except (OSError, DecodeError) as exc:
+        add_fault(report, exc, layout.identity.name)
+        return None, False
+
+
+def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
+    """Key files that are there: private, named after and holding a key of the identity."""
+    known = {layout.key(key.key_id).name for key in identity.hub_keys}
+    for path in sorted(layout.keys.glob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode != SECRET:
+            report.faults.append(
+                Fault(file=f"keys/{path.name}", what=f"has mode {mode:04o}", remedy=f"chmod 600 {path}")
+            )
+        if path.name not in known:
+            report.notes.append(f"keys/{path.name} is of no key of this hub: a rotation that was not made?")
+    for key in identity.hub_keys:
+        try:
+            hub_keys.read_keys(layout.keys, HubIdentity(hub_id=identity.hub_id, hub_keys=(key,)))
+        except StorageError as exc:
+            add_fault(report, exc, "keys", "restore it from a backup")
+
+
+def check_names(layout: Layout, report: Report) -> None:
+    """Folders that must be there, and strangers among them."""
+    for folder in layout.directories():
+        if not folder.is_dir() and folder != layout.index:
+            report.faults.append(Fault(file=folder.name, what="the folder is missing"))
+    for name in sorted(os.listdir(layout.root)):
+        if name not in _KNOWN:
+            report.notes.append(f"{name} is no part of a data directory")
+    for ancestor in sorted(layout.ancestry.glob("*")):
+        report.notes.append(f"ancestry/{ancestor.name} is a directory of its own: check it with its own fsck")
+
+
+# --- attachments
+
+
+def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
+    """Every attachment whose name and place are right; the rest is reported."""
+    for folder, _folders, names in os.walk(layout.attachments):
+        for name in sorted(names):
+            path = Path(folder, name)
+            shown = str(path.relative_to(layout.root))
+            if name.endswith(".tmp"):
+                report.notes.append(f"{shown} is left from a put that was cut off: it may be removed")
+                continue
+            try:
+                placed = layout.attachment(Coid.from_hex(name)) == path
+            except DecodeError:
+                placed = False
+            if placed:
+                yield path
+            else:
+                remedy = "move it out of the data directory"
+                report.faults.append(Fault(file=shown, what="has no place in attachments/", remedy=remedy))
+
+
+def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[int, Fault | None]:
+    """Its size, and what is wrong with it (H17)."""
+    size = path.stat().st_size
+    file, remedy = f"attachments/{path.name}", "put it again from a copy"
+    if size > max_bytes:
+        return size, Fault(file=file, what=f"{size} bytes exceed max_attachment_bytes", remedy=remedy)
+    if not content:
+        return size, None
+    digest = sha256()
+    with path.open("rb") as file_:
+        while data := file_.read(PART):
+            digest.update(data)
+    if digest.hexdigest() == path.name:
+        return size, None
+    return size, Fault(file=file, what="is not the content its name says", remedy=remedy)

@@ -1,0 +1,284 @@
+"""What lies in ``log/`` and ``journal/``, by label: the ground that fsck and repair stand on (§4.8.3)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import parse_chunk_name
+from veen_core.entry import decode_frame
+from veen_core.errors import VeenError
+from veen_core.ids import EntryHash, Label, StreamSeq
+from veen_storage import journal
+from veen_storage.chunk_files import ChunkFile
+from veen_storage.errors import DamageError
+from veen_storage.fsck_report import Fault, Report
+from veen_storage.journal import Batch, Item
+from veen_storage.layout import Layout
+from veen_storage.ledger import Anchor, Prune
+
+_BESIDE: Final = re.compile(
+    r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>\d{20})\.cbor"
+    r"|checkpoint-index-(?P<of>[0-9a-f]{64})\.cbor"
+)
+
+
+@dataclass(slots=True)
+class LabelFiles:
+    """The names of one label's files, by what their names say."""
+
+    logs: dict[StreamSeq, StreamSeq] = field(default_factory=dict)
+    """Sealed chunks: start to end."""
+    pruned: dict[StreamSeq, StreamSeq] = field(default_factory=dict)
+    summaries: set[tuple[StreamSeq, StreamSeq]] = field(default_factory=set)
+    growing: set[StreamSeq] = field(default_factory=set)
+    peaks: set[StreamSeq] = field(default_factory=set)
+    checkpoints: set[StreamSeq] = field(default_factory=set)
+    anchors: set[StreamSeq] = field(default_factory=set)
+    index: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk file, to be read in its turn."""
+
+    start: StreamSeq
+    end: StreamSeq | None
+    path: Path
+    pruned: bool = False
+    compressed: bool = False
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """Everything in ``log/``."""
+
+    labels: dict[Label, LabelFiles] = field(default_factory=dict)
+
+    def of(self, label: Label) -> LabelFiles:
+        return self.labels.get(label) or LabelFiles()
+
+
+def list_log(layout: Layout, report: Report) -> LogFiles:
+    """Sort the names; what has no place in ``log/`` is reported."""
+    found = LogFiles()
+    for name in sorted(os.listdir(layout.log)):
+        if _sort_name(found, name):
+            continue
+        if name.endswith(".tmp"):
+            report.notes.append(f"log/{name} is left from a write that was cut off: it may be removed")
+        else:
+            report.faults.append(
+                Fault(file=name, what="has no place in log/", remedy="move it out of the data directory")
+            )
+    return found
+
+
+def _sort_name(found: LogFiles, name: str) -> bool:
+    chunk = parse_chunk_name(name)
+    if chunk is not None:
+        files = found.labels.setdefault(chunk.label, LabelFiles())
+        if chunk.end is None:
+            files.growing.add(chunk.start)
+        elif chunk.kind == "summary":
+            files.summaries.add((chunk.start, chunk.end))
+        else:
+            (files.logs if chunk.kind == "log" else files.pruned)[chunk.start] = chunk.end
+        return True
+    match = _BESIDE.fullmatch(name)
+    if match is None:
+        return False
+    files = found.labels.setdefault(Label.from_hex(match["label"] or match["of"]), LabelFiles())
+    if match["of"] is not None:
+        files.index = True
+    else:
+        names = {"peaks": files.peaks, "checkpoint": files.checkpoints, "anchor": files.anchors}
+        names[match["kind"]].add(StreamSeq(int(match["upto"])))
+    return True
+
+
+def pieces_of(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> list[Piece]:
+    """The chunk files to read, in order; of one that is there twice, the one that holds more."""
+    found: dict[StreamSeq, Piece] = {}
+    for start, end in files.pruned.items():
+        found[start] = Piece(start, end, layout.pruned(label, start, end), pruned=True)
+    for start in files.growing:
+        found[start] = Piece(start, None, layout.chunk(label, start, None))
+    for start, end in files.logs.items():
+        found[start] = Piece(start, end, layout.chunk(label, start, end), compressed=zstd)
+    return [found[start] for start in sorted(found)]
+
+
+def walk_frames(piece: Piece) -> tuple[list[tuple[int, int]], DamageError | None]:
+    """Offset and size of every frame of a chunk, up to the first that is none."""
+    frames: list[tuple[int, int]] = []
+    try:
+        with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
+            frames.extend((offset, len(frame)) for offset, frame in chunk.walk())
+    except DamageError as exc:
+        return frames, exc
+    except OSError as exc:
+        return frames, DamageError(piece.path.name, None, str(exc))
+    return frames, None
+
+
+# --- the journal
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled:
+    """One item of the journal, and where it stands."""
+
+    batch: int
+    file: str
+    offset: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class LabelJournal:
+    """What the journal holds of one label."""
+
+    entries: dict[StreamSeq, Journaled] = field(default_factory=dict)
+    checkpoints: dict[StreamSeq, Journaled] = field(default_factory=dict)
+    anchors: dict[StreamSeq, list[Journaled]] = field(default_factory=dict)
+    prunes: dict[StreamSeq, Journaled] = field(default_factory=dict)
+    hashes: dict[StreamSeq, EntryHash] = field(default_factory=dict)
+    """Of the entries."""
+
+
+@dataclass(slots=True)
+class JournalFiles:
+    """Every durable batch that is still there, by label."""
+
+    labels: dict[Label, LabelJournal] = field(default_factory=dict)
+    first: int | None = None
+    last: int | None = None
+    damaged: bool = False
+    size: int = 0
+
+    def of(self, label: Label) -> LabelJournal:
+        return self.labels.get(label) or LabelJournal()
+
+
+def read_journal(layout: Layout, report: Report) -> JournalFiles:
+    """Read every segment; damage is reported, and the next segment read all the same."""
+    held = JournalFiles()
+    for name in sorted(os.listdir(layout.journal)):
+        if not re.fullmatch(r"journal-\d{20}\.wal", name):
+            what = "has no place in journal/"
+            report.faults.append(Fault(file=name, what=what, remedy="move it out of the data directory"))
+    segments = journal.list_segments(layout.journal)
+    for path in segments:
+        for offset, batch in _batches(path, held, report, last=path == segments[-1]):
+            _check_number(path, offset, batch, held, report)
+            for item in batch.items:
+                _keep(held, report, Journaled(batch.number, path.name, offset, item.data), item)
+    return held
+
+
+def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> Iterator[tuple[int, Batch]]:
+    end = 0
+    size = path.stat().st_size
+    held.size += size
+    try:
+        for offset, batch in journal.read_segment(path, last=last):
+            yield offset, batch
+            end = offset + len(journal.encode_batch(batch.number, list(batch.items)))
+    except DamageError as exc:
+        held.damaged = True
+        report.faults.append(Fault(file=path.name, offset=exc.offset, what=exc.what))
+        report.notes.append(f"{path.name}: nothing after byte {exc.offset} was checked")
+        return
+    if end < size:
+        report.notes.append(
+            f"{path.name} ends in a batch that never fully reached the disk, from byte {end} on: "
+            "nobody has a receipt for it, opening drops it"
+        )
+
+
+def _check_number(path: Path, offset: int, batch: Batch, held: JournalFiles, report: Report) -> None:
+    if held.last is None:
+        held.first = batch.number
+        if batch.number != journal.first_batch(path):
+            report.faults.append(
+                Fault(file=path.name, offset=offset, what=f"begins with batch {batch.number}")
+            )
+    elif batch.number != held.last + 1 and not held.damaged:
+        held.damaged = True
+        what = f"batch {batch.number} follows batch {held.last}"
+        report.faults.append(Fault(file=path.name, offset=offset, what=what))
+    held.last = batch.number
+
+
+def _keep(held: JournalFiles, report: Report, where: Journaled, item: Item) -> None:
+    try:
+        match item.kind:
+            case journal.ENTRY:
+                header = decode_frame(item.data)
+                _label(held, header.label).entries[header.stream_seq] = where
+                _label(held, header.label).hashes[header.stream_seq] = header.entry_hash
+            case journal.CHECKPOINT:
+                checkpoint = Checkpoint.decode(item.data)
+                _label(held, checkpoint.label_curr).checkpoints[checkpoint.upto_seq] = where
+            case journal.ANCHOR:
+                anchor = Anchor.decode(item.data)
+                _label(held, anchor.label).anchors.setdefault(anchor.upto_seq, []).append(where)
+            case journal.PRUNE:
+                decision = Prune.decode(item.data)
+                _label(held, decision.label).prunes[decision.start_seq] = where
+            case unknown:
+                raise DamageError(where.file, where.offset, f"holds an item of unknown kind {unknown}")
+    except VeenError as exc:
+        held.damaged = True
+        what = exc.what if isinstance(exc, DamageError) else str(exc)
+        report.faults.append(Fault(file=where.file, offset=where.offset, what=what))
+
+
+def _label(held: JournalFiles, label: Label) -> LabelJournal:
+    return held.labels.setdefault(label, LabelJournal())
+
+
+# --- how far the journal is applied, where no index says so
+
+
+def applied_by_files(layout: Layout, log: LogFiles, held: JournalFiles, *, zstd: bool) -> int:
+    """The last batch of which every effect is in ``log/``.
+
+    The index commits only what is there already, and chunks get their final names only after that:
+    so this is at or after the batch that the lost index had applied.
+    """
+    if held.first is None or held.last is None:
+        return 0
+    applied = held.last
+    for label, pending in held.labels.items():
+        files = log.of(label)
+        last = _last_entry(layout, label, files, zstd=zstd)
+        missing = [item.batch for seq, item in pending.entries.items() if seq > last]
+        missing += [item.batch for upto, item in pending.checkpoints.items() if upto not in files.checkpoints]
+        missing += [item.batch for start, item in pending.prunes.items() if start not in files.pruned]
+        for upto, items in pending.anchors.items():
+            missing += _unapplied_anchors(layout.anchor(label, upto), items)
+        applied = min([applied, *(batch - 1 for batch in missing)])
+    return applied
+
+
+def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> int:
+    """The last of the entries that follow each other without a gap."""
+    last = 0
+    for piece in pieces_of(layout, label, files, zstd=zstd):
+        if piece.start != last + 1:
+            break
+        last = piece.end if piece.end is not None else last + len(walk_frames(piece)[0])
+    return last
+
+
+def _unapplied_anchors(path: Path, items: list[Journaled]) -> list[int]:
+    written = path.read_bytes() if path.exists() else b""
+    at = next((i for i, item in reversed(list(enumerate(items))) if item.data == written), -1)
+    return [item.batch for item in items[at + 1 :]]

@@ -1,0 +1,258 @@
+"""The index against what the files say, in a process of its own: a damaged page can take LMDB down with it.
+
+``survey`` reads what only the index knows (the labels' numbers, the last batch applied); ``compare`` holds
+every row of every table against an index that was derived from the files. Both go through ``apart``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import lmdb
+
+from veen_core.errors import VeenError
+from veen_core.ids import AuthRef, Label
+from veen_storage.errors import DamageError
+from veen_storage.fsck_report import REPAIR
+from veen_storage.index import TABLES, Index, View
+from veen_storage.records import (
+    CAP_LABEL,
+    EPOCH_LABEL_SEQ,
+    LABEL_SEQ,
+    MANIFEST,
+    NODE,
+    TIME_LABEL,
+    U32,
+    LabelCursor,
+    LabelNo,
+)
+
+T = TypeVar("T")
+MOST_ROWS: Final = 1_000
+"""Rows of one table that are reported one by one."""
+FILE: Final = "index/data.mdb"
+
+
+def context() -> multiprocessing.context.ForkServerContext:
+    """Processes that inherit nothing; after the first they start in milliseconds."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["veen_storage.fsck_index", "veen_storage.fsck_entries"])
+    return made
+
+
+def apart(call: Callable[..., T], *args: Any) -> T:
+    """Call in another process; ``DamageError`` if it finds damage or dies of it."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = context().Process(target=_answer, args=(there, call, args), daemon=True)
+    child.start()
+    there.close()
+    try:
+        fine, answer = here.recv()
+    except EOFError:
+        child.join()
+        code = child.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        fine, answer = False, f"reading it kills the process that does ({how})"
+    finally:
+        here.close()
+    child.join()
+    if not fine:
+        raise DamageError(FILE, None, answer, REPAIR)
+    return answer  # type: ignore[no-any-return]  # what ``call`` returned
+
+
+def _answer(there: Connection, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        there.send((True, call(*args)))
+    except (lmdb.Error, struct.error, OSError, VeenError) as exc:
+        there.send((False, exc.what if isinstance(exc, DamageError) else str(exc)))
+    there.close()
+
+
+# --- survey
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What only the index knows."""
+
+    numbers: dict[Label, LabelNo]
+    sizes: dict[Label, int]
+    """Entries of each label, as far as its head can be read."""
+    meta: dict[bytes, bytes]
+
+
+def survey(path: Path) -> Survey:
+    index = Index(path, readonly=True)
+    try:
+        with index.reading() as view:
+            numbers = {Label(key): LabelNo(U32.unpack(value)[0]) for key, value in _rows(view, "labels")}
+            return Survey(numbers, dict(_sizes(view, numbers)), dict(_rows(view, "meta")))
+    finally:
+        index.close()
+
+
+def _sizes(view: View, numbers: dict[Label, LabelNo]) -> Iterator[tuple[Label, int]]:
+    for label, number in numbers.items():
+        try:
+            cursor = LabelCursor.unpack(number, view.get("heads", U32.pack(number)) or b"")
+        except (struct.error, VeenError):
+            continue  # reported as a row that differs
+        if cursor.label == label:
+            yield label, cursor.log.size
+
+
+def _rows(view: View, table: str) -> Iterator[tuple[bytes, bytes]]:
+    """In order; a damaged tree that leads in circles ends here."""
+    before: bytes | None = None
+    for key, value in view.scan(table, b""):
+        if before is not None and key <= before:
+            raise DamageError(FILE, None, f"table {table} is not in order", REPAIR)
+        before = key
+        yield key, value
+
+
+# --- compare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excused:
+    """Rows that the files do not allow to judge."""
+
+    numbers: frozenset[int] = frozenset()
+    rows: frozenset[tuple[str, bytes]] = frozenset()
+    late: frozenset[AuthRef] = frozenset()
+    caps: bool = False
+    meta: frozenset[bytes] = frozenset()
+
+    def excuses(self, table: str, key: bytes) -> bool:
+        if table == "meta":
+            return key in self.meta
+        if table == "caps":
+            return self.caps
+        if table == "buckets" and key[:32] in self.late:
+            return True
+        return (table, key) in self.rows or number_of(table, key) in self.numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that is not as it must be."""
+
+    table: str
+    wrong: Literal["missing", "differs", "extra", "gap"]
+    key: bytes
+    value: bytes
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was found; ``more`` counts what is beyond ``MOST_ROWS`` of a table."""
+
+    rows: list[Row] = field(default_factory=list)
+    more: dict[str, int] = field(default_factory=dict)
+    checked: int = 0
+
+
+def compare(actual: Path, derived: Path, excused: Excused) -> Comparison:
+    """Every row of every table, in order of keys."""
+    found = Comparison()
+    have, want = Index(actual, readonly=True), Index(derived, readonly=True)
+    try:
+        with have.reading() as left, want.reading() as right:
+            for table in TABLES:
+                count = 0
+                for row in _differences(table, left, right, found):
+                    if excused.excuses(table, row.key):
+                        continue
+                    count += 1
+                    if count <= MOST_ROWS:
+                        found.rows.append(row)
+                if count > MOST_ROWS:
+                    found.more[table] = count - MOST_ROWS
+            found.rows.extend(_gaps(left))
+    finally:
+        have.close()
+        want.close()
+    return found
+
+
+_END: Final = (None, b"")
+
+
+def _differences(table: str, left: View, right: View, found: Comparison) -> Iterator[Row]:
+    have, want = _rows(left, table), _rows(right, table)
+    (a, x), (b, y) = next(have, _END), next(want, _END)
+    while a is not None or b is not None:
+        found.checked += 1
+        if b is None or (a is not None and a < b):
+            assert a is not None
+            yield Row(table, "extra", a, x)
+            a, x = next(have, _END)
+        elif a is None or b < a:
+            if not (table == "meta" and not any(y)):  # an empty directory has not counted yet
+                yield Row(table, "missing", b, y)
+            b, y = next(want, _END)
+        else:
+            if x != y:
+                yield Row(table, "differs", a, x)
+            (a, x), (b, y) = next(have, _END), next(want, _END)
+
+
+def _gaps(view: View) -> Iterator[Row]:
+    """The manifest's ranges of each label tile everything up to the growing chunk (§3.4.1)."""
+    number, expected = -1, 1
+    for key, value in _rows(view, "manifest"):
+        of, _epoch, start, end = MANIFEST.unpack(key)
+        if of != number:
+            number, expected = of, 1
+        if start != expected:
+            yield Row("manifest", "gap", key, value)
+        expected = end + 1
+
+
+_NUMBER_AT: Final = {
+    "heads": 0,
+    "clients": 0,
+    "entries": 0,
+    "nodes": 0,
+    "chunks": 0,
+    "manifest": 0,
+    "tombstones": 0,
+    "times": 0,
+    "all_times": TIME_LABEL.size - U32.size,
+    "buckets": CAP_LABEL.size - U32.size,
+    "checkpoints": 0,
+    "epochs": U32.size * 2,
+    "anchors": 0,
+}
+_SEQ_OF: Final = {
+    "entries": (LABEL_SEQ, 1),
+    "chunks": (LABEL_SEQ, 1),
+    "tombstones": (LABEL_SEQ, 1),
+    "checkpoints": (LABEL_SEQ, 1),
+    "anchors": (LABEL_SEQ, 1),
+    "manifest": (MANIFEST, 2),
+    "epochs": (EPOCH_LABEL_SEQ, 2),
+}
+
+
+def number_of(table: str, key: bytes) -> int | None:
+    """The label's number in a row's key."""
+    at = _NUMBER_AT.get(table)
+    if at is None or len(key) < at + U32.size:
+        return None
+    return int(U32.unpack_from(key, at)[0])
+
+
+def seq_of(table: str, key: bytes) -> int | None:
+    """The entry in a row's key, where it has one."""
+    layout, at = _SEQ_OF.get(table, (NODE, 0))
+    return int(layout.unpack(key)[at]) if table in _SEQ_OF and len(key) == layout.size else None

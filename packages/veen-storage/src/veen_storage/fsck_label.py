@@ -1,0 +1,489 @@
+"""One label, entry by entry: order, roots, cursors, chunk boundaries and the index that follows (§4.8.2, §7).
+
+The label's own ``LabelCursor`` and ``Draft`` are what is folded, so that everything is judged by the code
+that wrote it. The fold is in one of three states:
+
+    exact    everything so far holds: what follows from it is what the index must hold
+    aside    still in order, but not for the index: ahead of it (in the journal), or after a fault
+    lost     an entry is missing or unreadable: roots and cursors cannot be told until the next chunk,
+             where a checkpoint's peaks let the fold go on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veen_core import cbor
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import chunk_name
+from veen_core.entry import FLAG_AUTHORIZE, Entry
+from veen_core.errors import VeenError
+from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, StreamSeq, UnixTime
+from veen_core.mmr import Mmr, Node
+from veen_storage.chunk_files import PrunedHead
+from veen_storage.errors import DamageError
+from veen_storage.fsck_beside import Beside, Bindings
+from veen_storage.fsck_derive import Derivation, DerivedDraft
+from veen_storage.fsck_entries import NEVER, Fact, Trust
+from veen_storage.fsck_files import Journaled, JournalFiles, LogFiles, Piece
+from veen_storage.fsck_report import REPAIR, RESTORE, Fault, Report
+from veen_storage.layout import Layout
+from veen_storage.ledger import Checkpointed, Prune, Sealed, Step
+from veen_storage.records import LabelCursor, LabelNo
+from veen_storage.writer import file_checkpoint, note_msg
+
+PATIENCE = 3
+"""After so many wrong roots in a row, the fold is taken for lost."""
+Unfinished = tuple[str, Label, StreamSeq, StreamSeq]
+
+
+@dataclass(slots=True)
+class Book:
+    """What all labels share."""
+
+    layout: Layout
+    trust: Trust
+    report: Report
+    log: LogFiles
+    journal: JournalFiles
+    derivation: Derivation
+    finishing: frozenset[Unfinished] | None
+    """What the index says is still to be finished; None if no index says anything."""
+    bindings: Bindings = field(default_factory=Bindings)
+    rewrites: dict[Path, bytes] = field(default_factory=dict)
+    broken: set[Label] = field(default_factory=set)
+    """Labels whose rows in the index cannot be judged."""
+    unsure: set[tuple[str, Label, StreamSeq]] = field(default_factory=set)
+    """Single rows that cannot be judged."""
+    unfinished: list[Step] = field(default_factory=list)
+    """Chunks that are sealed or pruned, and whose files have not got there yet."""
+    tokens: set[AuthRef] = field(default_factory=set)
+    sizes: dict[Label, int] = field(default_factory=dict)
+    """Entries of each label, those in the journal included."""
+
+    @property
+    def applied(self) -> int:
+        return self.derivation.applied
+
+    def fault(self, file: str, what: str, **place: object) -> None:
+        self.report.faults.append(Fault(file=file, what=what, **place))  # type: ignore[arg-type]  # Fault's own
+
+    def leave_open(self, step: Step, row: Unfinished, file: str) -> None:
+        """The files of a sealed or pruned chunk are not as they will be: fine if the index says so."""
+        self.unfinished.append(step)
+        if self.finishing is not None and row not in self.finishing:
+            kind, label, start, end = row
+            what = f"should be gone: entries {start} to {end} are {'sealed' if kind == 'seal' else 'pruned'}"
+            self.fault(file, what, label=label, seq=start, remedy=REPAIR)
+
+
+class LabelFold:
+    """Folds one label; ``piece``, ``facts`` and ``piece_end`` for each of its files, then ``end``."""
+
+    def __init__(self, book: Book, label: Label) -> None:
+        self._book = book
+        self._label = label
+        self._pending = book.journal.of(label)
+        self._files = book.log.of(label)
+        held = self._pending.entries
+        self._ahead_from = min(
+            (seq for seq, item in held.items() if item.batch > book.applied), default=NEVER
+        )
+        self._beside = Beside(
+            book.layout,
+            book.trust.identity,
+            book.trust.registry,
+            book.report,
+            label,
+            self._files,
+            book.rewrites,
+        )
+        self._next = StreamSeq(1)
+        self._piece: Piece | None = None
+        self._first = False
+        self._skipping = False
+        self._wrong_roots = 0
+        self._checkpoints: set[StreamSeq] = set()
+        self._seen: dict[ClientId, ClientSeq] | None = None
+        """Writers since the fold was lost; None while all of them are known."""
+        self._lost_from: StreamSeq | None = None
+        self._ever_lost = False
+        self._exact = self._ahead_from > 1
+        self._cursor: LabelCursor | None
+        self._draft: DerivedDraft
+        if self._exact:
+            self._cursor, self._draft = book.derivation.begin(label), book.derivation.draft
+        else:
+            self._draft = book.derivation.aside()
+            self._cursor = self._draft.own(label)
+
+    # --- files
+
+    def piece(self, piece: Piece | None) -> None:
+        """A chunk file begins; None for entries that only the journal holds."""
+        self._skipping = False
+        if piece is None:
+            self._piece = None
+            return
+        if piece.start < self._next:
+            self._skipping = True
+            what = f"is a stray: entries up to {self._next - 1} are in the chunks before it"
+            self._book.fault(piece.path.name, what, label=self._label, seq=piece.start)
+            self._distrust()
+            return
+        if piece.start > self._next:
+            self._report_gap(piece.start)
+            self._lose()
+            self._next = piece.start
+        self._piece, self._first = piece, True
+        if self._cursor is None:
+            self._resume(piece.start)
+
+    def _report_gap(self, start: StreamSeq) -> None:
+        at = self._next
+        for first, last in sorted(self._files.summaries):
+            if first == at and last < start:
+                what = "is missing: its summary is there"
+                self._book.fault(chunk_name(self._label, first, last), what, label=self._label, seq=first)
+                at = StreamSeq(last + 1)
+        if at < start:
+            name = chunk_name(self._label, at, StreamSeq(start - 1))
+            what = f"no chunk holds entries {at} to {start - 1}"
+            self._book.fault(name, what, label=self._label, seq=at)
+
+    def piece_end(self, damage: DamageError | None, size: int) -> None:
+        """A chunk file ends: where its name says, and at the end of an entry."""
+        piece = self._piece
+        if piece is None or self._skipping:
+            return
+        if damage is not None and not (piece.end is None and self._is_torn_write(piece, damage)):
+            self._book.fault(
+                piece.path.name, damage.what, offset=damage.offset, label=self._label, seq=self._next
+            )
+            rest = "the file" if piece.end is None else f"entry {piece.end}"
+            self._note(
+                f"{piece.path.name}: nothing from byte {damage.offset} to the end of {rest} was checked"
+            )
+            self._lose()
+        elif piece.end is not None and self._next != piece.end + 1:
+            what = f"ends after entry {self._next - 1}, its name says {piece.end}"
+            self._book.fault(piece.path.name, what, offset=size, label=self._label, seq=self._next)
+            self._lose()
+        if piece.end is not None:
+            self._next = StreamSeq(piece.end + 1)
+
+    def _is_torn_write(self, piece: Piece, damage: DamageError) -> bool:
+        """Bytes that begin an entry which the journal holds: opening cuts them and writes them again."""
+        item = self._pending.entries.get(self._next)
+        if item is None or item.batch <= self._book.applied or damage.offset is None:
+            return False
+        with piece.path.open("rb") as file:
+            file.seek(damage.offset)
+            torn = file.read()
+        if not item.data.startswith(torn):
+            return False
+        self._note(f"{piece.path.name} ends in a part of entry {self._next}, which the journal holds whole")
+        return True
+
+    # --- entries
+
+    def facts(self, facts: Iterable[Fact]) -> None:
+        if self._skipping:
+            return
+        for fact in facts:
+            self._book.report.counters.bytes += fact.size
+            self._book.report.counters.entries += 1
+            self._entry(fact)
+        self._pause()
+
+    def _pause(self) -> None:
+        """Let go of what is drafted, so that memory stays bounded."""
+        if self._exact:
+            derivation = self._book.derivation
+            derivation.settle(at_least=1_000)
+            self._draft = derivation.draft
+            self._cursor = self._draft.own(self._label)
+        else:
+            self._draft.changes.steps.clear()
+
+    def _entry(self, fact: Fact) -> None:
+        if fact.seq != self._next:
+            self._fault(fact, f"stands where entry {self._next} must be")
+            self._lose()
+        self._next = StreamSeq(fact.seq + 1)
+        if (digest := self._pending.hashes.get(fact.seq)) is not None and digest != fact.entry_hash:
+            self._fault(fact, "is not the entry that the journal holds")
+            self._distrust()
+        if not fact.has_receipt:
+            self._lose()
+        if self._cursor is None:
+            return
+        if self._exact and fact.seq >= self._ahead_from:
+            self._step_aside()
+        self._roll(fact)
+        before = self._cursor.log.size
+        nodes = self._append(fact, self._cursor)
+        self._draft.place(
+            self._cursor,
+            Entry(self._label, fact.seq, b"", b"", fact.flags),
+            bytes(fact.size),
+            nodes,
+            fact.entry_hash,
+        )
+        self._content(fact, before, self._cursor)
+        if fact.seq in self._files.checkpoints or fact.seq in self._pending.checkpoints:
+            self._checkpoint(fact.seq)
+        if self._wrong_roots >= PATIENCE:
+            self._lose()
+
+    def _append(self, fact: Fact, cursor: LabelCursor) -> list[Node]:
+        if fact.hub_ts < cursor.hub_ts:
+            self._fault(
+                fact, f"hub_ts {fact.hub_ts} is before {cursor.hub_ts}, that of the entry before (H3)"
+            )
+        nodes = cursor.log.append(fact.leaf)
+        if cursor.log.root == fact.root:
+            self._wrong_roots = 0
+        else:
+            self._wrong_roots += 1
+            self._fault(fact, "mmr_root does not follow from the log before it (I3)")
+        cursor.hub_ts = fact.hub_ts
+        return nodes
+
+    def _content(self, fact: Fact, before: int, cursor: LabelCursor) -> None:
+        if not fact.has_content:
+            self._distrust()
+        elif fact.flags & FLAG_AUTHORIZE:
+            self._token(fact, cursor)
+        else:
+            if fact.prev_ack > before:
+                self._fault(fact, f"I6: prev_ack {fact.prev_ack} is ahead of the stream's {before}")
+            self._client(fact)
+            note_msg(self._draft, cursor, fact.client_id, fact.client_seq, fact.auth_ref)
+
+    def _client(self, fact: Fact) -> None:
+        if self._seen is not None:
+            last, known = self._seen.get(fact.client_id, ClientSeq(0)), fact.client_id in self._seen
+            self._seen[fact.client_id] = fact.client_seq
+        else:
+            held = self._draft.client(self._label, fact.client_id)
+            last, known = held.last_seq if held is not None else ClientSeq(0), True
+        if known and fact.client_seq <= last:
+            self._fault(fact, f"I8: client_seq {fact.client_seq} was accepted before")
+        elif known and fact.client_seq != last + 1:
+            self._fault(fact, f"I9: client_seq {fact.client_seq} does not follow {last}")
+
+    def _token(self, fact: Fact, cursor: LabelCursor) -> None:
+        assert fact.auth_ref is not None
+        if fact.auth_ref in self._book.tokens:
+            self._fault(fact, "authorizes a token that was authorized before (H5)")
+        self._book.tokens.add(fact.auth_ref)
+        self._draft.note_token(fact.auth_ref, fact.token, cursor)
+
+    # --- chunk boundaries
+
+    def _roll(self, fact: Fact) -> None:
+        """A chunk ends exactly where §4.8.2 says."""
+        cursor = self._cursor
+        assert cursor is not None
+        must = self._draft.must_roll(cursor, fact.size)
+        does = (
+            (self._first and fact.seq > 1 and cursor.log.size >= cursor.chunk_start) if self._piece else must
+        )
+        self._first = False
+        if must and not does:
+            self._fault(fact, "must begin a new chunk (§4.8.2)")
+            self._distrust()
+        elif does and not must:
+            self._fault(fact, "begins a new chunk where none ends (§4.8.2)")
+            self._distrust()
+        if does:
+            self._seal()
+
+    def _seal(self) -> None:
+        cursor = self._cursor
+        assert cursor is not None
+        upto = cursor.log.stream_seq
+        if cursor.checkpointed != upto:
+            path = self._book.layout.checkpoint(self._label, upto)
+            self._beside.fault(path, "is missing: a chunk ends here, and every chunk's end has one", seq=upto)
+            self._book.bindings.complete = False
+            self._beside.index_known = False
+            self._distrust()
+        start = cursor.chunk_start
+        self._draft.seal_chunk(cursor)
+        step = self._draft.changes.steps[-1]
+        assert isinstance(step, Sealed)
+        pruned = start in self._files.pruned
+        self._beside.summary(step.summary, ahead=self._is_ahead, pruned=pruned)
+        if start in self._files.growing and not self._is_ahead:
+            name = chunk_name(self._label, start, None)
+            self._book.leave_open(step, ("seal", self._label, start, upto), name)
+        if pruned:
+            self._prune(start, upto)
+
+    def _prune(self, start: StreamSeq, end: StreamSeq) -> None:
+        item = self._pending.prunes.get(start)
+        path = self._book.layout.pruned(self._label, start, end)
+        if item is not None and item.batch > self._book.applied:
+            return
+        try:
+            head = PrunedHead.decode(next(cbor.split_sequence(path.read_bytes()), b""))
+        except (OSError, VeenError) as exc:
+            self._book.fault(path.name, str(exc), label=self._label, seq=start)
+            self._distrust()
+            return
+        if (head.label, head.start_seq, head.end_seq) != (self._label, start, end):
+            self._book.fault(
+                path.name, "is of other entries than its name says", label=self._label, seq=start
+            )
+            self._distrust()
+        self._draft.note_prune(
+            Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
+        )
+        if start in self._files.logs or start in self._files.growing:
+            step, name = self._draft.changes.steps[-1], chunk_name(self._label, start, end)
+            self._book.leave_open(step, ("prune", self._label, start, end), name)
+
+    # --- checkpoints and anchors
+
+    def _checkpoint(self, upto: StreamSeq) -> None:
+        item = self._pending.checkpoints.get(upto)
+        ahead = item is not None and item.batch > self._book.applied
+        if ahead and self._exact:
+            self._step_aside()
+        path = self._book.layout.checkpoint(self._label, upto)
+        written = path.read_bytes() if upto in self._files.checkpoints else None
+        if written is None and not ahead:
+            self._beside.fault(path, "is missing", seq=upto)
+            self._without_checkpoint(upto)
+            return
+        if item is not None and written is not None and written != item.data:
+            self._beside.fault(path, "is not the checkpoint that the journal holds", seq=upto)
+        self._book.report.counters.checkpoints += 1
+        self._file_checkpoint(upto, written if written is not None or item is None else item.data, item)
+
+    def _file_checkpoint(self, upto: StreamSeq, data: bytes | None, item: Journaled | None) -> None:
+        cursor = self._cursor
+        assert cursor is not None
+        path = self._book.layout.checkpoint(self._label, upto)
+        try:
+            held = Checkpoint.decode(data or b"")
+            self._beside.check_rules(cursor, held, upto)
+            file_checkpoint(self._draft, self._book.trust.identity, cursor, held)
+        except VeenError as exc:
+            self._beside.seen.add(path)
+            self._beside.fault(path, str(exc), seq=upto)
+            self._without_checkpoint(upto)
+            return
+        step = self._draft.changes.steps[-1]
+        assert isinstance(step, Checkpointed)
+        ahead = item is not None and item.batch > self._book.applied
+        self._checkpoints.add(upto)
+        self._beside.checkpointed(step, ahead=ahead)
+        batch = item.batch if item is not None and ahead else None
+        self._book.bindings.expect(step.binding.encode(), (self._label, upto), batch)
+
+    def _without_checkpoint(self, upto: StreamSeq) -> None:
+        """Go on as if it were there: its absence is reported."""
+        self._book.bindings.complete = False
+        self._beside.index_known = False
+        self._checkpoints.add(upto)
+        self._distrust()
+        if self._cursor is not None:
+            self._cursor.checkpointed = upto
+
+    def _anchors(self) -> None:
+        for upto in sorted(self._files.anchors | set(self._pending.anchors)):
+            ahead = [i for i in self._pending.anchors.get(upto, ()) if i.batch > self._book.applied]
+            if upto not in self._files.anchors:
+                if len(ahead) < len(self._pending.anchors[upto]):
+                    self._beside.fault(self._book.layout.anchor(self._label, upto), "is missing", seq=upto)
+                    self._book.unsure.add(("anchors", self._label, upto))
+                continue
+            known = upto in self._checkpoints or self._ever_lost
+            anchor = self._beside.anchor(upto, checkpointed=known)
+            if anchor is None or any(item.data == anchor.encode() for item in ahead):
+                self._book.unsure.add(("anchors", self._label, upto))
+            elif self._label not in self._book.broken and self._ahead_from > 1:
+                self._book.derivation.draft.note_anchor(anchor)
+
+    # --- the end
+
+    def end(self) -> None:
+        """What only shows when everything of the label was seen."""
+        piece, cursor = self._piece, self._cursor
+        if piece is not None and piece.end is not None and not self._skipping:
+            what = "has an end, and the chunk that must follow it is missing"
+            self._book.fault(piece.path.name, what, label=self._label, seq=piece.end)
+            self._distrust()
+        if cursor is not None and not self._ever_lost:
+            self._beside.end_index(cursor)
+        self._beside.strays(self._next - 1 if self._ever_lost else 0)
+        self._anchors()
+        self._close_gap()
+        if self._ever_lost:
+            self._book.bindings.complete = False
+        self._book.sizes[self._label] = self._next - 1
+        self._book.report.counters.labels += 1
+
+    # --- states
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the entry being placed is one that the index does not know yet."""
+        return self._next - 1 >= self._ahead_from
+
+    def _step_aside(self) -> None:
+        """From here on nothing is for the index."""
+        self._exact = False
+        self._draft = self._book.derivation.aside()
+        self._cursor = self._draft.own(self._label)
+
+    def _distrust(self) -> None:
+        """The index cannot be judged by this label any more; everything else can."""
+        self._book.broken.add(self._label)
+        if self._exact and self._cursor is not None:
+            self._step_aside()
+        self._exact = False
+
+    def _lose(self) -> None:
+        self._distrust()
+        if self._cursor is not None:
+            self._cursor, self._lost_from, self._ever_lost = None, self._next, True
+
+    def _resume(self, start: StreamSeq) -> None:
+        """Go on at a chunk's start, from the snapshot of the checkpoint before it."""
+        upto = StreamSeq(start - 1)
+        snapshot = self._beside.snapshot(upto)
+        if snapshot is None:
+            return
+        self._close_gap()
+        self._draft = self._book.derivation.aside()
+        self._cursor = LabelCursor(
+            self._label, LabelNo(0), Mmr(upto, snapshot[1]), Mmr(), start, 0, UnixTime(0), upto, 0
+        )
+        self._draft.changes.heads[self._label] = self._cursor
+        self._seen, self._wrong_roots = {}, 0
+        self._beside.index_known = False
+
+    def _close_gap(self) -> None:
+        if self._lost_from is None:
+            return
+        self._note(
+            f"label {self._label.hex()}: roots, order and writers of entries {self._lost_from} to "
+            f"{self._next - 1} could not be checked, nor what the index holds of this label"
+        )
+        self._lost_from = None
+
+    def _note(self, note: str) -> None:
+        self._book.report.notes.append(note)
+
+    def _fault(self, fact: Fact, what: str, remedy: str = RESTORE) -> None:
+        file = self._piece.path.name if self._piece is not None else "journal"
+        item = self._pending.entries.get(fact.seq)
+        if self._piece is None and item is not None:
+            file = item.file
+        self._book.fault(file, what, offset=fact.offset, label=self._label, seq=fact.seq, remedy=remedy)

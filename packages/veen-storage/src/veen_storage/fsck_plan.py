@@ -1,0 +1,224 @@
+"""How the log is cut into work, and how the work is shared among processes: in order, in bounded memory.
+
+The plan of a label is a run of events: its chunk files begin and end, and between that come ``Span``s, which
+workers verify. Whoever folds gets the events back in the same order, each span with what it came to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, TypeVar
+
+from veen_core.ids import Label, StreamSeq
+from veen_storage.errors import DamageError
+from veen_storage.fsck_entries import Checked, Span, Trust, check_span
+from veen_storage.fsck_files import Journaled, LabelFiles, LabelJournal, Piece, pieces_of, walk_frames
+from veen_storage.fsck_index import context
+from veen_storage.layout import Layout
+
+SPAN_FRAMES: Final = 512
+SPAN_BYTES: Final = 2 * 1_048_576
+AHEAD: Final = 3
+"""Bundles of work in flight for each process."""
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelBegins:
+    """Its files follow."""
+
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEnds:
+    """All of its files were there."""
+
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class PieceBegins:
+    """A chunk file, or entries that only the journal holds."""
+
+    piece: Piece | None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceEnds:
+    """A chunk file was walked to its end, or to damage."""
+
+    damage: DamageError | None
+    size: int
+    """Where the last whole entry ends."""
+
+
+Event = LabelBegins | LabelEnds | PieceBegins | PieceEnds | Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Plans one label at a time."""
+
+    layout: Layout
+    zstd: bool
+    applied: int
+    recent: int | None
+    """Of how many last entries of each label signatures are verified; None for all, 0 for none."""
+
+    def plan(self, label: Label, files: LabelFiles, journal: LabelJournal) -> Iterator[Event]:
+        yield LabelBegins(label)
+        pieces = pieces_of(self.layout, label, files, zstd=self.zstd)
+        ahead = {seq: item for seq, item in journal.entries.items() if item.batch > self.applied}
+        expected = 1
+        for at, piece in enumerate(pieces):
+            yield from self._journaled(label, ahead, expected, piece.start)
+            frames, damage = ([], None) if piece.pruned else walk_frames(piece)
+            yield PieceBegins(piece)
+            yield from self._spans(label, piece, frames, last=at == len(pieces) - 1)
+            yield PieceEnds(damage, sum(frames[-1]) if frames else 0)
+            expected = piece.end + 1 if piece.end is not None else piece.start + len(frames)
+        yield from self._journaled(label, ahead, expected, None)
+        yield LabelEnds(label)
+
+    def _spans(
+        self, label: Label, piece: Piece, frames: list[tuple[int, int]], *, last: bool
+    ) -> Iterator[Span]:
+        end = piece.end if piece.end is not None else piece.start + len(frames) - 1
+        sigs_from = StreamSeq(0)
+        if self.recent is not None:
+            sigs_from = StreamSeq((end + 1 if last else 2**63) - self.recent * last)
+        if piece.pruned:
+            yield Span(path=piece.path, label=label, frames=(), pruned=True, sigs_from=sigs_from)
+            return
+        for run in _runs(frames):
+            yield Span(
+                path=piece.path, label=label, frames=run, compressed=piece.compressed, sigs_from=sigs_from
+            )
+
+    def _journaled(
+        self, label: Label, ahead: dict[StreamSeq, Journaled], start: int, end: int | None
+    ) -> Iterator[Event]:
+        """Entries that no chunk holds yet, from ``start`` on and before ``end``."""
+        run: list[Journaled] = []
+        while (end is None or start < end) and StreamSeq(start) in ahead:
+            run.append(ahead[StreamSeq(start)])
+            start += 1
+        if run:
+            yield PieceBegins(None)
+        while run:
+            file = run[0].file
+            same = next((i for i, item in enumerate(run) if item.file != file), len(run))
+            part, run = run[: min(same, SPAN_FRAMES)], run[min(same, SPAN_FRAMES) :]
+            yield Span(
+                path=self.layout.journal / file,
+                label=label,
+                frames=tuple((item.offset, len(item.data)) for item in part),
+                inline=tuple(item.data for item in part),
+                sigs_from=StreamSeq(0 if self.recent != 0 else 2**63),
+            )
+
+
+def _runs(frames: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], ...]]:
+    run: list[tuple[int, int]] = []
+    size = 0
+    for frame in frames:
+        run.append(frame)
+        size += frame[1]
+        if len(run) >= SPAN_FRAMES or size >= SPAN_BYTES:
+            yield tuple(run)
+            run, size = [], 0
+    if run:
+        yield tuple(run)
+
+
+# --- sharing it
+
+
+_trust: Trust | None = None
+
+
+def _start_worker(trust: Trust) -> None:
+    global _trust  # noqa: PLW0603 - a process's own, set once when it starts
+    _trust = trust
+
+
+def _check_spans(spans: list[Span]) -> list[Checked]:
+    assert _trust is not None
+    return [check_span(_trust, span) for span in spans]
+
+
+@dataclass(slots=True)
+class Workers:
+    """Verifies spans in ``processes`` processes, or right here if that is one. A context manager."""
+
+    trust: Trust
+    processes: int
+    _pool: ProcessPoolExecutor | None = field(default=None)
+
+    def __enter__(self) -> Workers:
+        if self.processes > 1:
+            self._pool = ProcessPoolExecutor(
+                self.processes, mp_context=context(), initializer=_start_worker, initargs=(self.trust,)
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=kind is not None)
+
+    def verify(self, events: Iterable[Event]) -> Iterator[tuple[Event, Checked | None]]:
+        """The events in their order, each span with its result."""
+        for bundle, results in self._results(_bundles(events)):
+            checked = iter(results)
+            for event in bundle:
+                yield event, next(checked) if isinstance(event, Span) else None
+
+    def _results(self, bundles: Iterable[list[Event]]) -> Iterator[tuple[list[Event], list[Checked]]]:
+        if self._pool is None:
+            for bundle in bundles:
+                yield bundle, [check_span(self.trust, event) for event in bundle if isinstance(event, Span)]
+            return
+        flying: deque[tuple[list[Event], Future[list[Checked]]]] = deque()
+        for bundle in bundles:
+            spans = [event for event in bundle if isinstance(event, Span)]
+            flying.append((bundle, self._pool.submit(_check_spans, spans)))
+            while len(flying) > AHEAD * self.processes:
+                done, future = flying.popleft()
+                yield done, future.result()
+        for done, future in flying:
+            yield done, future.result()
+
+    def map(self, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Any other work, in order."""
+        if self._pool is None:
+            yield from map(call, items)
+            return
+        flying: deque[Future[R]] = deque()
+        for item in items:
+            flying.append(self._pool.submit(call, item))
+            if len(flying) > AHEAD * self.processes:
+                yield flying.popleft().result()
+        for future in flying:
+            yield future.result()
+
+
+def _bundles(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Enough work at a time that handing it over costs little."""
+    bundle: list[Event] = []
+    weight = 0
+    for event in events:
+        bundle.append(event)
+        weight += event.weight if isinstance(event, Span) else 0
+        if weight >= SPAN_FRAMES or len(bundle) >= 8 * SPAN_FRAMES:
+            yield bundle
+            bundle, weight = [], 0
+    if bundle:
+        yield bundle

@@ -1,0 +1,343 @@
+"""``Files`` that fail, and ``Files`` that forget: what stands in for a bad disk and for a power cut.
+
+``FaultyFiles`` counts every operation and lets one of them fail: before it takes effect, after it has,
+or half way through. ``ForgettingFiles`` knows at every moment what a power cut would leave:
+
+- a file's content as it was when the file was last synced;
+- a folder's names as they were when the folder was last synced;
+- the index as it was when ``Index.write`` last returned, since LMDB syncs itself.
+
+Everything else is lost, or any part of it survives: both are for the test to choose.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from veen_storage.files import PUBLIC, Files, read_exactly
+from veen_storage.index import Index
+
+T = TypeVar("T")
+SECTOR = 512
+When = Literal["before", "after", "torn"]
+OPERATIONS = frozenset(
+    {
+        "open",
+        "write",
+        "sync",
+        "sync_many",
+        "truncate",
+        "rename",
+        "remove",
+        "make_directory",
+        "sync_directory",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that was asked of the file system."""
+
+    number: int
+    name: str
+    path: str
+    size: int = 0
+
+    def __str__(self) -> str:
+        return f"operation {self.number}: {self.name} {self.path}" + (
+            f" ({self.size} bytes)" if self.size else ""
+        )
+
+
+class CountingFiles(Files):
+    """Passes everything through ``_do``, which numbers it. Threads take turns."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._paths: dict[int, Path] = {}
+        self._turn = threading.RLock()
+
+    def _do(self, name: str, path: Path, act: Callable[[], T], size: int = 0) -> T:
+        with self._turn:
+            operation = Operation(len(self.operations) + 1, name, str(path), size)
+            self.operations.append(operation)
+            return self._perform(operation, act)
+
+    def _perform(self, operation: Operation, act: Callable[[], T]) -> T:  # noqa: ARG002
+        return act()
+
+    def open_append(self, path: Path, mode: int = PUBLIC) -> int:
+        fd = self._do("open", path, lambda: Files.open_append(self, path, mode))
+        self._paths[fd] = path
+        return fd
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        self._do("write", self._paths[fd], lambda: Files.write(self, fd, data, offset), len(data))
+
+    def sync(self, fd: int) -> None:
+        self._do("sync", self._paths[fd], lambda: Files.sync(self, fd))
+
+    def sync_many(self, fds: list[int]) -> None:
+        self._do("sync_many", self._paths[fds[0]].parent, lambda: Files.sync_many(self, fds))
+
+    def truncate(self, fd: int, length: int) -> None:
+        self._do("truncate", self._paths[fd], lambda: Files.truncate(self, fd, length))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._do("rename", target, lambda: Files.rename(self, source, target))
+
+    def remove(self, path: Path) -> None:
+        self._do("remove", path, lambda: Files.remove(self, path))
+
+    def make_directory(self, path: Path) -> None:
+        self._do("make_directory", path, lambda: Files.make_directory(self, path))
+
+    def sync_directory(self, path: Path) -> None:
+        self._do("sync_directory", path, lambda: Files.sync_directory(self, path))
+
+
+class FaultyFiles(CountingFiles):
+    """Lets operation ``fail_at`` fail, once or from then on."""
+
+    def __init__(
+        self,
+        fail_at: int,
+        when: When = "before",
+        error: int = errno.EIO,
+        *,
+        sectors: int = 0,
+        for_ever: bool = False,
+    ) -> None:
+        super().__init__()
+        self.failed: Operation | None = None
+        self.fail_at = fail_at
+        self.when = when
+        self._error = error
+        self._sectors = sectors
+        self._for_ever = for_ever
+
+    def _perform(self, operation: Operation, act: Callable[[], T]) -> T:
+        if operation.number < self.fail_at or (operation.number > self.fail_at and not self._for_ever):
+            return act()
+        self.failed = self.failed or operation
+        if self.when == "after":
+            self._let_it_happen(operation, act)
+        raise OSError(self._error, os.strerror(self._error), operation.path)
+
+    def _let_it_happen(self, operation: Operation, act: Callable[[], object]) -> None:
+        done = act()
+        if operation.name == "open" and isinstance(done, int):
+            os.close(done)
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        """Torn: the first sectors reach the file, the rest does not."""
+        if self.when == "torn" and len(self.operations) + 1 == self.fail_at:
+            Files.write(self, fd, data[: self._sectors * SECTOR], offset)
+        super().write(fd, data, offset)
+
+
+# --- power cuts
+
+Forgets = Callable[[str, Path], bool]
+"""Whether a sync of a path is not done: to see that somebody notices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What the disk and the page cache held at one moment."""
+
+    before: Operation
+    promised: int
+    """How much the test had been promised by then."""
+    names: dict[Path, dict[str, int | None]]
+    """Durable: a folder's names, each a file's id, or None for a folder."""
+    content: dict[int, bytes]
+    index: bytes | None
+    cached_names: dict[Path, dict[str, int | None]]
+    """What a process sees, which may or may not have reached the disk."""
+    cached: dict[int, bytes]
+
+    def key(self) -> tuple[object, ...]:
+        """Two cuts that leave the same need to be looked at once."""
+        names = tuple((path, tuple(sorted(held.items()))) for path, held in sorted(self.names.items()))
+        used = {number for held in self.names.values() for number in held.values() if number is not None}
+        return names, tuple(sorted((n, self.content.get(n, b"")) for n in used)), self.index
+
+    def leave(self, base: Path, target: Path, chance: random.Random | None = None) -> None:
+        """Write what is left of ``base`` to ``target``: the least, or with ``chance`` anything beyond."""
+        chosen = {
+            path: self.cached_names[path]
+            if chance and path in self.cached_names and chance.getrandbits(1)
+            else held
+            for path, held in ({path: {} for path in self.cached_names} | self.names).items()
+        }
+        self._leave(base, target, chosen, chance)
+
+    def _leave(
+        self,
+        source: Path,
+        target: Path,
+        names: dict[Path, dict[str, int | None]],
+        chance: random.Random | None,
+    ) -> None:
+        target.mkdir()
+        if source.name == "index" and self.index is not None:
+            (target / "data.mdb").write_bytes(self.index)
+            return
+        for name, number in names.get(source, {}).items():
+            if number is None:
+                self._leave(source / name, target / name, names, chance)
+            else:
+                (target / name).write_bytes(self._content(number, chance))
+
+    def _content(self, number: int, chance: random.Random | None) -> bytes:
+        durable = self.content.get(number, b"")
+        cached = self.cached.get(number, durable)
+        if chance is None or cached == durable:
+            return durable
+        match chance.randrange(4):
+            case 0:
+                return durable
+            case 1:
+                return cached
+            case 2:
+                return cached[: max(len(durable), chance.randrange(0, len(cached) + SECTOR, SECTOR))]
+            case _:
+                return _with_holes(durable, cached, chance)
+
+
+def _with_holes(durable: bytes, cached: bytes, chance: random.Random) -> bytes:
+    """As long as in the cache; beyond what was durable, some sectors never arrived."""
+    parts = [cached[: len(durable)]]
+    at = len(durable)
+    while at < len(cached):
+        end = min(len(cached), (at // SECTOR + 1) * SECTOR)
+        parts.append(cached[at:end] if chance.getrandbits(1) else bytes(end - at))
+        at = end
+    return b"".join(parts)
+
+
+@dataclass
+class _Disk:
+    names: dict[Path, dict[str, int | None]] = field(default_factory=dict)
+    content: dict[int, bytes] = field(default_factory=dict)
+    index: bytes | None = None
+
+
+class ForgettingFiles(CountingFiles):
+    """Records, before each operation, what a power cut then would leave of ``base``."""
+
+    def __init__(
+        self, base: Path, promised: Callable[[], int], forgets: Forgets = lambda _name, _path: False
+    ) -> None:
+        super().__init__()
+        self.cuts: list[Cut] = []
+        self._base = base
+        self._promised = promised
+        self._forgets = forgets
+        self._disk = _Disk()
+        self._ids: dict[Path, int] = {}
+        self._next_id = 0
+
+    def _perform(self, operation: Operation, act: Callable[[], T]) -> T:
+        self._record(operation)
+        return act()
+
+    def _record(self, operation: Operation) -> None:
+        promised = self._promised()  # first: what is promised later may not be on this disk yet
+        cached_names, cached = self._cache()
+        disk = self._disk
+        names = {path: dict(held) for path, held in disk.names.items()}
+        self.cuts.append(
+            Cut(operation, promised, names, dict(disk.content), disk.index, cached_names, cached)
+        )
+
+    def finish(self) -> list[Cut]:
+        """Every cut, and one after everything."""
+        with self._turn:
+            self._record(Operation(len(self.operations) + 1, "the end", ""))
+        return self.cuts
+
+    def _cache(self) -> tuple[dict[Path, dict[str, int | None]], dict[int, bytes]]:
+        names: dict[Path, dict[str, int | None]] = {}
+        content: dict[int, bytes] = {}
+        for folder, _folders, _files in os.walk(self._base):
+            path = Path(folder)
+            names[path] = self._list(path)
+            if path.name != "index":
+                content |= {n: (path / name).read_bytes() for name, n in names[path].items() if n is not None}
+        return names, content
+
+    def _list(self, folder: Path) -> dict[str, int | None]:
+        with os.scandir(folder) as found:
+            return {e.name: None if e.is_dir() else self._id(folder / e.name) for e in found}
+
+    def _id(self, path: Path) -> int:
+        if path not in self._ids:
+            self._ids[path] = self._next_id
+            self._next_id += 1
+        return self._ids[path]
+
+    def note_index(self, path: Path) -> None:
+        with self._turn:
+            if path.is_relative_to(self._base):
+                self._disk.index = (path / "data.mdb").read_bytes()
+
+    # --- what moves names
+
+    def open_append(self, path: Path, mode: int = PUBLIC) -> int:
+        with self._turn:
+            if not path.exists():
+                self._ids.pop(path, None)
+            return super().open_append(path, mode)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._turn:
+            super().rename(source, target)
+            self._ids[target] = self._ids.pop(source)
+
+    def remove(self, path: Path) -> None:
+        with self._turn:
+            super().remove(path)
+            self._ids.pop(path, None)
+
+    # --- what makes things durable
+
+    def sync(self, fd: int) -> None:
+        with self._turn:
+            super().sync(fd)
+            path = self._paths[fd]
+            if not self._forgets("sync", path):
+                self._disk.content[self._id(path)] = read_exactly(fd, os.fstat(fd).st_size, 0)
+
+    def sync_directory(self, path: Path) -> None:
+        with self._turn:
+            super().sync_directory(path)
+            if not self._forgets("sync_directory", path):
+                self._disk.names[path] = self._list(path)
+
+
+@contextmanager
+def noting_the_index(files: ForgettingFiles) -> Iterator[None]:
+    """While this holds, every ``Index.write`` that returns is durable in ``files``' eyes."""
+    write = Index.write
+
+    def write_and_note(self: Index, change: Callable[..., T]) -> T:
+        done = write(self, change)
+        files.note_index(self._path)
+        return done
+
+    Index.write = write_and_note  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Index.write = write  # type: ignore[method-assign]

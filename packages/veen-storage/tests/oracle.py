@@ -1,0 +1,331 @@
+"""An oracle of its own: what was promised is there, and everything there holds together.
+
+It knows ``Store`` only as a hub does (labels, entries, proofs, checkpoints, cursors) and recomputes
+the rest from the entries: leaves, roots with an MMR of its own, signatures, client cursors, token
+records and buckets. ``fsck`` looks at the files; this looks at the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from veen_core import hub_identity
+from veen_core.cap import CapToken
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import PrunedEntry
+from veen_core.consistency import verify_consistency
+from veen_core.entry import Entry, authorize_leaf
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, ClientId, Coid, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.msg import verify_msg
+from veen_core.proof import verify_inclusion
+from veen_core.receipt import Receipt
+from veen_storage.store import Store
+from veen_storage.writer import Batch
+
+from .sample import BORN, add
+
+try:
+    from veen_storage.fsck import fsck
+except ImportError:
+    fsck = None
+
+FOREVER = UnixTime(2**64 - 1)
+NOW = UnixTime(BORN + 100_000)
+"""Later than anything a run writes."""
+Place = tuple[Label, int]
+
+
+# --- what was promised
+
+
+@dataclass
+class Promises:
+    """What somebody was told, in order; ``count`` things of each kind can be looked at."""
+
+    receipts: dict[Place, bytes] = field(default_factory=dict)
+    checkpoints: dict[Place, bytes] = field(default_factory=dict)
+    anchors: dict[Place, bytes] = field(default_factory=dict)
+    pruned: dict[Place, int] = field(default_factory=dict)
+    attachments: dict[Coid, bytes] = field(default_factory=dict)
+    attempted: list[list[Receipt]] = field(default_factory=list)
+    """Batches that were handed to ``commit``, whether or not it returned."""
+    created: bool = False
+    told: list[tuple[str, object, object]] = field(default_factory=list)
+
+    def commit(self, store: Store, batch: Batch) -> None:
+        """What a hub does: nothing leaves before ``commit`` has returned."""
+        self.attempted.append(list(batch.receipts))
+        store.commit(batch)
+        for receipt in batch.receipts:
+            self.tell("receipts", (receipt.label, receipt.stream_seq), receipt.encode())
+
+    def tell(self, kind: str, key: object, value: object) -> None:
+        getattr(self, kind)[key] = value
+        self.told.append((kind, key, value))
+
+    def first(self, count: int) -> Promises:
+        """As it was when ``count`` things had been told."""
+        earlier = Promises(attempted=self.attempted)
+        for kind, key, value in self.told[:count]:
+            if kind == "created":
+                earlier.created = True
+            else:
+                getattr(earlier, kind)[key] = value
+        earlier.told = self.told[:count]
+        return earlier
+
+    def tell_created(self) -> None:
+        self.created = True
+        self.told.append(("created", None, None))
+
+
+# --- an MMR of its own (§5.1)
+
+
+@dataclass
+class Tree:
+    """Leaves in, roots out: the plainest way there is."""
+
+    leaves: list[bytes] = field(default_factory=list)
+    peaks: list[tuple[int, bytes]] = field(default_factory=list)
+    """(number of leaves, hash), left to right."""
+
+    def grow(self, leaf: bytes) -> bytes:
+        self.leaves.append(leaf)
+        self.peaks.append((1, leaf))
+        while len(self.peaks) > 1 and self.peaks[-1][0] == self.peaks[-2][0]:
+            (size, right), (_size, left) = self.peaks.pop(), self.peaks.pop()
+            self.peaks.append((2 * size, sha256(b"veen/mmr-node\x00" + left + right).digest()))
+        return self.root
+
+    @property
+    def root(self) -> bytes:
+        if len(self.peaks) == 1:
+            return self.peaks[0][1]
+        return sha256(b"veen/mmr-root\x00" + b"".join(peak for _size, peak in reversed(self.peaks))).digest()
+
+
+# --- what is there
+
+
+@lru_cache(maxsize=100_000)
+def receipt_verifies(identity: HubIdentity, receipt: Receipt) -> bool:
+    hub_identity.verify_receipt(identity, receipt)
+    return True
+
+
+@lru_cache(maxsize=100_000)
+def leaf_of(entry: Entry) -> LeafHash:
+    """Recomputed and, for a MSG, verified whole."""
+    if entry.is_authorize:
+        return authorize_leaf(CapToken.decode(entry.msg_bytes).auth_ref, entry.msg_bytes)
+    return verify_msg(entry.msg_bytes)[1]
+
+
+@lru_cache(maxsize=100_000)
+def checkpoint_verifies(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int) -> bool:
+    hub_identity.verify_checkpoint(identity, checkpoint, epoch_sec)
+    return True
+
+
+@dataclass
+class Seen:
+    """One label as it was found, entry by entry."""
+
+    label: Label
+    tree: Tree = field(default_factory=Tree)
+    roots: list[bytes] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    clients: dict[ClientId, int] = field(default_factory=dict)
+    uses: list[tuple[AuthRef, UnixTime]] = field(default_factory=list)
+    tokens: dict[AuthRef, tuple[CapToken, Receipt]] = field(default_factory=dict)
+    pruned: set[int] = field(default_factory=set)
+
+    def take(self, found: Entry | PrunedEntry, identity: HubIdentity) -> None:
+        receipt, at = found.receipt, f"entry {len(self.receipts) + 1} of {self.label.hex()[:8]}"
+        assert receipt.label == self.label, at
+        assert receipt.stream_seq == len(self.receipts) + 1, at
+        assert receipt_verifies(identity, receipt), at
+        leaf = found.leaf_hash if isinstance(found, PrunedEntry) else leaf_of(found)
+        assert receipt.leaf_hash == leaf, f"{at}: leaf hash"
+        assert receipt.mmr_root == self.tree.grow(leaf), f"{at}: root"
+        assert not self.receipts or receipt.hub_ts >= self.receipts[-1].hub_ts, f"{at}: hub_ts (H3)"
+        self.roots.append(receipt.mmr_root)
+        self.receipts.append(receipt)
+        if isinstance(found, PrunedEntry):
+            self.pruned.add(receipt.stream_seq)
+        if isinstance(found, Entry) and found.is_authorize:
+            token = CapToken.decode(found.msg_bytes)
+            self.tokens[token.auth_ref] = (token, receipt)
+            return
+        msg = found if isinstance(found, PrunedEntry) else found.msg
+        assert msg.client_seq == self.clients.get(msg.client_id, 0) + 1, f"{at}: client_seq (I9)"
+        self.clients[msg.client_id] = msg.client_seq
+        if msg.auth_ref is not None:
+            self.uses.append((msg.auth_ref, receipt.hub_ts))
+
+
+def walk(store: Store, known: dict[Label, Seen] | None = None, page: int = 7) -> dict[Label, Seen]:
+    """Every entry of every label, in pages; only what is new since ``known``, if that is given."""
+    seen = known if known is not None else {}
+    for label in store.read.labels():
+        held = seen.setdefault(label, Seen(label))
+        while found := store.read.entries(label, StreamSeq(len(held.receipts) + 1), page):
+            for entry in found:
+                held.take(entry, store.identity)
+    return seen
+
+
+def examine(store: Store, promises: Promises, seen: dict[Label, Seen] | None = None) -> dict[Label, Seen]:
+    """Everything that must hold of an open store, whatever happened before."""
+    seen = walk(store, seen)
+    _examine_promises(store, promises, seen)
+    for held in seen.values():
+        _examine_answers(store, held)
+        _examine_checkpoints(store, held)
+    _examine_cursors(store, seen)
+    return seen
+
+
+def present(seen: dict[Label, Seen], receipt: Receipt) -> bool:
+    held = seen.get(receipt.label)
+    return held is not None and receipt in held.receipts[receipt.stream_seq - 1 : receipt.stream_seq]
+
+
+def _examine_promises(store: Store, promises: Promises, seen: dict[Label, Seen]) -> None:
+    for (label, seq), wire in promises.receipts.items():
+        assert label in seen, f"label {label.hex()[:8]} is lost"
+        assert len(seen[label].receipts) >= seq, f"entry {seq} of {label.hex()[:8]} is lost"
+        assert seen[label].receipts[seq - 1].encode() == wire, f"entry {seq}: another receipt than handed out"
+        assert store.read.receipt(label, StreamSeq(seq)).encode() == wire
+    for (label, upto), wire in promises.checkpoints.items():
+        assert store.read.checkpoint(label, StreamSeq(upto)).encode() == wire, f"checkpoint at {upto}"
+    for (label, upto), reference in promises.anchors.items():
+        assert store.read.anchor(label, StreamSeq(upto)) == reference, f"anchor at {upto}"
+    for (label, start), end in promises.pruned.items():
+        assert set(range(start, end + 1)) <= seen[label].pruned, f"chunk from {start} is not pruned"
+    for coid, content in promises.attachments.items():
+        assert b"".join(store.attachments.get(coid)) == content, f"attachment {coid.hex()[:8]}"
+
+
+def half_visible(seen: dict[Label, Seen], promises: Promises) -> list[Receipt]:
+    """Of batches that were tried: what is there although not all of its batch is."""
+    halves: list[Receipt] = []
+    for batch in promises.attempted:
+        there = [receipt for receipt in batch if present(seen, receipt)]
+        if len(there) != len(batch):
+            halves.extend(there)
+    return halves
+
+
+def _examine_answers(store: Store, held: Seen) -> None:
+    label, size = held.label, len(held.receipts)
+    head = store.read.head(label)
+    assert head is not None
+    assert (head.stream_seq, head.mmr_root) == (size, held.roots[-1])
+    assert head.hub_ts == held.receipts[-1].hub_ts
+    assert store.read.window(label, UnixTime(0), FOREVER) == (1, size)
+    root = MmrRoot(held.roots[-1])
+    for seq in sorted({1, (size + 1) // 2, size}):
+        proof = store.read.proof(label, StreamSeq(seq), StreamSeq(size))
+        verify_inclusion(proof, root, StreamSeq(seq), LeafHash(held.tree.leaves[seq - 1]), size)
+        if seq < size:
+            grown = store.read.consistency(label, StreamSeq(seq), StreamSeq(size))
+            verify_consistency(grown, MmrRoot(held.roots[seq - 1]), root)
+
+
+def checkpoints(store: Store, label: Label) -> Iterator[Checkpoint]:
+    """All of a label, newest first."""
+    found = store.read.latest_checkpoint(label)
+    while found is not None:
+        yield found
+        found = store.read.checkpoint_before(label, StreamSeq(found.upto_seq - 1))
+
+
+def _examine_checkpoints(store: Store, held: Seen) -> None:
+    profile = store.registry.profile
+    for checkpoint in checkpoints(store, held.label):
+        assert checkpoint.label_curr == held.label
+        assert checkpoint.upto_seq <= len(held.roots), "a checkpoint of what is not there"
+        assert checkpoint.mmr_root == held.roots[checkpoint.upto_seq - 1]
+        assert checkpoint_verifies(store.identity, checkpoint, profile.epoch_sec)
+
+
+def _examine_cursors(store: Store, seen: dict[Label, Seen]) -> None:
+    """What admission would look at agrees with the log (§3.4.1, H5, H8)."""
+    view = store.batch(NOW).view
+    tokens = {ref: found for held in seen.values() for ref, found in held.tokens.items()}
+    for auth_ref, (token, receipt) in tokens.items():
+        record = view.cap(auth_ref)
+        assert record is not None
+        assert (record.token, record.issued_at, record.control_seq) == (
+            token,
+            receipt.hub_ts,
+            receipt.stream_seq,
+        )
+    for held in seen.values():
+        cursor = view.label(held.label)
+        assert cursor is not None
+        assert (cursor.log.size, cursor.log.root) == (len(held.roots), held.roots[-1])
+        for client, last in held.clients.items():
+            found = view.client(held.label, client)
+            assert found is not None
+            assert found.last_seq == last
+        for auth_ref in {ref for ref, _at in held.uses}:
+            tokens_left = bucket_of(held, auth_ref, tokens)
+            bucket = view.bucket(auth_ref, held.label)
+            assert (bucket.tokens if bucket is not None else None) == tokens_left, "bucket (H8)"
+
+
+def bucket_of(held: Seen, auth_ref: AuthRef, tokens: dict[AuthRef, tuple[CapToken, Receipt]]) -> int | None:
+    """Recomputed from receipts alone (H8)."""
+    if auth_ref not in tokens or (rate := tokens[auth_ref][0].allow.rate) is None:
+        return None
+    left, refilled = rate.burst, None
+    for ref, at in held.uses:
+        if ref == auth_ref:
+            left = min(rate.burst, left + (at - refilled) * rate.per_sec) if refilled is not None else left
+            left, refilled = left - 1, at
+    return left
+
+
+# --- a directory after something happened to it
+
+
+def drop(store: Store) -> None:
+    """Let go of a store as a crash would: nothing applied, nothing closed in order. Without a thread only."""
+    assert store._thread is None
+    store._journal.close()
+    store._index.close()
+    store._lock.release()
+
+
+def check_files(root: Path) -> None:
+    """``fsck``, which sees the files only."""
+    if fsck is None:
+        return
+    report = fsck(root)
+    assert report.ok, "\n".join(str(fault) for fault in report.faults)
+
+
+def check_directory(root: Path, promises: Promises, *, files: bool = True) -> None:
+    """It opens, holds what was promised and no half batch, goes on, and its files agree."""
+    with Store(root, background=False) as store:
+        seen = examine(store, promises)
+        assert not half_visible(seen, promises), "a batch is there in part"
+        batch = store.batch(NOW)
+        for label in seen:
+            promises.tell(
+                "receipts", (label, len(seen[label].receipts) + 1), add(batch, label, "zoe").encode()
+            )
+        store.commit(batch)
+        examine(store, promises, seen)
+        store.apply()
+        examine(store, promises, seen)
+    if files:
+        check_files(root)

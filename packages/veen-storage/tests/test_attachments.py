@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from veen_core.hashing import H
+from veen_core.ids import Coid
+from veen_storage.attachments import ContentError, TooLargeError
+from veen_storage.errors import AbsentError, DamageError
+from veen_storage.files import Files
+from veen_storage.store import Store
+
+from .conftest import MakeStore
+from .sample import SMALL, tree
+
+CONTENT = b"sealed elsewhere " * 10_000
+COID = Coid(H(CONTENT))
+LOWER = SMALL.lowered({"max_attachment_bytes": len(CONTENT)})
+
+
+def parts(content: bytes, size: int = 1_000) -> Iterator[bytes]:
+    return (content[at : at + size] for at in range(0, len(content), size))
+
+
+def test_what_was_put_comes_back_in_parts(store: Store) -> None:
+    assert store.attachments.put(COID, parts(CONTENT)) is True
+    got = list(store.attachments.get(COID, 4_096))
+    assert b"".join(got) == CONTENT
+    assert max(map(len, got)) == 4_096
+    assert store.attachments.size(COID) == len(CONTENT)
+    assert list(store.attachments.coids()) == [COID]
+
+
+def test_the_same_content_twice_is_stored_once_and_not_read(store: Store) -> None:
+    def never() -> Iterator[bytes]:
+        pytest.fail("the second upload was read")
+        yield b""
+
+    store.attachments.put(COID, [CONTENT])
+    assert store.attachments.put(COID, never()) is False
+    assert len(tree(store.layout.attachments)) == 1
+
+
+def test_other_bytes_than_the_coid_names_are_refused_and_leave_nothing(store: Store) -> None:
+    with pytest.raises(ContentError, match=f"not attachment {COID.hex()}"):
+        store.attachments.put(COID, [CONTENT, b"!"])
+    assert tree(store.layout.attachments) == {}
+    with pytest.raises(AbsentError, match="no attachment"):
+        list(store.attachments.get(COID))
+    with pytest.raises(AbsentError, match="no attachment"):
+        store.attachments.size(COID)
+
+
+def test_one_byte_over_the_limit_is_refused_before_it_is_written(make_store: MakeStore) -> None:
+    store = make_store(limits=LOWER)
+    store.attachments.put(COID, parts(CONTENT))
+    larger = CONTENT + b"!"
+    with pytest.raises(TooLargeError, match=f"max_attachment_bytes = {len(CONTENT)}"):
+        store.attachments.put(Coid(H(larger)), parts(larger))
+    assert len(tree(store.layout.attachments)) == 1
+
+
+def test_an_endless_upload_is_cut_off_at_the_limit(make_store: MakeStore) -> None:
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1_000
+            yield bytes(1_000)
+
+    with pytest.raises(TooLargeError):
+        make_store(limits=LOWER).attachments.put(COID, endless())
+    assert taken <= len(CONTENT) + 1_000
+
+
+def test_an_empty_attachment_is_one_too(store: Store) -> None:
+    empty = Coid(H(b""))
+    assert store.attachments.put(empty, [])
+    assert list(store.attachments.get(empty)) == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(store: Store) -> None:
+    def broken() -> Iterator[bytes]:
+        yield CONTENT[:5_000]
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        store.attachments.put(COID, broken())
+    assert tree(store.layout.attachments) == {}
+    assert store.attachments.put(COID, parts(CONTENT))
+
+
+def test_what_a_crash_left_behind_is_neither_listed_nor_in_the_way(make_store: MakeStore) -> None:
+    class Crash(Files):
+        def rename(self, source: Path, target: Path) -> None:
+            raise SystemExit  # and nobody cleans up: see below
+
+    store = make_store(files=Crash())
+    with pytest.raises(SystemExit):
+        store.attachments.put(COID, parts(CONTENT))
+    left = store.layout.attachment(COID).with_name(f"{COID.hex()}.1-0.tmp")
+    left.write_bytes(CONTENT[:100])
+    store.close()
+    store = make_store()
+    assert list(store.attachments.coids()) == []
+    assert store.attachments.put(COID, parts(CONTENT))
+    assert list(store.attachments.coids()) == [COID]
+
+
+def test_damage_shows_when_it_is_read(store: Store) -> None:
+    store.attachments.put(COID, parts(CONTENT))
+    path = store.layout.attachment(COID)
+    path.write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(DamageError, match="not the content its name says"):
+        list(store.attachments.get(COID))
+
+
+def test_two_uploads_of_one_content_at_the_same_time_agree(store: Store) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _n: store.attachments.put(COID, parts(CONTENT)), range(32)))
+    assert tree(store.layout.attachments) == {
+        str(store.layout.attachment(COID).relative_to(store.layout.attachments)): CONTENT
+    }
+
+
+def test_many_are_listed_in_order(store: Store) -> None:
+    contents = [str(n).encode() for n in range(50)]
+    for content in contents:
+        store.attachments.put(Coid(H(content)), [content])
+    assert list(store.attachments.coids()) == sorted(Coid(H(content)) for content in contents)
+
+
+def test_a_large_one_is_never_whole_in_memory(make_store: MakeStore) -> None:
+    store = make_store()
+    part, count = bytes(range(256)) * 256, 256  # 16 MiB
+    coid = Coid(H(part * count))
+    tracemalloc.start()
+    try:
+        store.attachments.put(coid, (part for _ in range(count)))
+        assert sum(map(len, store.attachments.get(coid))) == len(part) * count
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()

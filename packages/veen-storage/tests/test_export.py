@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from veen_core import cbor, hub_identity
+from veen_core.chunk import ChunkSummary, decode_peaks, parse_chunk_name
+from veen_core.entry import split_entries
+from veen_core.ids import HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
+from veen_core.msg import Msg
+from veen_core.receipt import Receipt
+from veen_storage import export_check, export_format, export_judge
+from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
+from veen_storage.export import export, export_window, verify_export
+from veen_storage.export_format import (
+    MANIFEST,
+    ExportedFile,
+    FileHash,
+    Form,
+    IndexRow,
+    Manifest,
+    PrunedPayload,
+    PrunedRange,
+    read_sequence,
+)
+from veen_storage.retention import Rule
+from veen_storage.rotation import rotate
+from veen_storage.store import Store
+
+from .conftest import MakeStore
+from .sample import (
+    CONTROL,
+    HUB_ID,
+    ORDERS,
+    Unsynced,
+    at,
+    authorize,
+    checkpoint,
+    prune,
+    send,
+    send_each,
+    signing_key,
+    token,
+    tree,
+)
+
+FORMS: tuple[Form, ...] = ("set", "chunks")
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def seq(number: int) -> StreamSeq:
+    return StreamSeq(number)
+
+
+def items(path: Path) -> list[bytes]:
+    return list(cbor.split_sequence(path.read_bytes()))
+
+
+@pytest.fixture
+def written(make_store: MakeStore) -> Store:
+    """Thirty entries in four chunks; the last ten are durable and not yet applied."""
+    store = make_store()
+    for n in range(10):
+        send(store, ORDERS, now=at(n), who="alice")
+        send(store, ORDERS, now=at(n), who="bob")
+    store.apply()
+    send(store, ORDERS, 10, now=at(60))
+    return store
+
+
+@forms
+@pytest.mark.parametrize(
+    ("start", "end"), [(1, 30), (1, 1), (8, 9), (9, 16), (12, 25), (30, 30)], ids=lambda n: f"{n}"
+)
+def test_a_range_verifies_from_its_files_alone(
+    written: Store, tmp_path: Path, form: Form, start: int, end: int
+) -> None:
+    export(written, ORDERS, seq(start), seq(end), tmp_path / "out", form=form)
+    last = written.read.receipt(ORDERS, seq(end))
+    written.close()
+    shutil.rmtree(tmp_path / "data")
+    verified = verify_export(tmp_path / "out", HUB_ID)
+    assert (verified.entries, verified.pruned) == (end - start + 1, 0)
+    assert verified.mmr_root == last.mmr_root
+    assert verified.checkpoints == sum(start - 1 <= upto <= end for upto in (8, 16, 24))
+
+
+@forms
+def test_every_range_of_a_log_verifies(written: Store, tmp_path: Path, form: Form) -> None:
+    for start in range(1, 31, 3):
+        for end in range(start, 31, 4):
+            out = tmp_path / f"{start}-{end}"
+            export(written, ORDERS, seq(start), seq(end), out, form=form, files=Unsynced())
+            assert verify_export(out, HUB_ID).mmr_root == written.read.root(ORDERS, seq(end))
+
+
+def test_the_set_holds_the_receipts_and_messages_in_order(written: Store, tmp_path: Path) -> None:
+    export(written, ORDERS, seq(5), seq(20), tmp_path / "out")
+    entries = [written.read.entry(ORDERS, seq(n)) for n in range(5, 21)]
+    assert items(tmp_path / "out" / "receipts.cborseq") == [entry.receipt_bytes for entry in entries]
+    assert items(tmp_path / "out" / "payloads.cborseq") == [entry.msg_bytes for entry in entries]
+    assert items(tmp_path / "out" / "checkpoints.cborseq") == [
+        written.read.checkpoint(ORDERS, seq(upto)).encode() for upto in (8, 16)
+    ]
+
+
+def test_the_sidecar_finds_any_entry_without_reading_the_rest(written: Store, tmp_path: Path) -> None:
+    export(written, ORDERS, seq(5), seq(20), tmp_path / "out")
+    payloads = (tmp_path / "out" / "payloads.cborseq").read_bytes()
+    rows = [IndexRow.decode(row) for row in items(tmp_path / "out" / "payloads.index.cborseq")]
+    assert [row.stream_seq for row in rows] == list(range(5, 21))
+    found = next(cbor.split_sequence(payloads[rows[7].offset :]))
+    assert Msg.decode(found) == written.read.entry(ORDERS, seq(12)).msg
+
+
+def test_chunk_files_are_the_hubs_own_where_they_are_whole(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(zstd_level=3)
+    plain = make_store("plain")
+    for each in (store, plain):
+        send(each, ORDERS, 30)
+        each.apply()
+    export(store, ORDERS, seq(5), seq(28), tmp_path / "out", form="chunks")
+    whole = [name for name in tree(tmp_path / "out") if (p := parse_chunk_name(name)) and p.start in (9, 17)]
+    assert len(whole) == 4
+    for name in whole:
+        assert (tmp_path / "out" / name).read_bytes() == (plain.layout.log / name).read_bytes()
+
+
+def test_each_exported_chunk_can_be_verified_apart(written: Store, tmp_path: Path) -> None:
+    export(written, ORDERS, seq(5), seq(28), tmp_path / "out", form="chunks")
+    files = tree(tmp_path / "out")
+    parts = sorted(p.start for name in files if (p := parse_chunk_name(name)) and p.kind == "log")
+    assert parts == [5, 9, 17, 25]
+    for name, content in files.items():
+        if not (parsed := parse_chunk_name(name)) or parsed.kind != "log":
+            continue
+        assert parsed.end is not None
+        summary = ChunkSummary.decode(files[name.removesuffix("log") + "summary"])
+        log = written.read.consistency(ORDERS, seq(parsed.start - 1), parsed.end)
+        assert decode_peaks(files[f"peaks-{ORDERS.hex()}-{parsed.start - 1:020d}.cbor"]) == log.peaks_from
+        entries = list(split_entries(content))
+        assert [e.stream_seq for e in entries] == list(range(parsed.start, parsed.end + 1))
+        assert summary.mmr_root_end == entries[-1].receipt.mmr_root
+
+
+@forms
+def test_pruned_entries_are_marked_never_missing(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+    store = make_store()
+    send_each(store, ORDERS, 30)
+    prune(store, ORDERS, Rule(max_age_sec=20), at(37))
+    manifest = export(store, ORDERS, seq(3), seq(26), tmp_path / "out", form=form)
+    assert manifest.pruned == (PrunedRange(start_seq=seq(3), end_seq=seq(16)),)
+    verified = verify_export(tmp_path / "out", HUB_ID)
+    assert (verified.entries, verified.pruned) == (24, 14)
+    if form == "set":
+        payloads = items(tmp_path / "out" / "payloads.cborseq")
+        receipts = [Receipt.decode(item) for item in items(tmp_path / "out" / "receipts.cborseq")]
+        assert [r.stream_seq for r in receipts] == list(range(3, 27))
+        assert PrunedPayload.decode(payloads[0]).pruned.receipt == receipts[0]
+        assert Msg.decode(payloads[14]).leaf_hash == receipts[14].leaf_hash
+    else:
+        kinds = sorted((p.start, p.kind) for n in tree(tmp_path / "out") if (p := parse_chunk_name(n)))
+        assert [kind for kind in kinds if kind[1] != "summary"] == [
+            (3, "pruned"), (9, "pruned"), (17, "log"), (25, "log"),
+        ]  # fmt: skip
+
+
+@forms
+def test_tokens_on_the_control_label_travel_too(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+    store = make_store()
+    authorize(store, token())
+    send(store, CONTROL)
+    authorize(store, token("bob"))
+    export(store, CONTROL, seq(1), seq(3), tmp_path / "out", form=form)
+    assert verify_export(tmp_path / "out", HUB_ID).entries == 3
+
+
+@forms
+def test_an_export_across_a_key_rotation_verifies(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+    store = make_store()
+    send(store, ORDERS, 10, now=at(1))
+    store.close()
+    rotate(tmp_path / "data", signing_key("hub/1"), at(50), window_sec=10)
+    store = make_store()
+    send(store, ORDERS, 10, now=at(55))
+    export(store, ORDERS, seq(1), seq(20), tmp_path / "out", form=form)
+    assert len(verify_export(tmp_path / "out", HUB_ID).identity.hub_keys) == 2
+
+
+def test_adjacent_exports_continue_each_other(written: Store, tmp_path: Path) -> None:
+    first = export(written, ORDERS, seq(1), seq(13), tmp_path / "first")
+    second = export(written, ORDERS, seq(14), seq(30), tmp_path / "second")
+    assert second.peaks_before == first.peaks_after
+    assert second.before is not None
+    assert second.before.encode() == items(tmp_path / "first" / "receipts.cborseq")[-1]
+
+
+def test_a_later_checkpoint_ties_the_range_to_the_newest_signed_tree(written: Store, tmp_path: Path) -> None:
+    checkpoint(written, ORDERS, at(70))
+    manifest = export(written, ORDERS, seq(3), seq(20), tmp_path / "out")
+    assert manifest.later is not None
+    assert manifest.later.checkpoint.upto_seq == 30
+    verify_export(tmp_path / "out", HUB_ID)
+
+
+def test_a_window_in_time_is_exported(written: Store, tmp_path: Path) -> None:
+    manifest = export_window(written, ORDERS, at(3), at(60), tmp_path / "out")
+    assert (manifest.from_seq, manifest.to_seq) == (7, 30)
+    assert (manifest.from_ts, manifest.to_ts) == (at(3), at(60))
+    verify_export(tmp_path / "out", HUB_ID)
+    with pytest.raises(AbsentError, match="no entry from"):
+        export_window(written, ORDERS, at(20), at(59), tmp_path / "none")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 3), (5, 4), (1, 31)], ids=["zero", "reversed", "beyond"])
+def test_a_range_that_is_not_there_is_refused(written: Store, tmp_path: Path, start: int, end: int) -> None:
+    with pytest.raises(AbsentError, match="has 30 entries"):
+        export(written, ORDERS, seq(start), seq(end), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_exported_over_something_else(written: Store, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="not empty"):
+        export(written, ORDERS, seq(1), seq(3), tmp_path)
+
+
+def test_a_damaged_log_is_not_exported(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store()
+    send(store, ORDERS, 4)
+    store.apply()
+    path = store.layout.chunk(ORDERS, seq(1), None)
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(DamageError):
+        export(store, ORDERS, seq(1), seq(4), tmp_path / "out")
+    with pytest.raises(StorageError, match="not an export"):
+        verify_export(tmp_path / "out", HUB_ID)
+
+
+# --- what verification refuses
+
+
+@forms
+def test_every_flipped_bit_is_refused(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+    store = make_store()
+    send(store, ORDERS, 3)
+    checkpoint(store, ORDERS)
+    send(store, ORDERS, 2)
+    out = tmp_path / "out"
+    export(store, ORDERS, seq(2), seq(4), out, form=form)
+    for name, content in tree(out).items():
+        for place in {0, len(content) // 2, len(content) - 1} if content else set():
+            changed = bytearray(content)
+            changed[place] ^= 1
+            (out / name).write_bytes(bytes(changed))
+            with pytest.raises((DamageError, MismatchError)) as refused:
+                verify_export(out, HUB_ID)
+            assert name in str(refused.value) or name == MANIFEST
+        (out / name).write_bytes(content)
+    verify_export(out, HUB_ID)
+
+
+def test_another_hubs_export_is_refused(written: Store, tmp_path: Path) -> None:
+    export(written, ORDERS, seq(1), seq(3), tmp_path / "out")
+    with pytest.raises(MismatchError, match="pinned"):
+        verify_export(tmp_path / "out", HubId(bytes(32)))
+
+
+@forms
+def test_missing_and_added_files_are_named(written: Store, tmp_path: Path, form: Form) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(10), out, form=form)
+    (out / "notes.txt").write_text("hello")
+    with pytest.raises(DamageError, match=r"notes\.txt.*not in the manifest"):
+        verify_export(out, HUB_ID)
+    (out / "notes.txt").unlink()
+    gone = next(path for path in out.iterdir() if path.suffix in (".cborseq", ".summary"))
+    gone.unlink()
+    with pytest.raises(DamageError, match=f"{gone.name}.*is missing"):
+        verify_export(out, HUB_ID)
+
+
+def resealed(out: Path, **changes: object) -> None:
+    """A manifest that agrees with the files as they are now, as a forger would write it."""
+    held = Manifest.decode((out / MANIFEST).read_bytes())
+    files = tuple(
+        ExportedFile(name=name, size=len(content), digest=FileHash(sha256(content).digest()))
+        for name, content in sorted(tree(out).items())
+        if name != MANIFEST
+    )
+    (out / MANIFEST).write_bytes(dataclasses.replace(held, files=files, **changes).encode())
+
+
+def edit_sequence(out: Path, stem: str, edit: Callable[[list[bytes]], list[bytes]], first: int = 1) -> None:
+    """Change the items of a sequence and write the sidecar that fits them."""
+    changed = edit(items(out / f"{stem}.cborseq"))
+    rows, offset = [], 0
+    for number, item in enumerate(changed, start=first):
+        rows.append(IndexRow(offset=offset, stream_seq=seq(number)).encode())
+        offset += len(item)
+    (out / f"{stem}.cborseq").write_bytes(b"".join(changed))
+    (out / f"{stem}.index.cborseq").write_bytes(b"".join(rows))
+
+
+def swapped(held: list[bytes]) -> list[bytes]:
+    return [held[1], held[0], *held[2:]]
+
+
+def shortened(held: list[bytes]) -> list[bytes]:
+    return held[:-1]
+
+
+def repeated(held: list[bytes]) -> list[bytes]:
+    return [*held, held[0]]
+
+
+@pytest.mark.parametrize(
+    ("stems", "edit", "why"),
+    [
+        pytest.param(["payloads"], swapped, "I6: prev_ack", id="messages-swapped"),
+        pytest.param(["payloads"], shortened, "nothing for receipt 6", id="message-left-out"),
+        pytest.param(["payloads"], repeated, "more items", id="message-added"),
+        pytest.param(["receipts"], swapped, "I3", id="receipts-swapped"),
+        pytest.param(["receipts", "payloads"], swapped, "I3|I6", id="entries-swapped"),
+        pytest.param(["receipts", "payloads"], shortened, "promises entry 6", id="end-cut-off"),
+    ],
+)
+def test_a_forger_who_rewrites_the_manifest_still_fails(
+    written: Store, tmp_path: Path, stems: list[str], edit: Callable[[list[bytes]], list[bytes]], why: str
+) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(6), out)
+    for stem in stems:
+        edit_sequence(out, stem, edit)
+    resealed(out)
+    with pytest.raises(DamageError, match=why):
+        verify_export(out, HUB_ID)
+
+
+def test_a_receipt_of_another_signer_is_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(3), out)
+
+    def forge(held: list[bytes]) -> list[bytes]:
+        receipt = Receipt.decode(held[2])
+        forged = dataclasses.replace(receipt, hub_sig=Signature(bytes(64)))
+        return [*held[:2], forged.encode()]
+
+    edit_sequence(out, "receipts", forge)
+    resealed(out)
+    with pytest.raises(DamageError, match=r"payloads\.cborseq at byte \d+: entry 3: RECEIPT\.hub_sig"):
+        verify_export(out, HUB_ID)
+
+
+def test_an_identity_that_does_not_chain_to_the_pin_is_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(3), out)
+    mallory = signing_key("mallory")
+    fake = dataclasses.replace(hub_identity.new_identity(mallory, at(0)), hub_id=HUB_ID)
+    (out / "hub-identity.cbor").write_bytes(fake.encode())
+    (out / "hub-identity.sig").write_bytes(hub_identity.sign_identity(mallory, fake))
+    resealed(out)
+    with pytest.raises(DamageError, match="hub_id was made from"):
+        verify_export(out, HUB_ID)
+    assert HubPk(mallory.public) not in written.identity.key_map.values()
+
+
+def test_false_claims_of_the_manifest_are_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    held = export(written, ORDERS, seq(5), seq(20), out)
+    assert held.before is not None
+    assert held.later is not None
+    claims: list[tuple[dict[str, object], str]] = [
+        ({"peaks_before": held.peaks_after[:1]}, "before is not the RECEIPT|peaks"),
+        ({"peaks_after": held.peaks_before}, "peaks_after"),
+        ({"before": None}, "if and only if"),
+        ({"before": dataclasses.replace(held.before, hub_ts=at(0))}, "hub_sig"),
+        ({"from_ts": at(500)}, "from_ts"),
+        ({"to_ts": at(500)}, "to_ts"),
+        ({"to_seq": seq(21)}, "promises entry 21"),
+        ({"from_seq": seq(4)}, "peaks"),
+        ({"pruned": (PrunedRange(start_seq=seq(5), end_seq=seq(6)),)}, "pruned"),
+        ({"label": Label(bytes(32))}, "before"),
+        ({"form": "chunks"}, "no place|is missing"),
+        (
+            {"later": dataclasses.replace(
+                held.later,
+                checkpoint=dataclasses.replace(held.later.checkpoint, mmr_root=MmrRoot(bytes(32))),
+            )},
+            "later",
+        ),
+    ]  # fmt: skip
+    for changes, why in claims:
+        resealed(out, **changes)
+        with pytest.raises(DamageError, match=why):
+            verify_export(out, HUB_ID)
+        (out / MANIFEST).write_bytes(held.encode())
+    verify_export(out, HUB_ID)
+
+
+def test_a_sidecar_that_points_elsewhere_is_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(3), out)
+    path = out / "receipts.index.cborseq"
+    rows = [IndexRow.decode(row) for row in items(path)]
+    rows[1] = IndexRow(offset=rows[1].offset + 1, stream_seq=rows[1].stream_seq)
+    path.write_bytes(b"".join(row.encode() for row in rows))
+    resealed(out)
+    with pytest.raises(DamageError, match="where none begins"):
+        verify_export(out, HUB_ID)
+    path.write_bytes(b"".join(row.encode() for row in rows[:1]))
+    resealed(out)
+    with pytest.raises(DamageError, match="does not name"):
+        verify_export(out, HUB_ID)
+
+
+def test_a_summary_that_lies_and_a_chunk_left_out_are_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(20), out, form="chunks")
+    name = f"chunk-{ORDERS.hex()}-{1:020d}-{8:020d}"
+    summary = ChunkSummary.decode((out / f"{name}.summary").read_bytes())
+    lie = dataclasses.replace(summary, entry_count=7)
+    (out / f"{name}.summary").write_bytes(lie.encode())
+    resealed(out)
+    with pytest.raises(DamageError, match="does not sum up"):
+        verify_export(out, HUB_ID)
+    for suffix in ("log", "summary"):
+        (out / f"{name}.{suffix}").unlink()
+    resealed(out)
+    with pytest.raises(DamageError, match="does not follow entry 0"):
+        verify_export(out, HUB_ID)
+
+
+def test_sequences_are_read_through_a_small_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_format, "WINDOW", 16)
+    path = tmp_path / "items.cborseq"
+    held = [cbor.encode(bytes(n)) for n in range(40)]
+    path.write_bytes(b"".join(held))
+    assert [item for _offset, item in read_sequence(path, 64)] == held
+    with pytest.raises(DamageError, match="byte"):
+        list(read_sequence(path, 20))
+    path.write_bytes(b"".join(held)[:-1])
+    with pytest.raises(DamageError, match="byte"):
+        list(read_sequence(path, 64))
+
+
+def test_more_writers_than_are_followed_still_verify(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_judge, "WRITERS", 3)
+    store = make_store()
+    for n in range(12):
+        send(store, ORDERS, who=f"writer {n % 5}")
+    export(store, ORDERS, seq(1), seq(12), tmp_path / "out")
+    assert verify_export(tmp_path / "out", HUB_ID).entries == 12
+    assert export_check.SMALL_ITEM > 1_024

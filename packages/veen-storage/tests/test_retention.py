@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pytest
+
+from veen_core import hub_identity
+from veen_core.chunk import PrunedEntry
+from veen_core.consistency import verify_consistency
+from veen_core.ids import StreamSeq
+from veen_core.proof import verify_inclusion
+from veen_storage.errors import DamageError, PrunedError, StorageError
+from veen_storage.records import LABEL_SEQ, MANIFEST, U64, Segment
+from veen_storage.retention import LONG_TERM, Policy, Rule, due
+from veen_storage.store import Store
+
+from .conftest import MakeStore
+from .sample import CONTROL, INVOICES, ORDERS, at, authorize, prune, send, send_each, token, tree
+
+
+def seq(number: int) -> StreamSeq:
+    return StreamSeq(number)
+
+
+@pytest.fixture
+def written(store: Store) -> Store:
+    """Thirty entries a second apart: chunks 1-8, 9-16, 17-24 are sealed, 25-30 grow."""
+    send_each(store, ORDERS, 30)
+    store.apply()
+    return store
+
+
+def ranges(store: Store, rule: Rule, now: int) -> list[tuple[int, int]]:
+    return [(p.start_seq, p.end_seq) for p in due(store.index, ORDERS, rule, at(now))]
+
+
+def test_a_chunk_is_due_when_its_last_entry_is_too_old(written: Store) -> None:
+    rule = Rule(max_age_sec=100)
+    assert ranges(written, rule, 107) == []  # entry 8 came at second 7
+    assert ranges(written, rule, 108) == [(1, 8)]
+    assert ranges(written, rule, 1_000) == [(1, 8), (9, 16), (17, 24)]
+
+
+def test_the_oldest_chunks_go_until_the_rest_fits(written: Store) -> None:
+    size = written.layout.chunk(ORDERS, seq(1), seq(8)).stat().st_size
+    assert ranges(written, Rule(max_bytes=10 * size), 50) == []
+    assert ranges(written, Rule(max_bytes=2 * size + size // 2), 50) == [(1, 8)]
+    assert ranges(written, Rule(max_bytes=0), 50) == [(1, 8), (9, 16), (17, 24)]
+
+
+def test_long_term_keeps_everything(written: Store) -> None:
+    assert ranges(written, LONG_TERM, 10**9) == []
+
+
+def test_a_label_without_entries_has_nothing_due(written: Store) -> None:
+    assert due(written.index, INVOICES, Rule(max_age_sec=0), at(10**6)) == []
+
+
+def test_a_policy_has_a_rule_for_every_label(written: Store) -> None:
+    policy = Policy(default=Rule(max_age_sec=1), labels={ORDERS: LONG_TERM})
+    assert policy.rule(ORDERS) == LONG_TERM
+    assert policy.rule(INVOICES) == Rule(max_age_sec=1)
+    assert written.read.head(ORDERS) is not None
+
+
+def test_the_growing_chunk_is_never_pruned(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=0, max_bytes=0), at(10**6))
+    assert [written.read.entry(ORDERS, seq(n)).stream_seq for n in range(25, 31)] == list(range(25, 31))
+
+
+def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
+    receipts = [written.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
+    decisions = prune(written, ORDERS, Rule(max_age_sec=100), at(120))
+    assert [(d.start_seq, d.end_seq) for d in decisions] == [(1, 8), (9, 16)]
+    for n in range(1, 17):
+        with pytest.raises(PrunedError, match=f"entry {n} .* pruned by retention"):
+            written.read.entry(ORDERS, seq(n))
+    assert [written.read.receipt(ORDERS, seq(n)) for n in range(1, 31)] == receipts
+    for receipt in receipts:
+        hub_identity.verify_receipt(written.identity, receipt)
+
+
+def test_pages_cross_from_pruned_to_whole_entries(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    found = written.read.entries(ORDERS, seq(5), 10)
+    assert [entry.receipt.stream_seq for entry in found] == list(range(5, 15))
+    assert [isinstance(entry, PrunedEntry) for entry in found] == [True] * 4 + [False] * 6
+
+
+def test_proofs_across_pruned_entries_verify(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=0), at(10**6))
+    read = written.read
+    for size in range(1, 31):
+        root = read.root(ORDERS, seq(size))
+        assert root == read.receipt(ORDERS, seq(size)).mmr_root
+        for n in range(1, size + 1):
+            leaf = read.receipt(ORDERS, seq(n)).leaf_hash
+            verify_inclusion(read.proof(ORDERS, seq(n), seq(size)), root, seq(n), leaf, size)
+        for smaller in range(1, size):
+            proof = read.consistency(ORDERS, seq(smaller), seq(size))
+            verify_consistency(proof, read.root(ORDERS, seq(smaller)), root)
+
+
+def test_the_payload_is_gone_from_the_disk(written: Store) -> None:
+    secret = written.read.entry(ORDERS, seq(3)).msg.ciphertext
+    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    written.close()
+    assert not written.layout.chunk(ORDERS, seq(1), seq(8)).exists()
+    assert written.layout.pruned(ORDERS, seq(1), seq(8)).exists()
+    assert written.layout.summary(ORDERS, seq(1), seq(8)).exists()
+    assert not any(secret in content for content in tree(written.layout.log).values())
+
+
+def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    with written.index.reading() as view:
+        number = view.get("labels", ORDERS)
+        assert number is not None
+        ((key, value),) = view.scan("tombstones", number, number)
+        assert LABEL_SEQ.unpack(key)[1] == 1
+        assert value == U64.pack(8) + U64.pack(at(110))
+        segments = [
+            (MANIFEST.unpack(k)[2:], Segment.unpack(v)) for k, v in view.scan("manifest", number, number)
+        ]
+    assert [(place, segment.pruned) for place, segment in segments] == [
+        ((1, 8), True),
+        ((9, 16), False),
+        ((17, 24), False),
+    ]
+    for (_start, end), segment in segments:
+        assert segment.entry_count == 8
+        assert segment.mmr_root_end == written.read.root(ORDERS, seq(end))
+
+
+def test_what_was_pruned_is_not_due_again(written: Store) -> None:
+    rule = Rule(max_age_sec=100)
+    prune(written, ORDERS, rule, at(110))
+    assert ranges(written, rule, 110) == []
+    assert ranges(written, rule, 120) == [(9, 16)]
+
+
+def test_pruning_survives_reopening_applied_or_not(make_store: MakeStore) -> None:
+    store = make_store()
+    send_each(store, ORDERS, 20)
+    store.apply()
+    for decision in due(store.index, ORDERS, Rule(max_age_sec=100), at(110)):
+        batch = store.batch(at(110))
+        batch.prune(decision)
+        store.commit(batch)
+    store.close()  # durable, not applied
+    for _again in range(2):
+        store = make_store()
+        with pytest.raises(PrunedError):
+            store.read.entry(ORDERS, seq(8))
+        assert store.read.entry(ORDERS, seq(9)).stream_seq == 9
+        assert send(store, ORDERS, now=at(200))
+        store.close()
+
+
+def test_the_same_decision_twice_is_one_pruning(written: Store) -> None:
+    (decision,) = due(written.index, ORDERS, Rule(max_age_sec=100), at(110))
+    for now in (110, 111):
+        batch = written.batch(at(now))
+        batch.prune(decision)
+        written.commit(batch)
+    written.apply()
+    assert written.poisoned is None
+    with pytest.raises(PrunedError):
+        written.read.entry(ORDERS, seq(1))
+
+
+def test_a_compressed_chunk_is_pruned_too(make_store: MakeStore) -> None:
+    store = make_store(zstd_level=3)
+    send_each(store, ORDERS, 20)
+    prune(store, ORDERS, Rule(max_age_sec=100), at(110))
+    with pytest.raises(PrunedError):
+        store.read.entry(ORDERS, seq(8))
+    assert store.read.entry(ORDERS, seq(9)).stream_seq == 9
+
+
+def test_other_labels_keep_theirs(store: Store) -> None:
+    for label in (ORDERS, INVOICES):
+        send_each(store, label, 10)
+    prune(store, ORDERS, Rule(max_age_sec=0), at(10**6))
+    assert store.read.entry(INVOICES, seq(1)).stream_seq == 1
+
+
+def test_the_control_label_is_never_pruned(store: Store) -> None:
+    """Tokens have no ciphertext to drop, and issued_at is replayed from them (H5)."""
+    for n in range(12):
+        authorize(store, token(f"person {n}"))
+    store.apply()
+    assert prune(store, CONTROL, Rule(max_age_sec=0, max_bytes=0), at(10**6)) == []
+    assert store.poisoned is None
+
+
+def test_a_pruned_file_that_was_changed_is_damage(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    path = written.layout.pruned(ORDERS, seq(1), seq(8))
+    content = bytearray(path.read_bytes())
+    content[-40] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(DamageError, match="pruned"):
+        written.read.entries(ORDERS, seq(1), 8)
+    assert issubclass(DamageError, StorageError)

@@ -1,0 +1,144 @@
+"""Power cuts: at every operation, whatever was not synced is lost, or any part of it survives.
+
+And the proof that this can fail: with any one kind of sync left out, some cut loses a promise.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_core.errors import VeenError
+from veen_storage.errors import StorageError
+from veen_storage.files import Files
+from veen_storage.store import Store
+
+from .faulty_files import Cut, Forgets, ForgettingFiles, noting_the_index
+from .oracle import Promises, check_directory
+from .scripted_run import Run, memory_folder
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with memory_folder() as path:
+        yield path
+
+
+def play(
+    folder: Path, *, background: bool = False, zstd_level: int | None = None, forgets: Forgets | None = None
+) -> tuple[Run, Path, list[Cut]]:
+    """A whole run, with what a power cut before each of its operations would have left."""
+    base = folder / "base"
+    base.mkdir()
+    promises = Promises()
+    files = ForgettingFiles(base, lambda: len(promises.told), forgets or (lambda _name, _path: False))
+    run = Run(base / "hub", files, background, zstd_level, promises)
+    with noting_the_index(files):
+        run.play()
+    return run, base, files.finish()
+
+
+def check_cut(run: Run, base: Path, cut: Cut, target: Path, chance: random.Random | None = None) -> None:
+    """What is left opens and holds what was promised by then; before VERSION, it is refused clearly."""
+    cut.leave(base, target, chance)
+    try:
+        promises = run.promises.first(cut.promised)
+        if (target / "hub" / "VERSION").exists():
+            check_directory(target / "hub", promises)
+        else:
+            assert not promises.created, "the whole directory is lost"
+            with pytest.raises(StorageError, match="has no VERSION"):
+                Store(target / "hub")
+    except BaseException as exc:
+        exc.add_note(f"power cut before {cut.before}")
+        raise
+    finally:
+        shutil.rmtree(target)
+
+
+def check_cuts(run: Run, base: Path, cuts: list[Cut], target: Path) -> int:
+    """All of them, those that leave the same once; says how many were looked at."""
+    looked_at = set()
+    for cut in cuts:
+        if (key := (cut.promised, cut.key())) not in looked_at:
+            looked_at.add(key)
+            check_cut(run, base, cut, target)
+    return len(looked_at)
+
+
+KINDS = {
+    "in the foreground": (False, None),
+    "in the background": (True, None),
+    "compressed": (False, 3),
+}
+
+
+@pytest.mark.parametrize(("background", "zstd_level"), KINDS.values(), ids=KINDS)
+def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(
+    folder: Path, background: bool, zstd_level: int | None
+) -> None:
+    run, base, cuts = play(folder, background=background, zstd_level=zstd_level)
+    assert len(cuts) > 200
+    assert check_cuts(run, base, cuts, folder / "left") > 50
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path, seed: int) -> None:
+    """Each folder's names and each file's content, old or new; sectors of a write, any of them."""
+    run, base, cuts = play(folder, zstd_level=3 if seed % 2 else None)
+    for number, cut in enumerate(cuts):
+        check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
+
+
+# --- the proof that it can fail
+
+
+FORGETFUL: dict[str, Forgets] = {
+    "no file": lambda name, _path: name == "sync",
+    "not the journal": lambda name, path: name == "sync" and path.parent.name == "journal",
+    "no chunk": lambda name, path: name == "sync" and path.suffix == ".open",
+    "no checkpoint": lambda name, path: name == "sync" and "checkpoint-" in path.name,
+    "no pruned chunk": lambda name, path: name == "sync" and ".pruned" in path.name,
+    "no attachment": lambda name, path: name == "sync" and "attachments" in path.parts,
+    "no folder": lambda name, _path: name == "sync_directory",
+    "not the folder of the directory": lambda name, path: name == "sync_directory" and path.name == "base",
+    "not the directory itself": lambda name, path: name == "sync_directory" and path.name == "hub",
+    "not the keys": lambda name, path: name == "sync_directory" and path.name == "keys",
+    "not the journal's folder": lambda name, path: name == "sync_directory" and path.name == "journal",
+    "not the log's folder": lambda name, path: name == "sync_directory" and path.name == "log",
+    "not the attachments' folders": lambda name, path: (
+        name == "sync_directory" and "attachments" in path.parts
+    ),
+}
+
+
+@pytest.mark.parametrize("forgets", FORGETFUL.values(), ids=FORGETFUL)
+def test_a_sync_left_out_is_noticed(folder: Path, forgets: Forgets) -> None:
+    run, base, cuts = play(folder, forgets=forgets)
+    with pytest.raises((AssertionError, VeenError, OSError)):
+        check_cuts(run, base, list(reversed(cuts)), folder / "left")
+
+
+def test_files_that_never_sync_are_noticed(folder: Path) -> None:
+    """The same with ``Files`` whose syncs do nothing, rather than with a disk that forgets them."""
+
+    class Careless(ForgettingFiles):
+        def sync(self, fd: int) -> None:
+            Files.sync(self, fd)
+
+        def sync_directory(self, path: Path) -> None:
+            Files.sync_directory(self, path)
+
+    promises = Promises()
+    base = folder / "base"
+    base.mkdir()
+    files = Careless(base, lambda: len(promises.told))
+    run = Run(base / "hub", files, promises=promises)
+    with noting_the_index(files):
+        run.play()
+    with pytest.raises(AssertionError, match="the whole directory is lost"):
+        check_cut(run, base, files.finish()[-1], folder / "left")
