@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed
-from veen_core.checkpoint import Checkpoint
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
+from veen_core.ciphertext import Binding
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, ClientSeq, CtHash, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.keys import verify
 from veen_core.msg import Msg, sign_msg
-from veen_core.ciphertext import Binding
 from veen_storage.fsck import fsck
 from veen_storage.store import Store, create
 
@@ -47,8 +47,6 @@ class NoSignature:
         return Signature(bytes(64))
 
     def sign_checkpoint(self, unsigned: Checkpoint, _now: UnixTime) -> Checkpoint:
-        from veen_core.checkpoint import sign_checkpoint
-
         return sign_checkpoint(HUB, unsigned)
 
 
@@ -196,7 +194,10 @@ def _use_and_weigh(root: Path, labels: int, queue: multiprocessing.Queue[float])
             for _ in range(max(1, 20_000 // labels)):
                 store.read.proof(label, StreamSeq(draw.randrange(1, size + 1)), StreamSeq(size))
         for number in range(0, labels, BATCH):
-            heads = [(label_no(n), store.read.head(label_no(n))) for n in range(number, min(labels, number + BATCH))]
+            heads = [
+                (label_no(n), store.read.head(label_no(n)))
+                for n in range(number, min(labels, number + BATCH))
+            ]
             fill(store, [next(messages(lb, 1, body, h.stream_seq + 1)) for lb, h in heads if h is not None])
         store.settle()
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -216,7 +217,10 @@ def fsck_share(root: Path, sizes: Sizes) -> float:
             store.commit(batch)
     digest = H(b"")
     signature = HUB.sign(digest)
-    one = min(_timed(lambda: [verify(HUB.public, digest, signature, "") for _ in range(500)]) for _ in range(9)) / 500
+    one = (
+        min(_timed(lambda: [verify(HUB.public, digest, signature, "") for _ in range(500)]) for _ in range(9))
+        / 500
+    )
     cores = len(os.sched_getaffinity(0))
     limit = cores / (2 * one)
     elapsed = min(_timed(lambda: fsck(root, level="full", processes=cores)) for _ in range(2))
@@ -241,7 +245,9 @@ def say(name: str, value: float, target: float, ok: bool) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
     parser.add_argument("--directory", type=Path, help="where to put the logs that are measured")
     options = parser.parse_args()

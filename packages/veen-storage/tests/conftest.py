@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import lmdb
 import pytest
 
 from veen_core.keys import SigningKey
@@ -30,14 +32,15 @@ class MakeStore(Protocol):
 
 
 @pytest.fixture
-def make_store(tmp_path: Path) -> Iterator[MakeStore]:
+def make_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeStore]:
     """``make_store(name="data", …)`` opens ``tmp_path / name``, creating it if it is not there.
 
     ``key``, ``limits``, ``profile`` and ``zstd_level`` are for creating; everything else (``files``,
     ``signer``, ``background`` …) goes to ``Store``. Without ``background=True`` nothing is applied until
-    ``store.apply()``; without ``files=Files()`` nothing waits for the disk. What is still open when the test
+    ``store.apply()``; nothing waits for the disk, unless ``files`` does. What is still open when the test
     ends is closed.
     """
+    monkeypatch.setattr(lmdb, "open", partial(lmdb.open, sync=False))
     opened: list[Store] = []
 
     def make(

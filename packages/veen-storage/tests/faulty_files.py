@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from veen_storage.files import PUBLIC, Files, read_exactly
+from veen_storage.files import PUBLIC, SECRET, Files, read_exactly
 from veen_storage.index import Index
 
 T = TypeVar("T")
@@ -197,6 +197,7 @@ class Cut:
             if number is None:
                 self._leave(source / name, target / name, names, chance)
             else:
+                (target / name).touch(SECRET if source.name == "keys" else PUBLIC)
                 (target / name).write_bytes(self._content(number, chance))
 
     def _content(self, number: int, chance: random.Random | None) -> bytes:

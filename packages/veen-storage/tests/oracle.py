@@ -7,11 +7,15 @@ records and buckets. ``fsck`` looks at the files; this looks at the answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 from veen_core import hub_identity
 from veen_core.cap import CapToken
@@ -24,16 +28,14 @@ from veen_core.ids import AuthRef, ClientId, Coid, Label, LeafHash, MmrRoot, Str
 from veen_core.msg import verify_msg
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_storage import fsck_index
+from veen_storage.fsck import fsck
 from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 from .sample import BORN, add
 
-try:
-    from veen_storage.fsck import fsck
-except ImportError:
-    fsck = None
-
+T = TypeVar("T")
 FOREVER = UnixTime(2**64 - 1)
 NOW = UnixTime(BORN + 100_000)
 """Later than anything a run writes."""
@@ -305,27 +307,39 @@ def drop(store: Store) -> None:
     store._lock.release()
 
 
-def check_files(root: Path) -> None:
-    """``fsck``, which sees the files only."""
-    if fsck is None:
-        return
-    report = fsck(root)
+def _here(call: Callable[..., T], *args: Any) -> T:
+    return call(*args)
+
+
+def check_files(root: Path, *, apart: bool = False) -> None:
+    """``fsck``, which sees the files only.
+
+    Not ``apart`` it stays in this process and beside the directory, whose index nobody has damaged: a
+    small directory then takes 10 ms instead of 500.
+    """
+    with ExitStack() as stack:
+        if not apart:
+            stack.enter_context(patch.object(tempfile, "tempdir", str(root.parent)))
+            stack.enter_context(patch.object(fsck_index, "apart", _here))
+        report = fsck(root, processes=None if apart else 1)
     assert report.ok, "\n".join(str(fault) for fault in report.faults)
 
 
-def check_directory(root: Path, promises: Promises, *, files: bool = True) -> None:
-    """It opens, holds what was promised and no half batch, goes on, and its files agree."""
+def check_directory(root: Path, promises: Promises, *, as_it_is: bool = True) -> None:
+    """It opens, holds what was promised and no half batch, goes on, and then its files agree.
+
+    ``as_it_is``: they do before it is opened, too, with work left to do by recovery.
+    """
+    if as_it_is:
+        check_files(root)
     with Store(root, background=False) as store:
         seen = examine(store, promises)
         assert not half_visible(seen, promises), "a batch is there in part"
         batch = store.batch(NOW)
         for label in seen:
-            promises.tell(
-                "receipts", (label, len(seen[label].receipts) + 1), add(batch, label, "zoe").encode()
-            )
+            place = (label, len(seen[label].receipts) + 1)
+            promises.tell("receipts", place, add(batch, label, "zoe").encode())
         store.commit(batch)
-        examine(store, promises, seen)
         store.apply()
         examine(store, promises, seen)
-    if files:
-        check_files(root)
+    check_files(root)

@@ -98,11 +98,12 @@ def test_an_upload_that_breaks_off_leaves_nothing(store: Store) -> None:
 def test_what_a_crash_left_behind_is_neither_listed_nor_in_the_way(make_store: MakeStore) -> None:
     class Crash(Files):
         def rename(self, source: Path, target: Path) -> None:
-            raise SystemExit  # and nobody cleans up: see below
+            raise SystemExit(f"{source.name} does not become {target.name}")
 
     store = make_store(files=Crash())
     with pytest.raises(SystemExit):
         store.attachments.put(COID, parts(CONTENT))
+    # What a process that really died would leave, since nobody cleans up after it:
     left = store.layout.attachment(COID).with_name(f"{COID.hex()}.1-0.tmp")
     left.write_bytes(CONTENT[:100])
     store.close()

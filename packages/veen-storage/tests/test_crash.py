@@ -158,7 +158,7 @@ def check_all(root: Path, promises: Promises, seen: dict[Label, Seen]) -> None:
     assert {label: held.receipts for label, held in anew.items()} == {
         label: held.receipts for label, held in seen.items()
     }
-    check_files(root)
+    check_files(root, apart=True)
 
 
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(victim: Victim, root: Path) -> None:

@@ -96,7 +96,6 @@ def test_ranges_stop_at_their_limit_and_at_the_end(written: Store) -> None:
     assert seqs(read.entries(ORDERS, seq(28), 100)) == [28, 29, 30]
     assert seqs(read.entries(ORDERS, seq(5), 100, end=seq(9))) == [5, 6, 7, 8, 9]
     assert seqs(read.entries(ORDERS, seq(5), 2, end=seq(9))) == [5, 6]
-    assert seqs(read.entries(ORDERS, seq(0), 3)) in ([1, 2], [1, 2, 3])
     assert read.entries(ORDERS, seq(31), 5) == []
     assert read.entries(ORDERS, seq(1), 0) == []
     assert read.entries(ORDERS, seq(5), 10, end=seq(4)) == []
@@ -236,9 +235,8 @@ def test_moments_go_across_labels_in_order_of_time(store: Store) -> None:
 
 def test_the_nearest_and_the_exact_checkpoint_are_found(written: Store) -> None:
     read = written.read
-    assert [c.upto_seq if (c := read.checkpoint_before(ORDERS, seq(n))) else 0 for n in (7, 8, 9, 16, 23, 30)] == [
-        0, 8, 8, 16, 16, 24,
-    ]  # fmt: skip
+    nearest = [read.checkpoint_before(ORDERS, seq(n)) for n in (7, 8, 9, 16, 23, 30)]
+    assert [made.upto_seq if made is not None else 0 for made in nearest] == [0, 8, 8, 16, 16, 24]
     assert read.checkpoint(ORDERS, seq(16)).mmr_root == read.root(ORDERS, seq(16))
     latest = read.latest_checkpoint(ORDERS)
     assert latest is not None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,19 +14,17 @@ from veen_core import hub_identity
 from veen_core.cap import Rate
 from veen_core.checkpoint import Checkpoint
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import ClientId, HubPk, Label, Signature, StreamSeq, UnixTime
+from veen_core.ids import ClientId, HubPk, Signature, StreamSeq, UnixTime
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
 from veen_storage import journal
 from veen_storage.errors import (
-    AbsentError,
     DamageError,
     LockedError,
     MismatchError,
     PoisonedError,
     StorageError,
 )
-from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.store import Store, create
 
@@ -160,7 +158,7 @@ def test_another_hubs_files_mixed_in_are_refused(
         shutil.copytree(source, target)
     else:
         shutil.copy(source, target)
-    with pytest.raises(error, match=name.split("/")[0]):
+    with pytest.raises(error, match=name):
         Store(ours.layout.root)
 
 
@@ -223,7 +221,8 @@ def test_another_key_under_the_keys_name_is_refused(make_store: MakeStore) -> No
 
 def test_a_batch_that_is_dropped_changes_nothing(store: Store) -> None:
     send(store, ORDERS, 2)
-    before = tree(store.layout.root)
+    store.apply()
+    before = tree(store.layout.log), tree(store.layout.journal)
     batch = store.batch(at(50))
     first = add(batch, ORDERS)
     add(batch, INVOICES)
@@ -231,11 +230,7 @@ def test_a_batch_that_is_dropped_changes_nothing(store: Store) -> None:
     batch.checkpoint(ORDERS)
     del batch
     store.apply()
-    assert (
-        tree(store.layout.log)
-        == {n.removeprefix("log/"): c for n, c in before.items() if n.startswith("log/")}
-        or True
-    )
+    assert (tree(store.layout.log), tree(store.layout.journal)) == before
     assert store.read.head(ORDERS).stream_seq == 2
     assert store.read.head(INVOICES) is None
     assert store.read.head(CONTROL) is None
@@ -278,6 +273,7 @@ def test_a_failed_sync_acknowledges_nothing_and_poisons(make_store: MakeStore) -
         def sync(self, fd: int) -> None:
             if self.failing:
                 raise OSError(5, "Input/output error")
+            super().sync(fd)
 
     files = Failing()
     store = make_store(files=files)
@@ -460,12 +456,12 @@ def test_the_log_folder_depends_on_the_log_alone(
     """Other batches, other apply rounds, a restart in between: byte for byte the same files (§4.8.3)."""
     folder = tmp_path_factory.mktemp("twins")
     logs: list[dict[str, bytes]] = []
-    ways: list[Callable[[], tuple[set[int], set[int]]]] = [lambda: (cuts, applies), lambda: (set(), set())]
+    ways: list[tuple[set[int], set[int]]] = [(cuts, applies), (set(), set())]
     for number, way in enumerate(ways):
         root = folder / str(number)
         create(root, HUB_KEY, BORN, limits=SMALL, zstd_level=zstd_level, files=Unsynced())
         with Store(root, background=False, files=Unsynced()) as store:
-            feed(store, sent, *way())
+            feed(store, sent, *way)
         with Store(root, background=False, files=Unsynced()) as store:
             assert store.lag == 0
         logs.append({**tree(root, "log"), "binding": (root / "checkpoint-binding.cbor").read_bytes()})
@@ -483,7 +479,6 @@ def test_the_journal_is_trimmed_once_it_is_applied(
     assert len(tree(store.layout.journal)) > 3
     store.apply()
     assert len(tree(store.layout.journal)) == 1
-    assert isinstance(Files(), Files)
 
 
 def test_a_background_store_applies_by_itself(make_store: MakeStore) -> None:
@@ -493,8 +488,3 @@ def test_a_background_store_applies_by_itself(make_store: MakeStore) -> None:
     assert store.settle()
     assert store.lag == 0
     assert store.layout.chunk(ORDERS, seq(1), seq(8)).exists()
-
-
-def test_a_pruning_rule_cannot_name_what_is_not_there(store: Store) -> None:
-    with pytest.raises(AbsentError):
-        store.read.entry(Label(bytes(32)), seq(1))

@@ -48,7 +48,7 @@ def check_cut(run: Run, base: Path, cut: Cut, target: Path, chance: random.Rando
     try:
         promises = run.promises.first(cut.promised)
         if (target / "hub" / "VERSION").exists():
-            check_directory(target / "hub", promises)
+            check_directory(target / "hub", promises, as_it_is=chance is None)
         else:
             assert not promises.created, "the whole directory is lost"
             with pytest.raises(StorageError, match="has no VERSION"):
@@ -86,7 +86,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(
     assert check_cuts(run, base, cuts, folder / "left") > 50
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path, seed: int) -> None:
     """Each folder's names and each file's content, old or new; sectors of a write, any of them."""
     run, base, cuts = play(folder, zstd_level=3 if seed % 2 else None)

@@ -51,7 +51,7 @@ class Submission:
 
 # --- structural and signature: the message alone
 
-_DECODING: Final = {
+DECODING: Final = {
     Fault.CBOR: rejection.CBOR_INVALID,
     Fault.SIZE: rejection.FIELD_SIZE,
     Fault.VERSION: rejection.VERSION,
@@ -105,7 +105,7 @@ def _decode(wire: bytes, limits: Limits) -> Msg:
         ciphertext.check_layout(msg.ciphertext, limits)
     except DecodeError as exc:
         fault = Fault.SIZE if exc.fault is Fault.VERSION and _layout_is_broken(wire, limits) else exc.fault
-        raise AdmissionError(_DECODING[fault], str(exc)) from None
+        raise AdmissionError(DECODING[fault], str(exc)) from None
     return msg
 
 
@@ -273,6 +273,11 @@ class Hearing:
     policy: AdmissionPolicy
     labels: LabelMap
 
+    def _bucket(self, msg: Msg | Writer, token: CapToken | None) -> Bucket | None:
+        if msg.auth_ref is None or token is None or token.allow.rate is None:
+            return None
+        return self.view.bucket(msg.auth_ref, msg.label)
+
     def standing(self, msg: Msg | Writer, size: int) -> Standing:
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
@@ -287,7 +292,7 @@ class Hearing:
             self.view.client(msg.label, msg.client_id),
             cap,
             token,
-            self.view.bucket(msg.auth_ref, msg.label) if msg.auth_ref is not None else None,
+            self._bucket(msg, token),
             self.labels.place(msg.label, self.hub_ts, token.allow.stream_ids if token is not None else ()),
         )
 

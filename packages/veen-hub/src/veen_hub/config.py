@@ -10,6 +10,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,7 +18,8 @@ import yaml
 
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import Label, StreamId, VerifyKey
-from veen_core.limits import MAXIMA
+from veen_core.limits import DEFAULT_LIMITS, MAXIMA
+from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
 
 
@@ -150,6 +152,9 @@ class HubConfig:
     """If given, must be the data directory's own (§14.1)."""
 
     def __post_init__(self) -> None:
+        for key, (least, most) in BOUNDS.items():
+            if not least <= (value := attrgetter(key)(self)) <= most:
+                raise ConfigError(f"{key}: want {least} to {most}, found {value}")
         for position, issuer in enumerate(self.issuers):
             _checked(f"issuers[{position}]", lambda issuer=issuer: VerifyKey.from_hex(issuer))
         for key, ranges in (("allow", self.network.allow), ("deny", self.network.deny)):
@@ -160,6 +165,7 @@ class HubConfig:
         for name in self.limits:
             if name not in MAXIMA:
                 raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
+        _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
         if self.anchor.backend == "file" and self.anchor.path is None:
             raise ConfigError("anchor.path: a file ledger needs one")
         if self.anchor.backend == "hub" and self.anchor.url is None:
@@ -172,10 +178,27 @@ class HubConfig:
         return tuple(stream_id(name) for name in self.streams)
 
 
+MANY = 2**31 - 1
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "workers": (1, 256),
+    "max_waiting": (1, MANY),
+    "max_page_items": (1, 65_536),
+    "listen.port": (0, 65_535),
+    "listen.max_connections": (1, MANY),
+    "listen.backlog": (1, MANY),
+    "listen.request_timeout_sec": (1, MANY),
+    "listen.follower_timeout_sec": (1, MANY),
+    "checkpoints.every_entries": (1, MANY),
+    "pow.difficulty": (0, MAX_DIFFICULTY),
+    "pow.max_difficulty": (0, MAX_DIFFICULTY),
+}
+"""Numbers that must lie within bounds; of all others any that is not negative will do."""
+
+
 def _checked(key: str, parse: Any) -> None:
     try:
         parse()
-    except (DecodeError, ValueError) as exc:
+    except (ConfigError, DecodeError, ValueError) as exc:
         raise ConfigError(f"{key}: {exc}") from None
 
 
@@ -191,6 +214,9 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
             raise ConfigError(f"{path}: not YAML: {exc}") from None
         if not isinstance(settings, dict):
             raise ConfigError(f"{path}: want a mapping of settings at the top")
+    for old, new in ALIASES.items():
+        if old in settings:
+            settings.setdefault(new, settings.pop(old))
     for key, value in overrides.items():
         _set(settings, key.split("."), value)
     made = _build(HubConfig, settings, "")
@@ -198,9 +224,17 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     return made
 
 
+ALIASES: Mapping[str, str] = {"hub_profile": "role"}
+"""Names that spec-4 §5.3 uses in its ConfigMaps."""
+
+
 def _set(settings: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
-        settings = settings.setdefault(key, {})
+        if settings.get(key) is None:  # also a section of which every line is commented out
+            settings[key] = {}
+        settings = settings[key]
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{key}: want a mapping, found {_kind_name(settings)}")
     settings[keys[-1]] = value
 
 
@@ -266,6 +300,8 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
 
 
 def _build_settings(kind: type, value: Any, key: str) -> Any:
+    if value is None:  # a section of which every line is commented out
+        value = {}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{key or 'the file'}: want a mapping, found {_kind_name(value)}")
     declared = {f.name: f for f in dataclasses.fields(kind)}

@@ -20,7 +20,10 @@ REMEMBERED: Final = 1_024
 
 
 def encode_item(entry: Entry, *, with_receipt: bool = True) -> bytes:
-    """A stream item (§10.4.2) around bytes that are canonical already."""
+    """A stream item (§10.4.2) around bytes that are canonical already.
+
+    On the control label ``msg`` is the cap token's map: that is what the entry holds (H5).
+    """
     head = b"\xa3\x01" if with_receipt else b"\xa2\x01"
     tail = b"\x03" + entry.receipt_bytes if with_receipt else b""
     return b"".join((head, cbor.encode(entry.stream_seq), b"\x02", entry.msg_bytes, tail))
@@ -38,18 +41,15 @@ class Feed:
 
     def __init__(self) -> None:
         self._labels: dict[Label, _Followed] = {}
-
-    @property
-    def followers(self) -> int:
-        return sum(label.followers for label in self._labels.values())
-
-    def is_followed(self, label: Label) -> bool:
-        return label in self._labels
+        self.followers = 0
+        """Of all labels; the only thing here that another thread may look at."""
 
     def announce(self, entries: list[Entry]) -> None:
         touched: set[Label] = set()
         for entry in entries:
             if (followed := self._labels.get(entry.label)) is not None:
+                if followed.recent and followed.recent[-1][0] != entry.stream_seq - 1:
+                    followed.recent.clear()  # something came while nobody followed: memory has no gaps
                 followed.recent.append((entry.stream_seq, encode_item(entry)))
                 touched.add(entry.label)
         for label in touched:
@@ -59,10 +59,12 @@ class Feed:
 
     def join(self, label: Label) -> None:
         self._labels.setdefault(label, _Followed()).followers += 1
+        self.followers += 1
 
     def leave(self, label: Label) -> None:
         followed = self._labels[label]
         followed.followers -= 1
+        self.followers -= 1
         if followed.followers == 0:
             del self._labels[label]
 

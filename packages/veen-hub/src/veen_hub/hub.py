@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
 from veen_core.cap import CapToken, verify_token
 from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
+from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, VeenError
 from veen_core.ids import AuthRef, ClientId, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.protocols import Clock
@@ -43,6 +45,9 @@ from veen_storage.writer import Batch
 
 T = TypeVar("T")
 
+TOGETHER: Final = 64
+"""Labels that are checkpointed in one batch: one sync for all, and nobody waits long behind them."""
+
 
 class Hub:
     """One running hub. Create it, ``start`` it on an event loop, ``stop`` it."""
@@ -60,9 +65,11 @@ class Hub:
         self.store = store
         self.clock = clock or WallClock()
         self.identity = store.identity
+        self._identity_signature = store.identity_signature
         self.profile = store.registry.profile
         self.limits = store.registry.limits
         self.metrics = Metrics()
+        self._accepted = self.metrics.stage.labels("accepted")
         self.feed = Feed()
         self.policy = policy or load_policy(config.policy.name, self.identity.hub_id, config.policy.options)
         self.anchor = anchor
@@ -90,7 +97,10 @@ class Hub:
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
         self._grown: set[Label] = set()
         """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
-        self._unanchored: set[Label] = set()
+        self._unanchored: dict[Label, int] = {}
+        """Labels whose newest checkpoint is to be anchored, with the entries this run checkpointed."""
+        self._applied_before = 0
+        self._stream_names = {stream.stream_id(name): name for name in config.streams}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
@@ -112,7 +122,7 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._grown.update(await self.reading(self.store.read.grown))
         if self.anchor is not None:
-            self._unanchored.update(await self.reading(self.store.read.unanchored))
+            self._unanchored |= dict.fromkeys(await self.reading(self.store.read.unanchored), 0)
         self._sequencer.start()
         chores = [(self._checkpoint_by_time, self.config.checkpoints.every_sec)]
         chores.append((self._prune_by_time, self.config.retention.every_sec))
@@ -121,8 +131,14 @@ class Hub:
         self._tasks = [
             asyncio.create_task(self._every(seconds, chore)) for chore, seconds in chores if seconds
         ]
-        for name in ("accepted", "durable", "applied", "checkpointed", "anchored"):
-            self.metrics.stage.labels(name).set(0)
+        behind = await self.reading(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
+        for name, passed in (("accepted", behind), ("durable", behind), ("checkpointed", 0), ("anchored", 0)):
+            self.metrics.stage.labels(name).set(passed)
+        self._applied_before = behind - self.store.applied_entries
+
+    def _entries_to_checkpoint(self, label: Label) -> int:
+        head, last = self.store.read.head(label), self.store.read.latest_checkpoint(label)
+        return (head.stream_seq if head is not None else 0) - (last.upto_seq if last is not None else 0)
 
     async def drain(self) -> None:
         """Accept nothing more, and settle what was accepted."""
@@ -152,47 +168,72 @@ class Hub:
         self.metrics.queue_depth.set(self._intake.waiting)
         return await self._intake.submit(wires)
 
-    def _admit(self, submission: Submission, batch: Batch) -> Receipt:
+    def _admit(self, submission: Submission, batch: Batch) -> Entry:
         """In the sequencer: the stateful half of the table, then the batch."""
         admission.admit(submission, self._hearing(batch))
         receipt = batch.add(submission.msg, submission.wire, submission.leaf)
+        self._accepted.inc()
+        placed = batch.last
         cursor = batch.label(receipt.label)
         if (
             cursor is not None
             and cursor.log.size - cursor.checkpointed >= self.config.checkpoints.every_entries
         ):
-            self._note_checkpoint(batch.checkpoint(receipt.label))
-        return receipt
+            self._checkpoint(batch, receipt.label)
+        assert placed is not None
+        return placed
 
-    def _note_checkpoint(self, made: Checkpoint | None) -> Checkpoint | None:
-        if made is not None:
+    def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
+        """In the sequencer: None if the last one covers the label."""
+        cursor = batch.label(label)
+        if cursor is None:
+            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
+        before = cursor.checkpointed
+        if (made := batch.checkpoint(label)) is not None:
+            entries = made.upto_seq - before
             self.metrics.checkpoints.inc()
-            self._unanchored.add(made.label_curr)
+            self.metrics.checkpoint_interval.observe(entries)
+            self.metrics.stage.labels("checkpointed").inc(entries)
+            if self.anchor is not None:
+                self._unanchored[label] = self._unanchored.get(label, 0) + entries
         return made
 
-    def _observe(self, batch: Batch, seconds: float, committed: bool) -> None:
+    def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
         """In the sequencer's thread, after every batch."""
+        if not batch.items:
+            return
         self.metrics.commit_ms.observe(seconds * 1_000)
         self.metrics.batch_size.observe(len(batch.items))
         if not committed:
             return
+        self.metrics.fsync_ms.observe(sync_seconds * 1_000)
         entries = batch.entries
         if batch.receipts:
             self._last = batch.receipts[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
-        self._grown.update(entry.label for entry in entries)
+        for label, count in Counter(entry.label for entry in entries).items():
+            self._grown.add(label)
+            self.metrics.appends.labels(self._stream_name(label, batch.hub_ts)).inc(count)
         if self._loop is not None and self.feed.followers:
             self._loop.call_soon_threadsafe(self.feed.announce, entries)
 
-    async def act(self, action: Callable[[Batch], T]) -> T:
-        """Run one action in the sequencer; its result is durable when this returns."""
+    def _stream_name(self, label: Label, now: UnixTime) -> str:
+        """As the configuration names it; all others count as one, so that metrics stay few."""
+        found = self.labels.place(label, now).stream if self._stream_names else None
+        return self._stream_names.get(found, "other") if found is not None else "other"
+
+    async def act(self, action: Callable[[Batch], T], *, reads: bool = False) -> T:
+        """Run one action in the sequencer; its result is durable when this returns.
+
+        One that only ``reads`` is answered also while nothing can be acknowledged.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
         def answer(tickets: list[Ticket[Any]]) -> None:
             loop.call_soon_threadsafe(done.set_result, tickets[0].outcome)
 
-        self._sequencer.put([Ticket(action, 0)], answer)
+        self._sequencer.put([Ticket(action, 0, reads)], answer)
         outcome = await asyncio.shield(done)
         if isinstance(outcome, VeenError):
             raise outcome
@@ -213,10 +254,11 @@ class Hub:
             held = batch.view.cap(auth_ref)
             if held is not None and held.control_seq:
                 return held.control_seq
+            self.labels.learn(token.allow.stream_ids)  # the map belongs to the sequencer's thread
+            self._accepted.inc()
             return batch.authorize(token, token_bytes, self.control_label).stream_seq
 
         seq = await self.act(action)
-        self.labels.learn(token.allow.stream_ids)
         receipt = await self.reading(lambda: self.store.read.receipt(self.control_label, seq))
         status = await self.cap_status(auth_ref)
         expires_at = status.expires_at if status.expires_at is not None else receipt.hub_ts
@@ -244,7 +286,7 @@ class Hub:
         return token
 
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        record = await self.act(lambda batch: batch.view.cap(auth_ref))
+        record = await self.act(lambda batch: batch.view.cap(auth_ref), reads=True)
         if record is None:
             raise ApiError(Code.NOT_FOUND, f"the hub has never seen auth_ref {auth_ref.hex()}")
         token = record.token
@@ -270,14 +312,17 @@ class Hub:
 
     async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
         """Of one label, or of every label that grew since its last."""
+        if label is not None:
+            made = await self.act(lambda batch: self._checkpoint(batch, label))
+            last = made or await self.latest_checkpoint(label)
+            return [last] if last is not None else []
         found: list[Checkpoint] = []
-        for one in [label] if label is not None else list(self._grown):
-            self._grown.discard(one)
-            made = await self.act(lambda batch, one=one: self._note_checkpoint(batch.checkpoint(one)))  # type: ignore[misc]
-            if made is not None:
-                found.append(made)
-            elif label is not None and (last := await self.latest_checkpoint(label)) is not None:
-                found.append(last)
+        grown = sorted(self._grown)
+        for at in range(0, len(grown), TOGETHER):
+            some = grown[at : at + TOGETHER]
+            self._grown.difference_update(some)  # first: what grows meanwhile comes back
+            new = await self.act(lambda batch, some=some: [self._checkpoint(batch, one) for one in some])  # type: ignore[misc]
+            found += [checkpoint for checkpoint in new if checkpoint is not None]
         return found
 
     async def latest_checkpoint(self, label: Label) -> Checkpoint | None:
@@ -312,8 +357,7 @@ class Hub:
                 log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
                 raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self.config.anchor.retry_sec) from exc
             await self.act(lambda batch, r=root, ref=anchor_ref: batch.anchor(r.label, r.upto_seq, ref))  # type: ignore[misc]
-            self._unanchored.discard(one)
-            self.metrics.stage.labels("anchored").set(checkpoint.upto_seq)
+            self.metrics.stage.labels("anchored").inc(self._unanchored.pop(one, 0))
             done.append(checkpoint)
         return done
 
@@ -351,8 +395,13 @@ class Hub:
         share = min(1.0, self._intake.waiting / self.config.max_waiting)
         return settings.difficulty + round(share * (settings.max_difficulty - settings.difficulty))
 
+    @property
+    def hub_ts(self) -> UnixTime:
+        """What a receipt issued now would say; it never goes back (H3)."""
+        return UnixTime(max(self.clock.now(), self.store.hub_ts))
+
     def status(self) -> Status:
-        now = UnixTime(max(self.clock.now(), self.store.hub_ts))
+        now = self.hub_ts
         scoped = self.config.gating
         enforces = [
             "order",
@@ -365,7 +414,7 @@ class Hub:
             cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
         return Status(
             identity=self.identity,
-            identity_sig=self.store.identity_signature,
+            identity_sig=self._identity_signature,
             profile=self.profile,
             limits=self.limits,
             hub_ts=now,
@@ -397,7 +446,9 @@ class Hub:
         """What is read off rather than counted, when somebody asks for metrics."""
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
-        self.metrics.stage.labels("applied").set(self.store.applied_entries)
+        lag = self.policy.describe().get("lag_sec", "0")
+        self.metrics.view_lag.set(int(lag) if lag.isdecimal() else 0)
+        self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
 
     def replayed(self, digest: bytes, signed_at: UnixTime) -> bool:
         """Whether this signed request was seen before; remembered for as long as it counts (H19)."""
@@ -409,6 +460,8 @@ class Hub:
 
     def not_ready(self) -> str | None:
         """Why the hub cannot do its work now, if so (spec-4 §10.1)."""
+        if self.stopping.is_set():
+            return "the hub is shutting down"
         if (why := self.store.poisoned) is not None:
             return f"storage: {why}"
         if (why := self.policy.stale(self.clock.now())) is not None:

@@ -1,31 +1,35 @@
 """The intake: verification in worker threads, bounded, on the way to the sequencer (OP0.4, SH0.4).
 
 Requests that arrive together are examined together: what waits on the event loop is handed to a worker as
-one group, and the worker hands what passed straight to the sequencer. Results come back to the loop once per
-group. Beyond ``max_waiting`` messages the hub says so instead of queueing (503 and Retry-After).
+one group, and the worker hands what passed to the sequencer. Groups reach it in the order in which they
+arrived, whichever worker is done first: a sequence's messages build on each other (H14). Results come back to
+the loop once per group. Beyond ``max_waiting`` messages the hub says so instead of queueing (503 and
+Retry-After).
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, VeenError
-from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_hub.admission import Submission, Supported, examine
-from veen_hub.sequencer import Sequencer, Ticket
+from veen_hub.logs import LOGGER
+from veen_hub.sequencer import Answer, Sequencer, Ticket
 from veen_storage.writer import Batch
 
 GROUP: Final = 64
 """Messages a worker takes at once: large enough to amortise the hand-over, small enough to spread."""
 
-Outcome = Receipt | VeenError
-Admit = Callable[[Submission, Batch], Receipt]
+Outcome = Entry | VeenError
+Admit = Callable[[Submission, Batch], Entry]
 
 
 @dataclass(slots=True)
@@ -53,6 +57,11 @@ class Intake:
         self.waiting = 0
         self._arrived: list[tuple[Pending, int]] = []
         self._closed = False
+        self._groups = 0
+        self._next_group = 0
+        self._examined: dict[int, tuple[list[Ticket[Any]], Answer]] = {}
+        """Groups that are done before one that arrived earlier."""
+        self._handing_over = threading.Lock()
 
     async def submit(self, wires: list[bytes]) -> Pending:
         """Every message through the whole pipeline; outcomes are final when this returns."""
@@ -72,19 +81,19 @@ class Intake:
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
         for at in range(0, len(arrived), GROUP):
-            self._pool.submit(self._work, loop, arrived[at : at + GROUP])
+            self._pool.submit(self._work, loop, self._groups, arrived[at : at + GROUP])
+            self._groups += 1
 
-    def _work(self, loop: asyncio.AbstractEventLoop, group: list[tuple[Pending, int]]) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[tuple[Pending, int]]) -> None:
         """In a worker thread: examine, then hand over to the sequencer."""
         started = time.perf_counter()
         refused: list[tuple[Pending, int, Outcome]] = []
         passed: list[tuple[Pending, int]] = []
-        tickets: list[Ticket[Receipt]] = []
+        tickets: list[Ticket[Entry]] = []
         for pending, position in group:
-            try:
-                submission = examine(pending.wires[position], self._supported)
-            except AdmissionError as exc:
-                refused.append((pending, position, exc))
+            submission = self._examine(pending.wires[position])
+            if isinstance(submission, VeenError):
+                refused.append((pending, position, submission))
             else:
                 passed.append((pending, position))
                 tickets.append(Ticket(self._action(submission), len(submission.wire)))
@@ -93,18 +102,35 @@ class Intake:
             pending.verify_seconds += each
         if refused:
             loop.call_soon_threadsafe(self._deliver, refused)
-        if tickets:
 
-            def answer(settled: list[Ticket[Any]]) -> None:
-                outcomes: list[tuple[Pending, int, Outcome]] = [
-                    (pending, position, settled_outcome(ticket))
-                    for (pending, position), ticket in zip(passed, settled, strict=True)
-                ]
-                loop.call_soon_threadsafe(self._deliver, outcomes)
+        def answer(settled: list[Ticket[Any]]) -> None:
+            outcomes: list[tuple[Pending, int, Outcome]] = [
+                (pending, position, settled_outcome(ticket))
+                for (pending, position), ticket in zip(passed, settled, strict=True)
+            ]
+            loop.call_soon_threadsafe(self._deliver, outcomes)
 
-            self._sequencer.put(list(tickets), answer)
+        self._hand_over(number, list(tickets), answer)
 
-    def _action(self, submission: Submission) -> Callable[[Batch], Receipt]:
+    def _examine(self, wire: bytes) -> Submission | VeenError:
+        """Nothing that a message holds may end a worker: whoever sent it gets an answer."""
+        try:
+            return examine(wire, self._supported)
+        except AdmissionError as exc:
+            return exc
+        except Exception:  # noqa: BLE001 - logged; a bug refuses one message, not the hub
+            LOGGER.exception("bug in admission")
+            return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+
+    def _hand_over(self, number: int, tickets: list[Ticket[Any]], answer: Answer) -> None:
+        with self._handing_over:
+            self._examined[number] = (tickets, answer)
+            while (ready := self._examined.pop(self._next_group, None)) is not None:
+                self._next_group += 1
+                if ready[0]:
+                    self._sequencer.put(*ready)
+
+    def _action(self, submission: Submission) -> Callable[[Batch], Entry]:
         return lambda batch: self._admit(submission, batch)
 
     def _deliver(self, outcomes: list[tuple[Pending, int, Outcome]]) -> None:
@@ -123,7 +149,7 @@ class Intake:
         self._pool.shutdown()
 
 
-def settled_outcome(ticket: Ticket[Receipt]) -> Outcome:
+def settled_outcome(ticket: Ticket[Entry]) -> Outcome:
     if ticket.outcome is None:
         raise AssertionError("the sequencer settles every ticket it is given")
     return ticket.outcome

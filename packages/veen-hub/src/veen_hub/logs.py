@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from typing import Any
 
 LOGGER = logging.getLogger("veen.hub")
@@ -30,6 +31,8 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"
+            if frames := traceback.extract_tb(record.exc_info[2]):
+                line["where"] = f"{frames[-1].filename}:{frames[-1].lineno}"
         return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
 
 

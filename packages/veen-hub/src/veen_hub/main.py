@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -80,8 +81,17 @@ def make_anchor(config: HubConfig) -> Anchor | None:
     return None
 
 
+def allow_many_connections() -> None:
+    """As many open files as the system lets us have: a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def serve(config: HubConfig) -> None:
     """Until a signal asks to stop; then drain."""
+    allow_many_connections()
     server = Server(open_hub(config))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

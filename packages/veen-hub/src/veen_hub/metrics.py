@@ -58,7 +58,16 @@ class Metrics:
         )
         self.followers = gauge("veen_followers", "Open live streams")
         self.dropped_followers = counter("veen_followers_dropped_total", "Followers that did not read")
-        self.stage = gauge("veen_stage_entries", "Entries that have passed a stage since start", ("stage",))
+        self.stage = gauge(
+            "veen_stage_entries",
+            "Entries that have passed a stage, counted from those without a checkpoint at start",
+            ("stage",),
+        )
+        self.appends = counter(
+            "veen_stream_appends_total",
+            "Entries appended, by stream where the configuration names it",
+            ("stream",),
+        )
         self.apply_lag_bytes = gauge("veen_wal_bytes", "Bytes that are durable and not yet applied")
         self.attachment_bytes = counter("veen_attachment_bytes_total", "Bytes of attachments stored")
         self.attachments = counter("veen_attachments_total", "Attachments stored")

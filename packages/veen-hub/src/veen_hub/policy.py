@@ -45,7 +45,7 @@ class AdmissionPolicy(Protocol):
         """Why the view is too old to answer from; then the hub accepts nothing (fail closed)."""
 
     def describe(self) -> Mapping[str, str]:
-        """For status and metrics: the level, the prefix the view rests on, its lag."""
+        """For status and metrics: ``level``, the prefix the view rests on, its age as ``lag_sec``."""
 
 
 class AllowAll:

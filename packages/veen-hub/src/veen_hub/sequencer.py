@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from veen_core.errors import AdmissionError, ApiError, VeenError
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
+from veen_hub.logs import LOGGER
 from veen_hub.policy import AdmissionPolicy
 from veen_storage.store import Store
 from veen_storage.writer import Batch
@@ -34,6 +35,8 @@ class Ticket(Generic[T]):
 
     action: Callable[[Batch], T]
     size: int
+    reads: bool = False
+    """Changes nothing: answered also while nothing can be acknowledged."""
     outcome: T | VeenError | None = None
 
 
@@ -54,6 +57,7 @@ class Sequencer:
         self._waiting: deque[tuple[list[Ticket[Any]], Answer]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
+        self._sync_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
 
     def start(self) -> None:
@@ -97,35 +101,53 @@ class Sequencer:
         started = time.perf_counter()
         tickets = [ticket for group, _answer in taken for ticket in group]
         batch = self._store.batch(self._clock.now())
-        try:
-            if (why := self._store.poisoned or self._policy.stale(batch.hub_ts)) is not None:
-                raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
-            for ticket in tickets:
-                self._decide(ticket, batch)
-            self._store.commit(batch)  # the commit point: no outcome is shown before it
-            committed = True
-        except VeenError as exc:
-            committed = False
-            failure = (
-                exc if isinstance(exc, ApiError) else ApiError(Code.UNAVAILABLE, str(exc), retry_after=5)
-            )
-            for ticket in tickets:
-                ticket.outcome = failure
+        failure = self._commit(tickets, batch)
         for group, answer in taken:
             answer(group)
         if self._observe is not None:
-            self._observe(batch, time.perf_counter() - started, committed)
+            self._observe(batch, time.perf_counter() - started, self._sync_seconds, failure is None)
+
+    def _commit(self, tickets: list[Ticket[Any]], batch: Batch) -> ApiError | None:
+        """Every ticket decided and the batch durable; or why nothing of it happened."""
+        failure, self._sync_seconds = None, 0.0
+        try:
+            for ticket in tickets:
+                if ticket.reads:  # the state before this batch
+                    self._decide(ticket, batch)
+            if (why := self._store.poisoned or self._policy.stale(batch.hub_ts)) is not None:
+                raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
+            for ticket in tickets:
+                if not ticket.reads:
+                    self._decide(ticket, batch)
+            started = time.perf_counter()
+            self._store.commit(batch)  # the commit point: no outcome is shown before it
+            self._sync_seconds = time.perf_counter() - started
+        except ApiError as exc:
+            failure = exc
+        except VeenError as exc:
+            failure = ApiError(Code.UNAVAILABLE, str(exc), retry_after=5)
+        except Exception:  # noqa: BLE001 - logged; a bug fails its batch, and the thread goes on
+            LOGGER.exception("bug in the sequencer")
+            failure = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+        for ticket in tickets:
+            if failure is not None and not ticket.reads:
+                ticket.outcome = failure
+        return failure
 
     @staticmethod
     def _decide(ticket: Ticket[Any], batch: Batch) -> None:
-        """A refusal is this ticket's own; any other failure is the whole batch's."""
+        """A refusal is this ticket's own; any other failure is the whole batch's, unless it only read."""
         try:
             ticket.outcome = ticket.action(batch)
         except (AdmissionError, ApiError) as exc:
             ticket.outcome = exc
+        except VeenError as exc:
+            if not ticket.reads:
+                raise
+            ticket.outcome = exc
 
 
 class Observer(Protocol):
-    """Sees every settled batch, how long it took, and whether it was committed."""
+    """Sees every settled batch, how long it took, how long of that to sync, and whether it is durable."""
 
-    def __call__(self, batch: Batch, seconds: float, committed: bool) -> None: ...
+    def __call__(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None: ...

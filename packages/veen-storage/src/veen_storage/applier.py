@@ -61,6 +61,9 @@ class Applier:
         self._layout = layout
         self._index = index
         self._zstd_level = zstd_level
+        # Folders in which names changed since they were last synced. At first all of them: a process that
+        # died here may have made names that are not durable yet.
+        self._renamed_in = {layout.log, layout.root}
 
     def apply(self, changes: list[Changes]) -> None:
         """One round: steps 1 to 4."""
@@ -98,32 +101,36 @@ class Applier:
                 case Checkpointed():
                     self._write_checkpoint(step, appends)
                 case Anchored():
-                    path = self._layout.anchor(step.anchor.label, step.anchor.upto_seq)
-                    self._files.replace(path, step.anchor.encode(), sync_directory=False)
+                    self._replace(
+                        self._layout.anchor(step.anchor.label, step.anchor.upto_seq), step.anchor.encode()
+                    )
                 case Pruned():
+                    self._renamed_in.add(self._layout.log)
                     retention.write_pruned(
                         self._files, self._layout, step.decision, self._zstd_level is not None
                     )
         appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
         self._append_all(appends)
-        self._files.sync_directory(self._layout.log)
-        self._files.sync_directory(self._layout.root)
+        for folder in sorted(self._renamed_in):
+            self._files.sync_directory(folder)
+        self._renamed_in.clear()
 
     def _write_sealed(self, step: Sealed) -> None:
         summary = step.summary
-        path = self._layout.summary(summary.label, summary.start_seq, summary.end_seq)
-        self._files.replace(path, summary.encode(), sync_directory=False)
+        self._replace(
+            self._layout.summary(summary.label, summary.start_seq, summary.end_seq), summary.encode()
+        )
 
     def _write_checkpoint(self, step: Checkpointed, appends: dict[Path, _Appends]) -> None:
         label, upto = step.checkpoint.label_curr, step.checkpoint.upto_seq
-        self._files.replace(
-            self._layout.peaks(label, upto), chunk.encode_peaks(step.peaks), sync_directory=False
-        )
-        self._files.replace(
-            self._layout.checkpoint(label, upto), step.checkpoint.encode(), sync_directory=False
-        )
+        self._replace(self._layout.peaks(label, upto), chunk.encode_peaks(step.peaks))
+        self._replace(self._layout.checkpoint(label, upto), step.checkpoint.encode())
         _add(appends, self._layout.checkpoint_index(label), step.index_at, step.line.encode())
         _add(appends, self._layout.checkpoint_binding, step.binding_at, step.binding.encode())
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        self._files.replace(path, content, sync_directory=False)
+        self._renamed_in.add(path.parent)
 
     def _append_all(self, appends: dict[Path, _Appends]) -> None:
         """Write every file's bytes, then sync them together."""
@@ -142,6 +149,8 @@ class Applier:
 
     def _append(self, fd: int, path: Path, append: _Appends) -> None:
         length = os.fstat(fd).st_size
+        if length == 0:
+            self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
             raise DamageError(path.name, length, f"ends before byte {append.offset}, where it must go on")
         if length > append.offset:

@@ -44,6 +44,7 @@ from veen_storage.cut import (
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.files import Files
 from veen_storage.layout import Layout
+from veen_storage.repair import rebuild_index
 from veen_storage.store import Store
 
 PART: Final = 1_048_576

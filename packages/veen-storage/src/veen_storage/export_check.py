@@ -55,7 +55,7 @@ from veen_storage.export_format import (
 from veen_storage.export_judge import Judge, Verified, damage
 from veen_storage.registry import Registry
 
-MAX_MANIFEST: Final = 256 * 1_048_576
+MAX_MANIFEST: Final = 64 * 1_048_576
 SMALL_ITEM: Final = 65_536
 """Bounds a receipt, a pruned payload's marker or a checkpoint with its witnesses."""
 _ARRAY: Final = 4
@@ -82,8 +82,9 @@ def verify_export(path: Path, pinned: HubId) -> Verified:
 
 def _read_manifest(path: Path) -> Manifest:
     try:
-        with (path / MANIFEST).open("rb") as file:
-            content = file.read(MAX_MANIFEST + 1)
+        if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST:
+            raise damage(MANIFEST, f"{size} bytes are no manifest: at most {MAX_MANIFEST}")
+        content = (path / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise StorageError(f"{path} is not an export: it has no {MANIFEST}") from None
     try:
@@ -357,7 +358,7 @@ def _chunk_entries(path: Path, judge: Judge, *, pruned: bool) -> Iterator[EntryH
 
 
 def _pruned_entries(path: Path, judge: Judge) -> Iterator[EntryHash]:
-    items = read_sequence(path, judge.registry.limits.max_chunk_bytes)
+    items = read_sequence(path, SMALL_ITEM + 5 * judge.registry.limits.max_checkpoint_interval)
     first, sizes = judge.tree.size + 1, tuple[int, ...]()
     for offset, item in items:
         try:

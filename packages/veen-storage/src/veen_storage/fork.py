@@ -22,7 +22,7 @@ from veen_core import cbor, hub_identity, stream
 from veen_core.errors import DecodeError, VerificationError
 from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, HubPk, Label, MmrRoot, NodeHash, Signature, StreamSeq, UnixTime
+from veen_core.ids import HubId, HubPk, Label, MmrRoot, NodeHash, Signature, StreamSeq, UnixTime, VerifyKey
 from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
@@ -76,6 +76,7 @@ def fork(
     now: UnixTime,
     upto: Mapping[Label, StreamSeq] | None = None,
     *,
+    admin_pk: VerifyKey | None = None,
     keys_directory: Path | None = None,
     progress: Watch = lambda _progress: None,
     files: Files | None = None,
@@ -83,8 +84,9 @@ def fork(
     """A new hub at ``target``, made from ``source`` as it stands or as far as ``upto`` says.
 
     Labels that ``upto`` does not name are kept whole; one that it cuts at 0 is left out. Limits, profile
-    and compression are the old hub's. ``keys_directory`` is where the old hub keeps its keys, if not with
-    its data; without any, the record carries the new hub's signature only.
+    and compression are the old hub's; its admin is not: ``admin_pk`` is the new one's (H18).
+    ``keys_directory`` is where the old hub keeps its keys, if not with its data; without any, the record
+    carries the new hub's signature only.
     """
     files, layout = files or Files(), Layout(target)
     if target.exists() and any(target.iterdir()):
@@ -109,6 +111,7 @@ def fork(
         limits=registry.limits,
         profile=registry.profile,
         zstd_level=registry.zstd_level,
+        admin_pk=admin_pk,
         files=files,
         inherited=(layout.ancestry.name, layout.fork.name, layout.fork_cuts.name),
     )

@@ -165,7 +165,7 @@ class _Fsck:
             fsck_directory.add_fault(self._report, exc, fsck_index.FILE, REPAIR)
             return
         self._report_rows(found, survey, {label for label in survey.numbers if label not in book.log.labels})
-        for auth_ref in sorted(book.derivation.late):
+        for auth_ref in sorted(book.derivation.tokens.late):
             self._report.notes.append(
                 f"rate buckets of token {auth_ref.hex()} were not checked: it was used before it was known"
             )
@@ -222,7 +222,7 @@ def _excused(book: Book, survey: Survey) -> Excused:
     return Excused(
         numbers=numbers,
         rows=frozenset(rows),
-        late=frozenset(book.derivation.late),
+        late=frozenset(book.derivation.tokens.late),
         caps=bool(book.broken),
         meta=frozenset(meta),
     )

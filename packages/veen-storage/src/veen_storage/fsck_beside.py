@@ -16,7 +16,7 @@ from veen_core import checkpoint as checkpoints
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import ChunkSummary
 from veen_core.errors import CheckpointError, DecodeError, VeenError
-from veen_core.hub_identity import HubIdentity
+from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.ids import Label, StreamSeq
 from veen_core.mmr import Mmr
 from veen_storage.fsck_files import LabelFiles
@@ -59,28 +59,30 @@ class Bindings:
         missing, offset = dict(self.applied), 0
         try:
             for line in cbor.split_sequence(data):
-                if not missing or (self.complete and missing.pop(line, None) is None):
+                if not missing and self.complete:
                     break
-                missing.pop(line, None)
+                if missing.pop(line, None) is None and not self._may_be(line):
+                    break
                 offset += len(line)
         except DecodeError:
             pass  # what is left is judged below
-        rest = data[offset:]
-        if self.complete and not missing:
-            beyond = b"".join(line for _batch, line in sorted(self.ahead, key=lambda row: row[0]))
-            if not beyond.startswith(rest):
-                yield Fault(
-                    file=path.name, offset=offset, what="goes on with lines of no checkpoint", remedy=REPAIR
-                )
-            return
-        if rest:
-            yield Fault(
-                file=path.name, offset=offset, what="is not the line of any checkpoint", remedy=REPAIR
-            )
+        beyond = b"".join(line for _batch, line in sorted(self.ahead, key=lambda row: row[0]))
+        if not beyond.startswith(data[offset:]) or (missing and offset < len(data)):
+            what = "goes on with something that is the line of no checkpoint"
+            yield Fault(file=path.name, offset=offset, what=what, remedy=REPAIR)
         for label, upto in missing.values():
-            yield Fault(
-                file=path.name, label=label, seq=upto, what="has no line for this checkpoint", remedy=REPAIR
-            )
+            what = "has no line for this checkpoint"
+            yield Fault(file=path.name, label=label, seq=upto, what=what, remedy=REPAIR)
+
+    def _may_be(self, line: bytes) -> bool:
+        """Whether it may be the line of a checkpoint that could not be read."""
+        if self.complete:
+            return False
+        try:
+            CheckpointBinding.decode(line)
+        except DecodeError:
+            return False
+        return True
 
 
 @dataclass(slots=True)

@@ -7,16 +7,17 @@ token was authorized and used within one second. It counts as authorized first, 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from veen_core.ids import AuthRef, HubId, Label, StreamSeq
+from veen_core.ids import AuthRef, HubId, Label, UnixTime
 from veen_core.rate import Bucket
 from veen_storage.applier import NOTHING_TO_FINISH, write_index
 from veen_storage.index import Index, Transaction
 from veen_storage.ledger import Changes, Draft, Ledger
-from veen_storage.records import U64, CapRecord, LabelCursor, LabelNo
+from veen_storage.records import U64, LabelCursor, LabelNo
 from veen_storage.registry import Registry
 
 ROUND: Final = 4_096
@@ -24,32 +25,44 @@ ROUND: Final = 4_096
 ROUND_BYTES: Final = 4 * 1_048_576
 
 
+@dataclass(slots=True)
+class Tokens:
+    """What is known of tokens beyond their records."""
+
+    authorized_at: dict[AuthRef, UnixTime] = field(default_factory=dict)
+    """hub_ts of the receipt on the control label; a record's issued_at may be earlier."""
+    late: set[AuthRef] = field(default_factory=set)
+    """Tokens that were met after uses of them: where their buckets stood cannot be told."""
+
+
 class DerivedDraft(Draft):
     """A draft that meets labels one after another, not in the order in which they were written."""
 
-    def __init__(self, ledger: Ledger, late: set[AuthRef]) -> None:
+    def __init__(self, ledger: Ledger, tokens: Tokens) -> None:
         super().__init__(ledger)
-        self._late = late
+        self._tokens = tokens
 
     def note_use(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
         record = self.cap(auth_ref)
-        if record is None or cursor.hub_ts >= record.issued_at:
-            super().note_use(cursor, auth_ref)
-            self._bound_bucket(auth_ref, cursor.number)
-        elif not record.control_seq:  # the first use of all, in a label that is met later
-            self.changes.caps[auth_ref] = CapRecord(cursor.hub_ts, StreamSeq(0), b"")
-
-    def _bound_bucket(self, auth_ref: AuthRef, number: LabelNo) -> None:
-        """Uses that came before the token in the same second are counted too: never below nothing."""
-        bucket = self.changes.buckets.get((auth_ref, number))
-        if bucket is not None and bucket.tokens < 0:
-            self.changes.buckets[auth_ref, number] = Bucket(0, bucket.refilled_at)
-            self._late.add(auth_ref)
+        if record is not None and cursor.hub_ts < record.issued_at:  # the first use fixes it (§6)
+            record = dataclasses.replace(record, issued_at=cursor.hub_ts)
+            self.changes.caps[auth_ref] = record
+        if record is not None and record.control_seq and cursor.hub_ts < self._tokens.authorized_at[auth_ref]:
+            return  # the hub did not know its rate yet
+        super().note_use(cursor, auth_ref)
+        bucket = self.changes.buckets.get((auth_ref, cursor.number))
+        if bucket is not None and bucket.tokens < 0:  # uses before it, in the same second, are counted too
+            self.changes.buckets[auth_ref, cursor.number] = Bucket(0, bucket.refilled_at)
+            self._tokens.late.add(auth_ref)
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
         if self.cap(auth_ref) is not None:
-            self._late.add(auth_ref)
+            self._tokens.late.add(auth_ref)
+        self._tokens.authorized_at.setdefault(auth_ref, control.hub_ts)
         super().note_token(auth_ref, token_bytes, control)
+        record = self.changes.caps[auth_ref]
+        if control.hub_ts < record.issued_at:
+            self.changes.caps[auth_ref] = dataclasses.replace(record, issued_at=control.hub_ts)
 
 
 @dataclass(slots=True)
@@ -61,8 +74,7 @@ class Derivation:
     numbers: Mapping[Label, LabelNo]
     """Numbers that labels have already; others get the next free ones."""
     applied: int
-    late: set[AuthRef] = field(default_factory=set)
-    """Tokens that were met after uses of them: where their buckets stood cannot be told."""
+    tokens: Tokens = field(default_factory=Tokens)
     ledger: Ledger = field(init=False)
     draft: DerivedDraft = field(init=False)
     _waiting: list[Changes] = field(default_factory=list)
@@ -71,7 +83,7 @@ class Derivation:
     def __post_init__(self) -> None:
         self._next = max(self.numbers.values(), default=-1) + 1
         self.ledger = Ledger(self.index, self.registry)
-        self.draft = DerivedDraft(self.ledger, self.late)
+        self.draft = DerivedDraft(self.ledger, self.tokens)
 
     def begin(self, label: Label) -> LabelCursor:
         """A label's first cursor, under its number."""
@@ -90,7 +102,7 @@ class Derivation:
         changes.batch = self.applied
         self.ledger.adopt(changes)
         self._waiting.append(changes)
-        self.draft = DerivedDraft(self.ledger, self.late)
+        self.draft = DerivedDraft(self.ledger, self.tokens)
         steps = sum(len(change.steps) for change in self._waiting)
         if steps + len(self._waiting) >= ROUND or sum(c.size for c in self._waiting) >= ROUND_BYTES:
             self._write()
@@ -98,7 +110,7 @@ class Derivation:
     def aside(self) -> DerivedDraft:
         """A draft on top that is never written: for what is not applied yet, or not to be relied on."""
         self.settle()
-        return DerivedDraft(self.ledger, set())
+        return DerivedDraft(self.ledger, self.tokens)
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -19,7 +19,7 @@ import lmdb
 
 from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, Label
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck_report import REPAIR
 from veen_storage.index import TABLES, Index, View
 from veen_storage.records import (
@@ -57,8 +57,9 @@ def apart(call: Callable[..., T], *args: Any) -> T:
         fine, answer = here.recv()
     except EOFError:
         child.join()
-        code = child.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if (code := child.exitcode or 0) >= 0:
+            raise StorageError(f"the process that reads the index did not start (exit code {code})") from None
+        how = signal.Signals(-code).name
         fine, answer = False, f"reading it kills the process that does ({how})"
     finally:
         here.close()
@@ -134,7 +135,7 @@ class Excused:
 
     def excuses(self, table: str, key: bytes) -> bool:
         if table == "meta":
-            return key in self.meta
+            return key in self.meta or (key.startswith(b"control") and bool(self.numbers))
         if table == "caps":
             return self.caps
         if table == "buckets" and key[:32] in self.late:
@@ -218,7 +219,7 @@ def _gaps(view: View) -> Iterator[Row]:
         expected = end + 1
 
 
-_NUMBER_AT: Final = {
+NUMBER_AT: Final = {  # where in its key a row has the label's number
     "heads": 0,
     "clients": 0,
     "entries": 0,
@@ -246,7 +247,7 @@ _SEQ_OF: Final = {
 
 def number_of(table: str, key: bytes) -> int | None:
     """The label's number in a row's key."""
-    at = _NUMBER_AT.get(table)
+    at = NUMBER_AT.get(table)
     if at is None or len(key) < at + U32.size:
         return None
     return int(U32.unpack_from(key, at)[0])

@@ -100,6 +100,7 @@ class Journal:
         self._next = next_batch
         self._fd = -1
         self._size = 0
+        self._segments: list[Path] = []
         self._poison: str | None = None
 
     @property
@@ -137,13 +138,15 @@ class Journal:
         self._files.truncate(self._fd, 0)  # a torn batch may have had this number
         self._files.sync_directory(self._directory)
         self._size = 0
+        self._segments = [*self._segments, path]
 
     def trim(self, applied: int) -> None:
         """Remove segments in which every batch is applied; never the one being written."""
-        segments = list_segments(self._directory)
-        for path, following in pairwise(segments):
-            if first_batch(following) <= applied + 1:
-                self._files.remove(path)
+        done = [path for path, following in pairwise(self._segments) if first_batch(following) <= applied + 1]
+        for path in done:
+            self._files.remove(path)
+        if done:
+            self._segments = [path for path in self._segments if path not in done]
 
     def poison(self, why: str) -> None:
         """Stop acknowledging: something else than the journal failed."""

@@ -202,6 +202,21 @@ class Reader:
         except FileNotFoundError:
             raise DamageError(self._layout.chunk(label, start, end).name, None, "is missing") from None
 
+    def readable_from(self, label: Label, start: StreamSeq) -> StreamSeq | None:
+        """The first entry at or after ``start`` whose payload is there; None if there is none."""
+        head, at = self._require_head(label), max(start, 1)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            place = view.get("entries", number + U64.pack(at)) if number is not None else None
+            if number is not None and place is not None:
+                first = Location.unpack(place).chunk_start
+                for _key, value in view.scan("chunks", number + U64.pack(first), number):
+                    chunk = ChunkRecord.unpack(value)
+                    if not chunk.pruned:
+                        break
+                    at = chunk.end + 1
+        return StreamSeq(at) if at <= head.stream_seq else None
+
     def entry(self, label: Label, stream_seq: StreamSeq) -> Entry:
         """One whole entry; ``PrunedError`` if only its receipt is left."""
         found = self._one(label, stream_seq)

@@ -119,18 +119,17 @@ class _Repair:
         for path, content in rewrites.items():
             self._files.replace(path, content)
         self._swap()
-        done = RepairReport(
+        return RepairReport(
             sorted(path.name for path in rewrites),
             self._cut(book),
             [note for note in self._report.notes if "may be removed" not in note],
             self._report.counters,
         )
-        return done
 
     # --- 1 and 2
 
     def _identity(self) -> tuple[HubIdentity, dict[Path, bytes]]:
-        """The identity, and what follows from it and is not there; a rotation that was cut off is finished."""
+        """The identity, and what follows from it and is not there. A rotation that was begun is finished."""
         layout, found = self._layout, Report(Level.QUICK)
         hub_keys.finish_identity(self._files, layout, self._registry.hub_id)
         identity = fsck_directory.check_identity(layout, self._registry, found)
@@ -179,6 +178,8 @@ class _Repair:
         faults = [fault for fault in self._report.faults if fault.remedy != REPAIR]
         if book.journal.damaged or faults:
             raise RefusedError(faults)
+        if not (self._layout.index / "data.mdb").exists():
+            return  # a clone in the making
         try:
             known = fsck_index.apart(fsck_index.survey, self._layout.index).sizes
         except DamageError:

@@ -44,6 +44,8 @@ MAX_TAIL_BYTES: Final = 64 * 1_048_576
 """The writer waits when the applier is further behind than this; it bounds memory and reopening."""
 ROUND_BYTES: Final = 8 * 1_048_576
 """An apply round takes about this much of the journal."""
+GATHER_BYTES: Final = 1_048_576
+GATHER_SECONDS: Final = 0.02
 APPLY_TIMEOUT: Final = 60.0
 
 
@@ -116,6 +118,7 @@ class _Queue:
     changed: threading.Condition = field(default_factory=threading.Condition)
     closing: bool = False
     busy: bool = False
+    hurry: bool = False
     failed: bool = False
     """A round failed: nothing after it may be applied."""
 
@@ -334,6 +337,8 @@ class Store:
         while True:
             with self._queue.changed:
                 self._queue.changed.wait_for(lambda: self._queue.waiting or self._queue.closing)
+                # A round has costs of its own: let a few batches gather, unless somebody waits for it.
+                self._queue.changed.wait_for(lambda: self._queue.hurry or self._gathered(), GATHER_SECONDS)
                 taken = self._take_round()
                 if not taken:
                     return
@@ -347,12 +352,18 @@ class Store:
                     self._queue.busy = False
                     self._queue.changed.notify_all()
 
+    def _gathered(self) -> bool:
+        return self._queue.closing or self._tail.size >= GATHER_BYTES
+
     def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
         """Wait until everything committed so far is applied."""
         with self._queue.changed:
+            self._queue.hurry = True
+            self._queue.changed.notify_all()
             idle = self._queue.changed.wait_for(
                 lambda: self.poisoned is not None or not (self._queue.waiting or self._queue.busy), timeout
             )
+            self._queue.hurry = False
         return idle and self.poisoned is None
 
     @property

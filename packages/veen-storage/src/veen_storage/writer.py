@@ -57,6 +57,8 @@ class Batch:
         """Of every receipt in this batch; never decreases (H3)."""
         self.items: list[Item] = []
         self.receipts: list[Receipt] = []
+        self.last: Entry | None = None
+        """What was placed last."""
 
     # What admission may look at.
 
@@ -123,6 +125,7 @@ class Batch:
         digest = entry.entry_hash
         frame = entry.frame(digest)
         self._draft.place(cursor, entry, frame, nodes, digest)
+        self.last = entry
         self.items.append(Item(journal.ENTRY, frame))
         self.receipts.append(signed)
         return signed

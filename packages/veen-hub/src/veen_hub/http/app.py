@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from veen_hub.http import attachments, probes, reading, tooling
+from veen_hub.http.connections import Listener
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB
 from veen_hub.http.submit import submit
@@ -44,32 +45,26 @@ def make_app(hub: Hub) -> web.Application:
     return app
 
 
+SHUTDOWN_SEC = 5
+"""How long a request that is under way may take to end when the hub stops."""
+
+
 class Server:
     """A hub on a socket: start it, stop it; stopping drains."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._runner = web.AppRunner(
-            make_app(hub), access_log=None, auto_decompress=False, keepalive_timeout=75, shutdown_timeout=30
-        )
+        self._runner = web.AppRunner(make_app(hub), shutdown_timeout=SHUTDOWN_SEC)
 
     async def start(self) -> str:
         """Listen; returns the URL."""
         listen, tls = self.hub.config.listen, self.hub.config.tls
+        context = server_context(tls) if tls is not None else None
         await self.hub.start()
         await self._runner.setup()
-        context = server_context(tls) if tls is not None else None
-        site = web.TCPSite(
-            self._runner,
-            listen.host,
-            listen.port,
-            ssl_context=context,
-            backlog=listen.backlog,
-            reuse_address=True,
-        )
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        return f"{'https' if tls is not None else 'http'}://{host}:{port}"
+        listener = Listener(self._runner, listen, context)
+        await listener.start()
+        return listener.name
 
     async def stop(self) -> None:
         """Stop accepting, answer what is under way, settle, close (SIGTERM)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 from collections.abc import Iterator
 from typing import TypeVar
@@ -12,13 +13,14 @@ from aiohttp import web
 from veen_core.errors import AdmissionError, ApiError, DecodeError, SignatureError
 from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
 from veen_core.keys import verify
-from veen_core.rejection import SIG_INVALID, SIZE_PREFILTER, Code
+from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
-from veen_hub.http.content import reply
+from veen_hub.http.content import check_length, over_the_cap, reply
 from veen_hub.http.keys import hub_of
 from veen_hub.http.submit import check_address
+from veen_hub.logs import log
 from veen_hub.version import VERSION
-from veen_storage.errors import AbsentError
+from veen_storage.errors import AbsentError, StorageError
 
 F = TypeVar("F", bound=FixedBytes)
 
@@ -40,13 +42,11 @@ def _parsed(name: str, text: str, kind: type[F]) -> F:
 async def put(request: web.Request) -> web.Response:
     """The auth stage of a MSG, then the body, straight to disk; durable before 200."""
     hub = hub_of(request)
+    check_length(request, hub.limits.max_attachment_bytes, over_the_cap)
     check_address(hub, request)
     coid = _parsed("coid", request.match_info["coid"], Coid)
     label, client = header(request, "VEEN-Label", Label), header(request, "VEEN-Client", ClientId)
     auth_ref = header(request, "VEEN-Auth-Ref", AuthRef) if "VEEN-Auth-Ref" in request.headers else None
-    most = hub.limits.max_attachment_bytes
-    if request.content_length is not None and request.content_length > most:
-        raise AdmissionError(SIZE_PREFILTER, f"Content-Length {request.content_length} exceeds {most}")
     try:
         verify(
             client,
@@ -77,30 +77,38 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
             yield part
 
     writing = asyncio.get_running_loop().run_in_executor(None, hub.store.attachments.put, coid, arriving())
-    last: bytes | None = CUT_OFF
-    try:
-        async with asyncio.timeout(hub.config.listen.request_timeout_sec * 10):
-            async for part in request.content.iter_chunked(256 * 1_024):
-                size += len(part)
-                while not writing.done():
-                    try:
-                        parts.put_nowait(part)
-                        break
-                    except queue.Full:
-                        await asyncio.sleep(0.001)
-        last = None
-    finally:
+
+    async def hand_over(part: bytes | None) -> None:
         while not writing.done():
             try:
-                parts.put_nowait(last)
-                break
+                parts.put_nowait(part)
+                return
             except queue.Full:
                 await asyncio.sleep(0.001)
+
+    patience = hub.config.listen.request_timeout_sec
+    try:
+        body = request.content.iter_chunked(256 * 1_024)
+        while not writing.done():
+            async with asyncio.timeout(patience):
+                part = await anext(body, None)
+            if part is None:
+                break
+            size += len(part)
+            await hand_over(part)
+    except BaseException as exc:
+        await hand_over(CUT_OFF)
+        await asyncio.wait([writing])
+        writing.exception()  # what the thread says of it is no news
+        if isinstance(exc, TimeoutError):
+            raise ApiError(Code.BAD_REQUEST, f"nothing of the body arrived for {patience} s") from None
+        raise
+    await hand_over(None)
     return await writing, size
 
 
-CUT_OFF = bytes(1)
-"""A marker by identity: the client went away."""
+CUT_OFF = b"cut off"
+"""A marker by identity (a byte or none would not do: CPython has only one of each)."""
 
 
 async def get(request: web.Request) -> web.StreamResponse:
@@ -115,7 +123,12 @@ async def get(request: web.Request) -> web.StreamResponse:
     )
     await response.prepare(request)
     parts = hub.store.attachments.get(coid)
-    while (part := await hub.reading(lambda: next(parts, None))) is not None:
-        async with asyncio.timeout(hub.config.listen.follower_timeout_sec):
-            await response.write(part)
+    try:
+        while (part := await hub.reading(lambda: next(parts, None))) is not None:
+            async with asyncio.timeout(hub.config.listen.follower_timeout_sec):
+                await response.write(part)
+    except (TimeoutError, StorageError) as exc:  # too late for another answer: cut it off
+        log(logging.WARNING, "attachment cut off", coid=coid.hex(), error=str(exc) or "nobody reads")
+        if request.transport is not None:
+            request.transport.abort()
     return response

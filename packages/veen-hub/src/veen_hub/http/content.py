@@ -7,6 +7,7 @@ compressed bodies at all, so that nothing unpacks to more than was announced (SH
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -24,12 +25,30 @@ MAX_REQUEST: Final = 64 * 1_024
 W = TypeVar("W", bound=Wire)
 
 
-async def read_body(request: web.Request, most: int, timeout: int) -> bytes:
-    """The whole body, or the reason why not; never more than ``most`` bytes in memory."""
+def too_large(message: str) -> ApiError:
+    """Of a request that is no admission (H1)."""
+    return ApiError(Code.LIMIT, message)
+
+
+def over_the_cap(message: str) -> AdmissionError:
+    """Of a message, a token or an attachment: the prefilter's first row (§8.2)."""
+    return AdmissionError(SIZE_PREFILTER, message)
+
+
+TooLarge = Callable[[str], AdmissionError | ApiError]
+
+
+def check_length(request: web.Request, most: int, refusal: TooLarge) -> None:
+    """What can be known before a byte is read."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send it as it is")
     if request.content_length is not None and request.content_length > most:
-        raise AdmissionError(SIZE_PREFILTER, f"Content-Length {request.content_length} exceeds {most}")
+        raise refusal(f"Content-Length {request.content_length} exceeds {most}")
+
+
+async def read_body(request: web.Request, most: int, timeout: int, refusal: TooLarge = too_large) -> bytes:
+    """The whole body, or the reason why not; never more than ``most`` bytes in memory."""
+    check_length(request, most, refusal)
     parts: list[bytes] = []
     size = 0
     try:
@@ -37,7 +56,7 @@ async def read_body(request: web.Request, most: int, timeout: int) -> bytes:
             async for part in request.content.iter_any():
                 size += len(part)
                 if size > most:
-                    raise AdmissionError(SIZE_PREFILTER, f"more than {most} bytes")
+                    raise refusal(f"more than {most} bytes")
                 parts.append(part)
     except TimeoutError:
         raise ApiError(Code.BAD_REQUEST, f"the body did not arrive within {timeout} s") from None

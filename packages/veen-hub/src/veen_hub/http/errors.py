@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from veen_core.api import ErrorEnvelope, envelope_of
+from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID
-from veen_hub.logs import log
+from veen_hub.logs import LOGGER, log
 from veen_storage.attachments import ContentError, TooLargeError
 from veen_storage.errors import AbsentError, StorageError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class DetailedError(ApiError):
+    """An ``ApiError`` with something for machines to read in ``detail`` (§10.6)."""
+
+    def __init__(self, code: Code, message: str, detail: ErrorDetail) -> None:
+        super().__init__(code, message)
+        self.detail = detail
 
 
 @web.middleware
@@ -29,12 +38,15 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
     except VeenError as exc:
         response = refuse(request, as_api_error(exc))
     except web.HTTPException as exc:
-        response = refuse(request, _from_http(request, exc))
-    except (ConnectionError, TimeoutError):
+        response = refuse(request, from_http(request, exc))
+    except web.RequestPayloadError as exc:
+        response = refuse(
+            request, ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")
+        )
+    except ConnectionError:
         raise  # the client is gone; there is nobody to answer
-    except Exception:
-        log(logging.ERROR, "bug", path=request.path, request_id=request_id)
-        logging.getLogger("veen.hub").exception("unexpected")
+    except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
+        LOGGER.exception("bug", extra={"fields": {"path": request.path, "request_id": request_id}})
         response = refuse(
             request, ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
         )
@@ -63,14 +75,16 @@ def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
 
 def refuse(request: web.Request, error: AdmissionError | ApiError) -> web.Response:
     code = error.rejection.code if isinstance(error, AdmissionError) else error.code
-    envelope: ErrorEnvelope = envelope_of(error, request.get(REQUEST_ID))
+    envelope = envelope_of(error, request.get(REQUEST_ID))
+    if isinstance(error, DetailedError):
+        envelope = dataclasses.replace(envelope, detail=error.detail)
     response = reply(request, envelope, HTTP_STATUS[code])
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
 
 
-def _from_http(request: web.Request, exc: web.HTTPException) -> ApiError:
+def from_http(request: web.Request, exc: web.HTTPException) -> ApiError:
     """What aiohttp itself refuses: no such route, wrong method, a request line too long."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
     if exc.status == 404 and first.startswith("v") and first[1:].isdecimal() and first != "v1":

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from dataclasses import dataclass
+from itertools import takewhile
 
 from aiohttp import web
 
@@ -13,6 +16,7 @@ from veen_core.api import (
     CheckpointResponse,
     ConsistencyRequest,
     ConsistencyResponse,
+    ErrorDetail,
     ProofRequest,
     ProofResponse,
     ReceiptRequest,
@@ -21,14 +25,19 @@ from veen_core.api import (
     StreamRequest,
     StreamResponse,
 )
+from veen_core.cap import CapToken
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
+from veen_core.receipt import Receipt
 from veen_core.rejection import Code
+from veen_core.wire import Wire, int_map
 from veen_hub.feed import encode_item
-from veen_hub.http.content import CBOR, CBOR_SEQ, read_as, reply, wants_json
+from veen_hub.http.connections import Connection
+from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
+from veen_hub.http.errors import DetailedError
 from veen_hub.http.keys import hub_of
 from veen_hub.hub import Hub
 from veen_hub.version import VERSION
@@ -43,31 +52,32 @@ async def page(request: web.Request) -> web.Response:
     asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
     if asked.start < 1 and asked.cursor is not None:
         raise ApiError(Code.BAD_REQUEST, "cursor 0 names no entry: stream_seq starts at 1")
+    if asked.max_items == 0:
+        raise ApiError(Code.BAD_REQUEST, "max_items 0 asks for nothing")
     most = min(asked.max_items or hub.config.max_page_items, hub.config.max_page_items)
     start = StreamSeq(max(1, asked.start))
     entries, more, proof = await hub.reading(lambda: read_page(hub, asked, start, most))
     if wants_json(request):
-        return reply(request, page_response(asked, start, entries, more, proof))
+        return web.Response(text=page_json(asked, start, entries, more, proof), content_type=JSON)
     return web.Response(body=encode_page(asked, start, entries, more, proof), content_type=CBOR)
 
 
 def read_page(
     hub: Hub, asked: StreamRequest, start: StreamSeq, most: int
 ) -> tuple[list[Entry], StreamSeq | None, MmrProof | None]:
-    """Whole entries of one page, where the next one starts, and the last one's proof."""
+    """Whole entries of one page, where the next one starts, and the last one's proof.
+
+    A page ends before an entry whose payload was pruned; one that would begin with it is refused, and the
+    refusal says where entries can be read again. Nothing is left out silently.
+    """
     read = hub.store.read
     head = read.head(asked.label)
     if head is None:
         raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} holds nothing")
     found = read.entries(asked.label, start, most, end=asked.to_seq)
-    entries: list[Entry] = []
-    for entry in found:
-        if isinstance(entry, PrunedEntry):
-            raise ApiError(
-                Code.NOT_FOUND,
-                f"entry {entry.receipt.stream_seq} was pruned by retention: its receipt and proof remain",
-            )
-        entries.append(entry)
+    if found and isinstance(found[0], PrunedEntry):
+        raise pruned(hub, asked.label, start)
+    entries = _whole(found)
     last = entries[-1].stream_seq if entries else StreamSeq(start - 1)
     end = min(head.stream_seq, asked.to_seq) if asked.to_seq is not None else head.stream_seq
     more = StreamSeq(last + 1) if entries and last < end else None
@@ -75,27 +85,63 @@ def read_page(
     return entries, more, proof
 
 
-def page_response(
+def _whole(found: list[Entry | PrunedEntry]) -> list[Entry]:
+    """The entries before the first one that was pruned."""
+    return [
+        entry for entry in takewhile(lambda one: isinstance(one, Entry), found) if isinstance(entry, Entry)
+    ]
+
+
+def pruned(hub: Hub, label: Label, start: StreamSeq) -> DetailedError:
+    """``detail.stream_seq`` is the first entry at or after ``start`` that can be read; absent if none is."""
+    readable = hub.store.read.readable_from(label, start)
+    after = (
+        f"entries can be read from {readable} on" if readable is not None else "no entry after it can be read"
+    )
+    return DetailedError(
+        Code.NOT_FOUND,
+        f"the payload of entry {start} was pruned by retention (its receipt and proof remain); {after}",
+        ErrorDetail(label=label, stream_seq=readable),
+    )
+
+
+@int_map("control item", section="H5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlItem(Wire):
+    """An item of the control label: where other labels have a MSG, the cap token that was authorized."""
+
+    stream_seq: StreamSeq
+    msg: CapToken
+    receipt: Receipt | None = None
+
+
+def item_of(entry: Entry, *, with_receipt: bool) -> StreamItem | ControlItem:
+    receipt = entry.receipt if with_receipt else None
+    if entry.is_authorize:
+        token = CapToken.decode(entry.msg_bytes)
+        return ControlItem(stream_seq=entry.stream_seq, msg=token, receipt=receipt)
+    return StreamItem(stream_seq=entry.stream_seq, msg=entry.msg, receipt=receipt)
+
+
+def page_json(
     asked: StreamRequest,
     start: StreamSeq,
     entries: list[Entry],
     more: StreamSeq | None,
     proof: MmrProof | None,
-) -> StreamResponse:
-    items = tuple(
-        StreamItem(stream_seq=e.stream_seq, msg=e.msg, receipt=e.receipt if asked.with_receipts else None)
-        for e in entries
-        if not e.is_authorize
-    )
-    return StreamResponse(
+) -> str:
+    around = StreamResponse(
         label=asked.label,
         from_seq=start,
         to_seq=asked.to_seq,
-        items=items,
+        items=(),
         next_cursor=more,
         mmr_proof=proof,
         server_version=VERSION,
     )
+    items = [item_of(entry, with_receipt=bool(asked.with_receipts)) for entry in entries]
+    page = around.codec.write_json(around) | {"items": [item.codec.write_json(item) for item in items]}
+    return json.dumps(page, separators=(",", ":"), ensure_ascii=False)
 
 
 def encode_page(
@@ -106,7 +152,7 @@ def encode_page(
     proof: MmrProof | None,
 ) -> bytes:
     """The same response, put together from bytes that are canonical already: no decoding, no encoding."""
-    items = [encode_item(e, with_receipt=bool(asked.with_receipts)) for e in entries if not e.is_authorize]
+    items = [encode_item(e, with_receipt=bool(asked.with_receipts)) for e in entries]
     fields = [
         b"\x01\x01",
         b"\x02\x58\x20" + asked.label,
@@ -125,14 +171,17 @@ async def follow(request: web.Request) -> web.StreamResponse:
     """``GET /v1/stream/{label}?from=N``: stays open, each item as soon as it is durable (H15)."""
     hub = hub_of(request)
     label = label_of(request)
-    at = number_of(request, "from", 1)
+    at = StreamSeq(max(1, number_of(request, "from", 1)))
+    first = await hub.reading(lambda: hub.store.read.entries(label, at, 1))
+    if first and isinstance(first[0], PrunedEntry):
+        raise await hub.reading(lambda: pruned(hub, label, at))
     response = web.StreamResponse(headers={"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"})
     response.enable_chunked_encoding()
     await response.prepare(request)
     hub.feed.join(label)
     hub.metrics.followers.inc()
     try:
-        await _deliver(hub, label, StreamSeq(max(1, at)), response)
+        await _deliver(hub, label, at, response, gone_of(request))
     except TimeoutError:
         hub.metrics.dropped_followers.inc()
         if request.transport is not None:
@@ -143,7 +192,16 @@ async def follow(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _deliver(hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse) -> None:
+def gone_of(request: web.Request) -> asyncio.Event:
+    """Set when the client is gone."""
+    assert isinstance(request.protocol, Connection)
+    return request.protocol.lost
+
+
+async def _deliver(
+    hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
+) -> None:
+    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind."""
     patience = hub.config.listen.follower_timeout_sec
     while True:
         changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
@@ -151,12 +209,14 @@ async def _deliver(hub: Hub, label: Label, at: StreamSeq, response: web.StreamRe
         if held is None:
             found = await hub.reading(lambda at=at: hub.store.read.entries(label, at, FOLLOW_PAGE))  # type: ignore[misc]
             if not found:
-                await _wait(changed, hub.stopping)
-                if hub.stopping.is_set():
+                await _wait(changed, hub.stopping, gone)
+                if hub.stopping.is_set() or gone.is_set():
                     return
                 continue
-            data = b"".join(encode_item(e) for e in found if isinstance(e, Entry) and not e.is_authorize)
-            at = StreamSeq(at + len(found))
+            if not (whole := _whole(found)):
+                return  # asking again from here is answered with where to go on
+            data = b"".join(encode_item(entry) for entry in whole)
+            at = StreamSeq(at + len(whole))
         else:
             data, at = held
         async with asyncio.timeout(patience):

@@ -8,24 +8,29 @@ from __future__ import annotations
 import ipaddress
 import logging
 import time
+from collections.abc import Callable
 
 from aiohttp import web
 
 from veen_core import cbor
 from veen_core import pow as proof_of_work
 from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, unwrap_submit
+from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.pow import PowCookie
-from veen_core.receipt import Receipt
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code
-from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_body, wants_json
+from veen_hub.admission import DECODING
+from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
 from veen_hub.http.keys import REQUEST_ID, hub_of
 from veen_hub.hub import Hub
-from veen_hub.logs import log
+from veen_hub.intake import Outcome
+from veen_hub.logs import LOGGER, log
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE = 8 * 1_048_576
+_RESPONSE_HEAD = bytes.fromhex("a3010102")  # {1: 1, 2: …
+_RESPONSE_TAIL = b"\x03" + cbor.encode(VERSION)
 ENVELOPE = 64
 """What a submit envelope adds to its MSG, generously."""
 
@@ -33,51 +38,88 @@ ENVELOPE = 64
 async def submit(request: web.Request) -> web.Response:
     started = time.perf_counter()
     hub = hub_of(request)
-    check_address(hub, request)
-    most = MAX_SEQUENCE if request.content_type == CBOR_SEQ else hub.limits.max_msg_bytes + ENVELOPE
-    if request.content_type == JSON:
-        most *= 3  # hex, and room for punctuation
-    body = await read_body(request, most, hub.config.listen.request_timeout_sec)
-    wires = unwrap(request, body)
-    for wire in wires:
-        check_work(hub, request, wire)
-    pending = await hub.submit(wires)
-    outcomes = await pending.done
-    elapsed = time.perf_counter() - started
-    note(hub, request, outcomes, verify=pending.verify_seconds, total=elapsed, size=len(body))
+    try:
+        difficulty = hub.pow_difficulty()
+        body = await receive(hub, request, difficulty)
+        items = [worked_for(hub, request, item, difficulty) for item in unwrap(request, body)]
+        wires = [item for item in items if isinstance(item, bytes)]
+        if len(wires) > hub.config.max_waiting:
+            raise over_the_cap(f"a sequence of {len(wires)} messages: send at most {hub.config.max_waiting}")
+        pending = await hub.submit(wires) if wires else None
+    except (AdmissionError, ApiError) as exc:
+        note_refusal(hub, request, exc, bytes_in=request.content_length or 0)
+        raise
+    settled = iter(pending.done.result() if pending is not None else ())
+    outcomes = [next(settled) if isinstance(item, bytes) else item for item in items]
+    verify = pending.verify_seconds if pending is not None else 0.0
+    note(hub, request, outcomes, verify=verify, total=time.perf_counter() - started, size=len(body))
     if request.content_type == CBOR_SEQ:
         return web.Response(body=b"".join(encode(o, request) for o in outcomes), content_type=CBOR_SEQ)
     outcome = outcomes[0]
     if isinstance(outcome, VeenError):
         return refuse(request, as_api_error(outcome))
     if wants_json(request):
-        answer = SubmitResponse(receipt=outcome, server_version=VERSION)
+        answer = SubmitResponse(receipt=outcome.receipt, server_version=VERSION)
         return web.Response(text=answer.to_json(), content_type=JSON)
     return web.Response(body=encode(outcome, request), content_type=CBOR)
 
 
-def unwrap(request: web.Request, body: bytes) -> list[bytes]:
-    """The encoded MSGs of a request; an envelope that is not one is refused whole."""
-    try:
-        match request.content_type:
-            case "application/cbor":
-                return [unwrap_submit(body)]
-            case "application/cbor-seq":
-                return [unwrap_submit(item) for item in cbor.split_sequence(body)]
-            case "application/json":
-                return [SubmitRequest.from_json(body).msg.encode()]
-    except DecodeError as exc:
-        raise AdmissionError(CBOR_INVALID, str(exc)) from None
+async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
+    """The body, past the prefilter's rows in their order: size, address, work (§8.2, SH1+ 5.1)."""
+    most = MAX_SEQUENCE if request.content_type == CBOR_SEQ else hub.limits.max_msg_bytes + ENVELOPE
+    if request.content_type == JSON:
+        most *= 3  # hex, and room for punctuation
+    check_length(request, most, over_the_cap)
+    check_address(hub, request)
+    if difficulty and "VEEN-PoW" not in request.headers:
+        raise AdmissionError(
+            PREFILTER_REJECT, f"proof of work of difficulty {difficulty} is needed: header VEEN-PoW"
+        )
+    return await read_body(request, most, hub.config.listen.request_timeout_sec, over_the_cap)
+
+
+def unwrap(request: web.Request, body: bytes) -> list[bytes | AdmissionError]:
+    """The encoded MSGs of a request, and in its place the refusal of an envelope that is not one."""
+    match request.content_type:
+        case "application/cbor":
+            return [_unwrapped(unwrap_submit, body)]
+        case "application/cbor-seq":
+            try:
+                return [_unwrapped(unwrap_submit, item) for item in cbor.split_sequence(body)]
+            except DecodeError as exc:  # where an item ends is not known: none of them counts
+                raise AdmissionError(CBOR_INVALID, str(exc)) from None
+        case "application/json":
+            return [_unwrapped(lambda text: SubmitRequest.from_json(text).msg.encode(), body)]
     raise ApiError(
         Code.BAD_REQUEST, f"Content-Type {request.content_type}: send {CBOR}, {CBOR_SEQ} or {JSON}"
     )
 
 
-def encode(outcome: Receipt | VeenError, request: web.Request) -> bytes:
+def _unwrapped(unwrapping: Callable[[bytes], bytes], envelope: bytes) -> bytes | AdmissionError:
+    try:
+        return unwrapping(envelope)
+    except DecodeError as exc:
+        return AdmissionError(DECODING[exc.fault], str(exc))
+
+
+def worked_for(
+    hub: Hub, request: web.Request, item: bytes | AdmissionError, difficulty: int
+) -> bytes | AdmissionError:
+    """The same, or its refusal if it needs a cookie and none of those that came is its own (H13)."""
+    if isinstance(item, AdmissionError) or not difficulty:
+        return item
+    try:
+        check_work(hub, request.headers.getall("VEEN-PoW"), item, difficulty)
+    except (ValueError, VeenError) as exc:
+        return AdmissionError(PREFILTER_REJECT, f"proof of work: {exc}")
+    return item
+
+
+def encode(outcome: Outcome, request: web.Request) -> bytes:
     """One answer of a sequence: a response, or the error envelope in its place (H14)."""
     if isinstance(outcome, VeenError):
         return envelope_of(as_api_error(outcome), request[REQUEST_ID]).encode()
-    return SubmitResponse(receipt=outcome, server_version=VERSION).encode()
+    return _RESPONSE_HEAD + outcome.receipt_bytes + _RESPONSE_TAIL  # canonical already: not encoded again
 
 
 def check_address(hub: Hub, request: web.Request) -> None:
@@ -86,65 +128,59 @@ def check_address(hub: Hub, request: web.Request) -> None:
     if not settings.allow and not settings.deny:
         return
     address = ipaddress.ip_address(request.remote or "0.0.0.0")  # noqa: S104 - not bound to, only compared
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # a socket for both families names IPv4 clients so
     denied = any(address in ipaddress.ip_network(text) for text in settings.deny)
     allowed = not settings.allow or any(address in ipaddress.ip_network(text) for text in settings.allow)
     if denied or not allowed:
         raise AdmissionError(PREFILTER_REJECT, "this address may not submit here")
 
 
-def check_work(hub: Hub, request: web.Request, wire: bytes) -> None:
-    """A cookie for this very message, if the hub asks for work now (H13)."""
-    difficulty = hub.pow_difficulty()
-    if difficulty == 0:
-        return
-    header = request.headers.get("VEEN-PoW")
-    if header is None:
-        raise AdmissionError(
-            PREFILTER_REJECT, f"proof of work of difficulty {difficulty} is needed: header VEEN-PoW"
-        )
-    salts = proof_of_work.accepted_salts(hub.identity.hub_id, hub.status().hub_ts)
-    try:
-        cookie = PowCookie.decode(bytes.fromhex(header))
-        expected = [proof_of_work.challenge(salt, wire) for salt in salts]
-        wanted = cookie.challenge if cookie.challenge in expected else expected[0]
-        proof_of_work.verify_cookie(cookie, wanted, difficulty)
-    except (ValueError, VeenError) as exc:
-        raise AdmissionError(PREFILTER_REJECT, f"proof of work: {exc}") from None
+def check_work(hub: Hub, headers: list[str], wire: bytes, difficulty: int) -> None:
+    """One header a message; a cookie serves the message whose hash it was made for."""
+    salts = proof_of_work.accepted_salts(hub.identity.hub_id, hub.hub_ts)
+    expected = [proof_of_work.challenge(salt, wire) for salt in salts]
+    cookies = [PowCookie.decode(bytes.fromhex(header)) for header in headers]
+    cookie = next((held for held in cookies if held.challenge in expected), cookies[0])
+    wanted = cookie.challenge if cookie.challenge in expected else expected[0]
+    proof_of_work.verify_cookie(cookie, wanted, difficulty)
 
 
 def note(
-    hub: Hub,
-    request: web.Request,
-    outcomes: list[Receipt | VeenError],
-    *,
-    verify: float,
-    total: float,
-    size: int,
+    hub: Hub, request: web.Request, outcomes: list[Outcome], *, verify: float, total: float, size: int
 ) -> None:
-    """Metrics and a log line per message (OBS0); identifiers and sizes, never content."""
+    """Metrics, and a log line per message (OBS0); identifiers and sizes, never content."""
     metrics = hub.metrics
     metrics.verify_ms.observe(verify / max(1, len(outcomes)) * 1_000)
     metrics.end_to_end_ms.observe(total * 1_000)
-    accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    accepted = sum(isinstance(outcome, Entry) for outcome in outcomes)
     if accepted:
-        metrics.submit_ok.inc(len(accepted))
-        metrics.stage.labels("accepted").inc(len(accepted))
+        metrics.submit_ok.inc(accepted)
+    times = {"verify_ms": round(verify * 1_000, 3), "commit_ms": round((total - verify) * 1_000, 3)}
     for outcome in outcomes:
         if isinstance(outcome, VeenError):
-            error = as_api_error(outcome)
-            code = error.rejection.code if isinstance(error, AdmissionError) else error.code
-            metrics.submit_err.labels(code.value).inc()
-            if isinstance(error, AdmissionError) and error.rejection is CAP_RATE:
-                metrics.rate_limited.inc()
-            log(logging.INFO, "refused", code=code.value, why=str(error), request_id=request[REQUEST_ID])
-        else:
-            log(
-                logging.DEBUG,
-                "accepted",
-                label=outcome.label.hex(),
-                stream_seq=outcome.stream_seq,
-                leaf_hash_prefix=outcome.leaf_hash.hex()[:8],
-                bytes_in=size,
-                verify_ms=round(verify * 1_000, 3),
-                commit_ms=round((total - verify) * 1_000, 3),
-            )
+            note_refusal(hub, request, as_api_error(outcome), bytes_in=size, **times)
+        elif LOGGER.isEnabledFor(logging.DEBUG):
+            _log_accepted(outcome, bytes_in=size, **times)
+
+
+def note_refusal(hub: Hub, request: web.Request, error: AdmissionError | ApiError, **fields: float) -> None:
+    code = error.rejection.code if isinstance(error, AdmissionError) else error.code
+    hub.metrics.submit_err.labels(code.value).inc()
+    if isinstance(error, AdmissionError) and error.rejection is CAP_RATE:
+        hub.metrics.rate_limited.inc()
+    log(logging.INFO, "refused", code=code.value, why=str(error), request_id=request[REQUEST_ID], **fields)
+
+
+def _log_accepted(entry: Entry, **fields: float) -> None:
+    receipt, msg = entry.receipt, entry.msg
+    log(
+        logging.DEBUG,
+        "accepted",
+        label=receipt.label.hex(),
+        client_id_prefix=msg.client_id.hex()[:8],
+        stream_seq=receipt.stream_seq,
+        leaf_hash_prefix=receipt.leaf_hash.hex()[:8],
+        bytes_out=len(entry.receipt_bytes),
+        **fields,
+    )

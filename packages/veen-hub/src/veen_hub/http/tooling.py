@@ -19,7 +19,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
-from veen_hub.http.content import CBOR, MAX_REQUEST, read_body, reply
+from veen_hub.http.content import CBOR, MAX_REQUEST, over_the_cap, read_body, reply
 from veen_hub.http.keys import hub_of
 from veen_hub.logs import log
 from veen_hub.version import VERSION
@@ -32,7 +32,7 @@ async def authorize(request: web.Request) -> web.Response:
     hub = hub_of(request)
     if request.content_type != CBOR:
         raise ApiError(Code.BAD_REQUEST, f"Content-Type {request.content_type}: send the token as {CBOR}")
-    token = await read_body(request, MAX_TOKEN, hub.config.listen.request_timeout_sec)
+    token = await read_body(request, MAX_TOKEN, hub.config.listen.request_timeout_sec, over_the_cap)
     return reply(request, await hub.authorize(token))
 
 
@@ -76,7 +76,7 @@ async def _as_admin(request: web.Request) -> bytes:
         raise ApiError(
             Code.UNAUTHORIZED, "sign this request with an admin key: VEEN-Admin-Ts and VEEN-Admin-Sig"
         )
-    signed_at, now = UnixTime(int(stamp)), hub.status().hub_ts
+    signed_at, now = UnixTime(int(stamp)), hub.hub_ts
     if abs(now - signed_at) > MAX_ADMIN_AGE:
         raise ApiError(
             Code.UNAUTHORIZED,

@@ -1,0 +1,429 @@
+"""The hub's speed against what cryptography and the disk cost in the same run, one JSON line per figure.
+
+    python packages/veen-hub/benchmarks/run.py            10^6 messages, 10^5 labels; some minutes
+    python packages/veen-hub/benchmarks/run.py --quick    a tenth of that; under a minute
+
+The hub is a process of its own, on loopback, with gating on and real files; the load comes from this one.
+The crypto floor is one thread doing nothing but one Ed25519 verification and one signature a message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from veen_core import DEFAULT_PROFILE, Checkpoint, H, SigningKey, SigningSeed, mint
+from veen_core.api import StreamRequest, wrap_submit
+from veen_core.cap import CapToken
+from veen_core.checkpoint import sign_checkpoint
+from veen_core.ciphertext import Binding
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import (
+    AuthRef,
+    ClientId,
+    ClientSeq,
+    CtHash,
+    Epoch,
+    Label,
+    Signature,
+    StreamId,
+    StreamSeq,
+    UnixTime,
+)
+from veen_core.keys import verify
+from veen_core.msg import Msg, sign_msg
+from veen_core.stream import label, routing_key, stream_id
+from veen_storage.store import Store, create
+
+HUB = SigningKey(SigningSeed(b"\x01" * 32))
+ADMIN = SigningKey(SigningSeed(b"\x02" * 32))
+SEALED = bytes(32) + (16).to_bytes(4, "big") + (984).to_bytes(4, "big") + bytes(1_000)
+
+
+def writer(number: int) -> SigningKey:
+    return SigningKey(SigningSeed(H(b"writer" + number.to_bytes(4, "big"))))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    single: int
+    batch: int
+    alone: int
+    history: int
+    labels: int
+    follow_sec: int
+
+
+FULL = Sizes(single=40_000, batch=60_000, alone=2_000, history=1_000_000, labels=100_000, follow_sec=10)
+QUICK = Sizes(single=8_000, batch=16_000, alone=400, history=100_000, labels=10_000, follow_sec=4)
+
+
+# --- messages
+
+
+def signed(key: SigningKey, where: Label, seq: int, auth_ref: AuthRef) -> bytes:
+    binding = Binding(
+        profile_id=DEFAULT_PROFILE.profile_id,
+        label=where,
+        client_id=ClientId(key.public),
+        client_seq=ClientSeq(seq),
+        prev_ack=StreamSeq(0),
+        auth_ref=auth_ref,
+    )
+    return wrap_submit(sign_msg(key, binding, SEALED).encode())
+
+
+class NoSignature:
+    """Receipts of the history that is only there to be large."""
+
+    def __init__(self, identity: HubIdentity) -> None:
+        self.identity = identity
+
+    def sign_receipt(self, _digest: bytes, _now: UnixTime) -> Signature:
+        return Signature(bytes(64))
+
+    def sign_checkpoint(self, unsigned: Checkpoint, _now: UnixTime) -> Checkpoint:
+        return sign_checkpoint(HUB, unsigned)
+
+
+def fill(root: Path, where: list[Label], each: int) -> None:
+    """History written straight into the data directory, while no hub runs."""
+    key, body = writer(0), SEALED[:200]
+    with Store(root, signer=NoSignature(identity_of(root))) as store:
+        batch = store.batch(UnixTime(1_800_000_000))
+        for target in where:
+            for seq in range(1, each + 1):
+                msg = Msg(
+                    profile_id=DEFAULT_PROFILE.profile_id,
+                    label=target,
+                    client_id=ClientId(key.public),
+                    client_seq=ClientSeq(seq),
+                    prev_ack=StreamSeq(0),
+                    auth_ref=None,
+                    ct_hash=CtHash(H(body)),
+                    ciphertext=body,
+                    sig=Signature(bytes(64)),
+                )
+                batch.add(msg, msg.encode(), msg.leaf_hash)
+                if len(batch.items) >= 512:
+                    store.commit(batch)
+                    batch = store.batch(UnixTime(1_800_000_000))
+        store.commit(batch)
+
+
+def identity_of(root: Path) -> HubIdentity:
+    return HubIdentity.decode((root / "hub-identity.cbor").read_bytes())
+
+
+# --- a hub, and raw HTTP to it
+
+
+@dataclass
+class Running:
+    """A hub process and what its clients need."""
+
+    process: subprocess.Popen[str]
+    port: int
+    where: Label
+    auth: dict[int, AuthRef]
+
+    @property
+    def rss_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1_024
+
+
+@contextlib.contextmanager
+def running(root: Path, writers: int) -> Iterator[Running]:
+    stream: StreamId = stream_id("bench")
+    identity = identity_of(root)
+    where = label(routing_key(identity.hub_id), stream, Epoch(0))
+    process = subprocess.Popen(  # noqa: S603 - this very hub
+        [
+            sys.executable,
+            "-m",
+            "veen_hub.main",
+            "--data-dir",
+            str(root),
+            "--port",
+            "0",
+            "--log-level",
+            "warning",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        tokens = {n: mint(ADMIN, ClientId(writer(n).public), [stream], 10_000_000) for n in range(writers)}
+        asyncio.run(_authorize(port, list(tokens.values())))
+        yield Running(process, port, where, {n: token.auth_ref for n, token in tokens.items()})
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+async def _authorize(port: int, tokens: list[CapToken]) -> None:
+    async with raw(port) as connection:
+        for token in tokens:
+            await connection.post("/tooling/authorize", token.encode())
+
+
+class Raw:
+    """One keep-alive connection; answers are read by Content-Length."""
+
+    def __init__(self, reader: asyncio.StreamReader, sender: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._sender = sender
+
+    async def post(self, path: str, body: bytes, kind: str = "application/cbor") -> bytes:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._sender.write(head.encode() + body)
+        return await self.answer()
+
+    async def answer(self) -> bytes:
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(head.decode() + repr(await self._reader.read(500)))
+        at = head.lower().index(b"content-length:") + 15
+        return await self._reader.readexactly(int(head[at : head.index(b"\r\n", at)]))
+
+    async def get_live(self, path: str) -> AsyncIterator[float]:
+        """Moments at which parts of a live stream arrived."""
+        self._sender.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        await self._reader.readuntil(b"\r\n\r\n")
+        while True:
+            size = int((await self._reader.readuntil(b"\r\n"))[:-2], 16)
+            data = await self._reader.readexactly(size + 2)
+            for _ in range(data.count(wrapped_marker())):
+                yield time.perf_counter()
+
+
+def wrapped_marker() -> bytes:
+    """Once in every item of the benchmark: the profile id that follows a MSG's ver."""
+    return b"\x8a\x01\x58\x20" + DEFAULT_PROFILE.profile_id
+
+
+@contextlib.asynccontextmanager
+async def raw(port: int) -> AsyncIterator[Raw]:
+    reader, sender = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    try:
+        yield Raw(reader, sender)
+    finally:
+        sender.close()
+
+
+# --- the yardsticks
+
+
+def crypto_floor() -> float:
+    """Messages a second that one thread can verify and sign."""
+    digest = H(b"")
+    signature = HUB.sign(digest)
+
+    def work() -> None:
+        for _ in range(400):
+            verify(HUB.public, digest, signature, "")
+            HUB.sign(digest)
+
+    return 400 / min(_timed(work) for _ in range(7))
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def sync_seconds(place: Path) -> float:
+    """One small write and ``fdatasync`` on the same disk, at the median."""
+    fd = os.open(place / "sync", os.O_CREAT | os.O_WRONLY)
+    times = []
+    for at in range(200):
+        os.pwrite(fd, bytes(1_500), at * 1_500)
+        times.append(_timed(lambda: os.fdatasync(fd)))
+    os.close(fd)
+    return statistics.median(times)
+
+
+# --- the figures
+
+
+async def many_at_once(hub: Running, count: int, in_flight: int) -> float:
+    """Durable submits a second, one message a request, each connection with a writer of its own."""
+    each = count // in_flight
+    prepared = [
+        [signed(writer(n), hub.where, seq, hub.auth[n]) for seq in range(1, each + 1)]
+        for n in range(in_flight)
+    ]
+
+    async def one(mine: list[bytes]) -> None:
+        async with raw(hub.port) as connection:
+            for body in mine:
+                await connection.post("/v1/submit", body)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(mine) for mine in prepared))
+    return each * in_flight / (time.perf_counter() - started)
+
+
+async def in_batches(hub: Running, count: int) -> float:
+    """Durable submits a second, in sequences of 64, eight requests under way."""
+    lanes, size = 8, 64
+    each = count // lanes // size * size
+    prepared = []
+    for n in range(lanes):
+        messages = [
+            signed(writer(1_000 + n), hub.where, seq, hub.auth[1_000 + n]) for seq in range(1, each + 1)
+        ]
+        prepared.append([b"".join(messages[at : at + size]) for at in range(0, each, size)])
+
+    async def one(mine: list[bytes]) -> None:
+        async with raw(hub.port) as connection:
+            for body in mine:
+                await connection.post("/v1/submit", body, "application/cbor-seq")
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(mine) for mine in prepared))
+    return each * lanes / (time.perf_counter() - started)
+
+
+async def alone(hub: Running, count: int, number: int, start: int = 1) -> float:
+    """Seconds of one submit when nothing else goes on, at the median."""
+    bodies = [signed(writer(number), hub.where, seq, hub.auth[number]) for seq in range(start, start + count)]
+    times = []
+    async with raw(hub.port) as connection:
+        for body in bodies:
+            started = time.perf_counter()
+            await connection.post("/v1/submit", body)
+            times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+async def read_rate(hub: Running, upto: int) -> float:
+    """Entries a second to one reader that takes pages and does not verify."""
+    pages = range(1, upto - 1_000, 1_000)
+    async with raw(hub.port) as connection:
+        started = time.perf_counter()
+        for start in pages:
+            asked = StreamRequest(
+                label=hub.where, from_seq=StreamSeq(start), max_items=1_000, with_receipts=True
+            ).encode()
+            await connection.post("/v1/stream", asked)
+        return len(pages) * 1_000 / (time.perf_counter() - started)
+
+
+async def follow_p99(hub: Running, number: int, seconds: int, start: int) -> float:
+    """Milliseconds from a submit's answer (so: durable) to its arrival at a follower, at 1,000 a second."""
+    count = seconds * 1_000
+    bodies = [signed(writer(number), hub.where, seq, hub.auth[number]) for seq in range(1, count + 1)]
+    answered: list[float] = []
+    arrived: list[float] = []
+
+    async def take() -> None:
+        async with raw(hub.port) as connection:
+            async for moment in connection.get_live(f"/v1/stream/{hub.where.hex()}?from={start}"):
+                arrived.append(moment)
+                if len(arrived) == count:
+                    return
+
+    async def send() -> None:
+        async with raw(hub.port) as connection:
+            began = time.perf_counter()
+            for at in range(0, count, 10):
+                await asyncio.sleep(max(0.0, began + at / 1_000 - time.perf_counter()))
+                await connection.post("/v1/submit", b"".join(bodies[at : at + 10]), "application/cbor-seq")
+                answered.extend([time.perf_counter()] * 10)
+
+    follower = asyncio.create_task(take())
+    await asyncio.sleep(0.2)
+    await send()
+    await asyncio.wait_for(follower, 10)
+    delays = sorted(max(0.0, b - a) for a, b in zip(answered, arrived, strict=True))
+    return delays[int(len(delays) * 0.99)] * 1_000
+
+
+def say(name: str, value: float, target: float, ok: bool) -> bool:
+    print(json.dumps({"name": name, "value": round(value, 3), "target": target, "ok": ok}), flush=True)  # noqa: T201
+    return ok
+
+
+def new(root: Path) -> Path:
+    create(root, HUB, UnixTime(0), admin_pk=ADMIN.public)
+    return root
+
+
+def measure(place: Path, sizes: Sizes) -> bool:
+    ok = True
+    with running(new(place / "busy"), 1_010) as hub:
+        floor = crypto_floor()
+        rate = uvloop.run(many_at_once(hub, sizes.single, 256))
+        floor = max(floor, crypto_floor())
+        ok &= say("hub.single", rate / floor, 0.35, rate / floor >= 0.35)
+        batched = uvloop.run(in_batches(hub, sizes.batch))
+        ok &= say("hub.batch", batched / floor, 0.8, batched / floor >= 0.8)
+        p50 = uvloop.run(alone(hub, sizes.alone, 999))
+        ideal = 1 / floor + sync_seconds(place)
+        ok &= say("hub.p50", p50 / ideal, 3.0, p50 / ideal <= 3)
+        stored = sizes.single // 256 * 256 + sizes.batch // 512 * 512 + sizes.alone
+        read = uvloop.run(read_rate(hub, stored))
+        ok &= say("hub.read", read, 20_000, read >= 20_000)
+        delay = uvloop.run(follow_p99(hub, 998, sizes.follow_sec, stored + 1))
+        ok &= say("hub.follow_p99_ms", delay, 20.0, delay <= 20)
+    return measure_growth(place, sizes) and ok
+
+
+def measure_growth(place: Path, sizes: Sizes) -> bool:
+    """A long history against a short one, and the memory of a hub over it."""
+    long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
+    where = label(routing_key(identity_of(long_root).hub_id), stream_id("bench"), Epoch(0))
+    fill(long_root, [where], sizes.history)
+    fill(short_root, [where], 1_000)
+    fill(wide_root, [Label(H(n.to_bytes(8, "big"))) for n in range(sizes.labels)], 1)
+    with running(long_root, 2) as deep, running(short_root, 2) as shallow:
+        best_deep = best_shallow = float("inf")
+        for turn in range(5):
+            start = 1 + turn * sizes.alone
+            best_deep = min(best_deep, uvloop.run(alone(deep, sizes.alone, 1, start)))
+            best_shallow = min(best_shallow, uvloop.run(alone(shallow, sizes.alone, 1, start)))
+        uvloop.run(read_rate(deep, min(sizes.history, 100_000)))
+        heavy = deep.rss_mb
+    with running(wide_root, 2) as wide:
+        uvloop.run(alone(wide, sizes.alone, 1))
+        heavy = max(heavy, wide.rss_mb)
+    growth = best_deep / best_shallow
+    ok = say("hub.growth", growth, 1.3, growth <= 1.3)
+    return say("hub.rss_mb", heavy, 400, heavy < 400) and ok
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
+    parser.add_argument("--directory", type=Path, help="where to put the data directories that are measured")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.directory) as place:
+        return 0 if measure(Path(place), QUICK if options.quick else FULL) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

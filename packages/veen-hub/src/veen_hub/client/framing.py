@@ -1,0 +1,74 @@
+"""Where the items of a CBOR sequence end while it is still arriving (RFC 8742, H15).
+
+Only lengths are looked at, and only definite ones exist (§3.1); what an item means, and whether it is
+canonical, is judged once it is whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_hub.client.errors import Misbehaved
+
+_DEEPEST: Final = 32
+
+
+def item_end(data: bytes | bytearray, start: int) -> int | None:
+    """The offset after the item at ``start``; None if it has not arrived whole."""
+    open_items = [1]
+    at = start
+    while open_items:
+        if open_items[-1] == 0:
+            open_items.pop()
+            continue
+        open_items[-1] -= 1
+        head = _head(data, at)
+        if head is None:
+            return None
+        major, value, at = head
+        if major in (2, 3):
+            at += value
+            if at > len(data):
+                return None
+        elif major in (4, 5):
+            open_items.append(value * (2 if major == 5 else 1))
+            if len(open_items) > _DEEPEST:
+                raise Misbehaved("a sequence nested deeper than anything the hub sends")
+    return at
+
+
+def _head(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
+    """Major type, argument, offset after the head."""
+    if at >= len(data):
+        return None
+    major, low = data[at] >> 5, data[at] & 0x1F
+    if low < 24:
+        return major, low, at + 1
+    if low > 27:
+        raise Misbehaved("an indefinite length in a sequence (§3.1)")
+    end = at + 1 + (1 << (low - 24))
+    if end > len(data):
+        return None
+    return major, int.from_bytes(data[at + 1 : end], "big"), end
+
+
+class Framer:
+    """Bytes in, whole items out; holds no more than one item that is under way."""
+
+    __slots__ = ("_data", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._data = bytearray()
+        self._most = most
+
+    def feed(self, part: bytes) -> list[bytes]:
+        self._data += part
+        items: list[bytes] = []
+        start = 0
+        while start < len(self._data) and (end := item_end(self._data, start)) is not None:
+            items.append(bytes(self._data[start:end]))
+            start = end
+        del self._data[:start]
+        if len(self._data) > self._most:
+            raise Misbehaved(f"an item of more than {self._most} bytes in a sequence")
+        return items

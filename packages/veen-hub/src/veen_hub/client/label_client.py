@@ -1,0 +1,158 @@
+"""Core's ``LabelClient`` with the steps of a client that pipelines and reads from anywhere (§9).
+
+``submit_all`` and ``accept_receipts`` do for a batch what core does for one message, in one pass over what
+is pending; ``extend`` moves the verified prefix to any receipt by proofs alone; ``at`` gives a reader that
+starts inside the verified prefix. Verify first, change state last, as in core.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from veen_core.checkpoint import Checkpoint, verify_checkpoint, verify_witnesses
+from veen_core.client import Gap, LabelClient
+from veen_core.client_state import ClientState
+from veen_core.consistency import MmrConsistency, verify_consistency
+from veen_core.errors import ProofError, StateError
+from veen_core.hub_identity import verify_checkpoint as verify_checkpoint_signature
+from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.mmr import Mmr
+from veen_core.msg import Sealed
+from veen_core.proof import MmrProof, peaks_of_proof
+from veen_core.receipt import Receipt
+
+
+class PipelinedClient(LabelClient):
+    """One label's client for many messages at once."""
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> StreamSeq:
+        """Of the verified prefix."""
+        return self.state.last_stream_seq
+
+    @property
+    def root(self) -> MmrRoot:
+        return self._log.root
+
+    # --- sending
+
+    def submit_all(self, sealed: Sequence[Sealed]) -> None:
+        """``submitted`` for messages that follow each other; persist before they leave."""
+        expected = self.state.client_seq + 1
+        for position, one in enumerate(sealed):
+            found = (one.msg.label, one.msg.client_id, one.msg.client_seq)
+            if found != (self.state.label, self.state.client_id, expected + position):
+                raise StateError(f"a MSG with client_seq {one.msg.client_seq} is not the next one, {expected}")
+        self.state = dataclasses.replace(
+            self.state,
+            client_seq=ClientSeq(self.state.client_seq + len(sealed)),
+            pending=(*self.state.pending, *(one.wire for one in sealed)),
+        )
+
+    def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
+        """``accept_receipt`` for receipts in order of stream_seq; a ``Gap`` leaves all of them to be accepted."""
+        own = {msg.leaf_hash for msg in self.unanswered}
+        if any(receipt.leaf_hash not in own for receipt in receipts):
+            raise StateError("a receipt answers no pending MSG")
+        after = self._log.copy()
+        for receipt in receipts:
+            self._verify_receipt(receipt)
+            if receipt.stream_seq > after.size + 1:
+                return Gap(after.stream_seq, receipt.stream_seq)
+            self._refuse_within(receipt)
+            after.add(receipt.leaf_hash)
+            if after.root != receipt.mmr_root:
+                raise self._diverged(
+                    f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
+                )
+        if receipts:
+            self._advance(after, receipts[-1], receipts)
+            self._writers.pop(self.state.client_id, None)
+        return None
+
+    def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
+        """Go on under a client_id that may have been used before."""
+        self.rotate(client_id, created_at)
+        self.state = dataclasses.replace(self.state, client_seq=client_seq)
+
+    # --- the verified prefix
+
+    def extend(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
+        """Move the verified prefix to a receipt ahead of it, without reading what lies between (B11)."""
+        self._verify_receipt(receipt)
+        self._refuse_within(receipt)
+        after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
+        self._verify_extension(after, consistency, receipt.encode())
+        self._advance(after, receipt, ())
+        self._writers = {}
+
+    def adopt(self, state: ClientState) -> None:
+        """Go on from a state that was loaded; its prefix is the one that counts."""
+        self.__init__(state, self.trust, self.bounds)  # type: ignore[misc]  # same arguments, fresh start
+
+    def verify_own(self, receipt: Receipt) -> None:
+        """A receipt's signature, label, and agreement with the furthest one held."""
+        self._verify_receipt(receipt)
+
+    def verify_within(
+        self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None
+    ) -> None:
+        """A receipt inside the prefix: its leaf in its own tree, and that tree a part of ours (B10, B11)."""
+        self._verify_receipt(receipt)
+        tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
+        self.verify_part(tree, consistency, receipt.encode())
+
+    def verify_part(self, tree: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
+        """``tree``, whose root the hub has signed, is a prefix of the verified one, or the hub diverged."""
+        if tree.size == self.size:
+            if tree.root != self.root:
+                raise self._divergence(f"another tree of {tree.size} entries than the verified one", shown)
+            return
+        if consistency is None or (consistency.from_seq, consistency.to_seq) != (tree.size, self.size):
+            raise StateError(f"wants a consistency proof from {tree.size} to {self.size}")
+        try:
+            verify_consistency(consistency, tree.root, self.root)
+        except ProofError as exc:
+            raise self._divergence(str(exc), shown) from None
+
+    def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
+        """A reader that has verified ``size`` entries of this prefix; it knows the head to come."""
+        if size == 0:
+            tree = Mmr()
+        elif size == self.size:
+            tree = self._log.copy()
+        else:
+            if consistency is None:
+                raise StateError(f"wants a consistency proof from {size} to {self.size}")
+            tree = Mmr(consistency.from_seq, consistency.peaks_from)
+            verify_consistency(consistency, tree.root, self.root)
+        state = dataclasses.replace(
+            self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NOTHING
+        )
+        return PipelinedClient(state, self.trust, self.bounds)
+
+    @property
+    def tree(self) -> Mmr:
+        """A copy."""
+        return self._log.copy()
+
+    def accept_checkpoint(self, checkpoint: Checkpoint, tree: Mmr, last: Receipt) -> None:
+        """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1)."""
+        identity = self.trust.identity
+        verify_checkpoint_signature(identity, checkpoint, self.trust.profile.epoch_sec)
+        verify_witnesses(checkpoint, (), [key.hub_pk for key in identity.hub_keys])
+        verify_checkpoint(
+            checkpoint,
+            tree,
+            last_upto_seq=self.state.checkpointed,
+            origin=self.trust.origin,
+            hub_ts=last.hub_ts,
+        )
+        self.state = dataclasses.replace(self.state, checkpointed=checkpoint.upto_seq)
+
+    @property
+    def pending_leaves(self) -> list[LeafHash]:
+        return [msg.leaf_hash for msg in self.unanswered]

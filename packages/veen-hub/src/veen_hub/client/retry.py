@@ -1,0 +1,98 @@
+"""When to try again: exponential backoff with jitter, Retry-After, and an end (OP0.4).
+
+A policy is a value; ``begin`` starts counting one operation. Only silence, E.RATE and E.UNAVAILABLE are
+tried again: every other answer is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from veen_core.errors import VeenError
+from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Seconds, except ``attempts``. ``outage`` is how long ``follow`` waits for a hub to come back."""
+
+    attempts: int = 10
+    first: float = 0.1
+    longest: float = 5.0
+    deadline: float = 60.0
+    outage: float = 300.0
+    jitter: Callable[[], float] = random.random
+    """In [0, 1); replaceable, as is everything else that is not a fact."""
+
+    def begin(self) -> Attempts:
+        return Attempts(self, self.attempts, self.deadline)
+
+    def begin_following(self) -> Attempts:
+        return Attempts(self, None, self.outage)
+
+
+class Attempts:
+    """One operation's tries."""
+
+    __slots__ = ("_deadline", "_left", "_most", "_policy", "_started", "made")
+
+    def __init__(self, policy: Retry, most: int | None, deadline: float) -> None:
+        self._policy = policy
+        self._most = most
+        self._deadline = deadline
+        self.renew()
+
+    def renew(self) -> None:
+        """Something got through: count from here."""
+        self.made = 0
+        self._started = time.monotonic()
+
+    def delay(self, retry_after: int | None = None) -> float | None:
+        """How long to wait before the next try; None: there is none."""
+        self.made += 1
+        if self._most is not None and self.made >= self._most:
+            return None
+        step = min(self._policy.longest, self._policy.first * 2.0 ** min(self.made - 1, 30))
+        wait = step * (0.5 + self._policy.jitter() / 2)
+        if retry_after is not None:
+            wait += retry_after
+        return wait if time.monotonic() - self._started + wait <= self._deadline else None
+
+    async def wait(self, why: VeenError) -> None:
+        """Sleep before the next try, or raise ``why`` with what was tried."""
+        retry_after = why.retry_after if isinstance(why, Refused) else None
+        if not worth_another_try(why) or (wait := self.delay(retry_after)) is None:
+            raise self._given_up(why)
+        await asyncio.sleep(wait)
+
+    def _given_up(self, why: VeenError) -> VeenError:
+        if isinstance(why, Unreachable) and why.again:
+            spent = time.monotonic() - self._started
+            return Unreachable(
+                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, and "
+                "the address and TLS settings; a message under way is kept and settled by the next operation"
+            )
+        return why
+
+
+def worth_another_try(why: VeenError) -> bool:
+    if isinstance(why, Unreachable):
+        return why.again
+    return isinstance(why, RateLimited | Unavailable)
+
+
+async def retrying(policy: Retry, call: Callable[[], Awaitable[T]]) -> T:
+    """``call`` until it answers; for requests that may be repeated."""
+    attempts = policy.begin()
+    while True:
+        try:
+            return await call()
+        except (Unreachable, Refused) as exc:
+            await attempts.wait(exc)

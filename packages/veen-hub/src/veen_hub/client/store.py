@@ -1,0 +1,114 @@
+"""Where a client keeps what must survive: per hub, named pieces of bytes (RESYNC0.4).
+
+Contract of a ``StateStore``: ``save`` replaces a piece atomically, and durably unless told otherwise;
+``load`` gives the last one saved; ``lock`` gives a piece to one holder at a time, across processes, until
+``release`` or the holder's death. Contents are secret (client_id seeds): files are 0600 in folders of 0700.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+from veen_core.errors import StateError
+from veen_core.ids import HubId
+from veen_hub.client.files import FOLDER, SECRET, replace
+
+
+class Lock(Protocol):
+    """Held until released."""
+
+    def release(self) -> None: ...
+
+
+class StateStore(Protocol):
+    """See the module's contract; every method may be called from any thread."""
+
+    def load(self, hub: HubId, name: str) -> bytes | None: ...
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None: ...
+    def lock(self, hub: HubId, name: str) -> Lock | None:
+        """None if somebody else holds it."""
+
+
+class FileLock:
+    """``flock`` on a file of its own: the kernel lets go of it when the process dies."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class FileStateStore:
+    """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def _path(self, hub: HubId, name: str, suffix: str) -> Path:
+        return self.root / hub.hex() / f"{name}.{suffix}"
+
+    def load(self, hub: HubId, name: str) -> bytes | None:
+        path = self._path(hub, name, "state")
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise StateError(f"{path}: the state cannot be read: {exc.strerror}") from exc
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        replace(self._path(hub, name, "state"), content, durable=durable)
+
+    def lock(self, hub: HubId, name: str) -> Lock | None:
+        path = self._path(hub, name, "lock")
+        try:
+            path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET)
+        except OSError as exc:
+            raise StateError(f"{path}: cannot be opened: {exc.strerror}") from exc
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return FileLock(fd)
+
+
+class MemoryLock:
+    """A name in a set."""
+
+    __slots__ = ("_held", "_name")
+
+    def __init__(self, held: set[tuple[HubId, str]], name: tuple[HubId, str]) -> None:
+        self._held = held
+        self._name = name
+        held.add(name)
+
+    def release(self) -> None:
+        self._held.discard(self._name)
+
+
+class MemoryStateStore:
+    """For throwaway clients: forgets everything with the process, and cannot settle what that left open."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[HubId, str], bytes] = {}
+        self._held: set[tuple[HubId, str]] = set()
+
+    def load(self, hub: HubId, name: str) -> bytes | None:
+        return self._pieces.get((hub, name))
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        del durable
+        self._pieces[hub, name] = content
+
+    def lock(self, hub: HubId, name: str) -> Lock | None:
+        return None if (hub, name) in self._held else MemoryLock(self._held, (hub, name))

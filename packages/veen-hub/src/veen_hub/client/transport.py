@@ -1,0 +1,156 @@
+"""HTTP to one hub: one session, bounded answers, timeouts, and every failure as a ``VeenError`` (§10.3, SH0.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from veen_core.api import ErrorEnvelope
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.rejection import Code
+from veen_hub.client.errors import Misbehaved, Refused, Unavailable, Unreachable, refusal
+
+CBOR: Final = "application/cbor"
+CBOR_SEQ: Final = "application/cbor-seq"
+MAX_ANSWER: Final = 64 * 1_048_576
+"""No answer is read beyond this; a page is at most a few MiB."""
+MAX_ERROR: Final = 64 * 1_024
+PIECE: Final = 256 * 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """PEM files: the authority to believe instead of the system's, and a certificate to show (COMP0.3)."""
+
+    ca: Path | str | None = None
+    cert: Path | str | None = None
+    key: Path | str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as exc:
+            raise ConfigError(f"tls: {self.ca}, {self.cert} or {self.key} cannot be used: {exc}") from None
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds. ``idle`` is how long a live stream may be silent before it is asked for again."""
+
+    connect: float = 10.0
+    request: float = 30.0
+    transfer: float = 600.0
+    idle: float = 60.0
+
+
+Body = bytes | Callable[[], AsyncIterator[bytes]]
+
+
+class Transport:
+    """Requests to ``url``; made inside a running loop, closed once."""
+
+    def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"{url}: want an http:// or https:// address")
+        self.timeouts = timeouts
+        context = (tls or Tls()).context() if self.url.startswith("https://") else True
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=64, ssl=context),
+            headers={"Accept": f"{CBOR}, {CBOR_SEQ}", "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        content_type: str = CBOR,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The whole body of a 200; anything else raises."""
+        timeout = self.timeouts.request if isinstance(body, bytes | None) else self.timeouts.transfer
+        async with self.open(
+            method, path, body, content_type=content_type, headers=headers, timeout=timeout
+        ) as response:
+            return await read_whole(response, MAX_ANSWER)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        content_type: str = CBOR,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idle: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A 200 whose body is still to be read; network trouble inside the block raises ``Unreachable`` too."""
+        sent = dict(headers or {})
+        if body is not None:
+            sent["Content-Type"] = content_type
+        limits = aiohttp.ClientTimeout(total=timeout, connect=self.timeouts.connect, sock_read=idle)
+        try:
+            async with self._session.request(
+                method,
+                self.url + path,
+                data=body() if callable(body) else body,
+                headers=sent,
+                timeout=limits,
+                allow_redirects=False,
+            ) as response:
+                if response.status != 200:
+                    raise await _refused(response)
+                yield response
+        except aiohttp.ClientConnectorCertificateError as exc:
+            raise Unreachable(f"{self.url}: its certificate is not to be trusted: {exc}", again=False) from exc
+        except aiohttp.InvalidURL as exc:
+            raise Unreachable(f"{self.url}: not an address", again=False) from exc
+        except TimeoutError as exc:
+            raise Unreachable(f"{self.url}: no answer in time ({method} {path.split('?')[0]})") from exc
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as exc:
+            raise Unreachable(f"{self.url}: {str(exc) or type(exc).__name__}") from exc
+
+
+async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body, at most ``most`` bytes of it in memory."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_chunked(PIECE):
+        size += len(part)
+        if size > most:
+            raise Misbehaved(f"an answer of more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
+    """§10.6's envelope; from something between here and the hub, what its status says."""
+    body = await read_whole(response, MAX_ERROR)
+    try:
+        return refusal(ErrorEnvelope.decode(body))
+    except DecodeError:
+        if response.status in (502, 503, 504):
+            after = response.headers.get("Retry-After", "")
+            retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
+            return Unavailable(Code.UNAVAILABLE, f"HTTP {response.status} on the way", retry_after=retry_after)
+        return Misbehaved(f"HTTP {response.status} without an error envelope (§10.6): is this a VEEN hub?")

@@ -1,0 +1,86 @@
+"""Which hub is meant, and whether this is it (§8.4, KEX0.1). There is no default: a hub is never trusted silently.
+
+A pin is a ``HubId``, a ``HubPk`` (the hub's first key), either in hex, a whole ``HubIdentity``, or
+``PinOnFirstUse``, which is an explicit choice to believe the first answer and no other after it. What was
+believed once is also kept in the state store: an identity may grow by endorsed keys and take nothing back.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from veen_core import stream
+from veen_core.errors import DecodeError, IdentityError, StateError
+from veen_core.hub_identity import HubIdentity, verify_identity, verify_identity_signature, verify_successor
+from veen_core.ids import HubId, HubPk
+from veen_core.status import Status
+from veen_hub.client.files import replace
+
+
+@dataclass(frozen=True, slots=True)
+class PinOnFirstUse:
+    """Believe the hub that answers first, write its identity to ``path``, refuse any other later."""
+
+    path: Path | str
+
+
+Pin = HubId | HubPk | HubIdentity | PinOnFirstUse | str
+
+
+def check_status(status: Status, pin: Pin) -> None:
+    """The identity that a hub shows is the pinned one, whole and signed; raises ``IdentityError``."""
+    shown = status.identity
+    verify_identity(shown)
+    verify_identity_signature(shown, status.identity_sig)
+    _check_pin(shown, pin)
+    if status.control_label != stream.control_label(stream.routing_key(shown.hub_id)):
+        raise IdentityError("status.control_label: is not the one that follows from hub_id (H5)")
+
+
+def _check_pin(shown: HubIdentity, pin: Pin) -> None:
+    match pin:
+        case PinOnFirstUse():
+            _check_first_use(shown, Path(pin.path))
+        case HubIdentity():
+            verify_successor(pin, shown)
+        case HubPk():
+            verify_identity(shown, pinned=stream.hub_id(pin))
+        case HubId():
+            verify_identity(shown, pinned=pin)
+        case str():
+            _check_hex(shown, pin)
+
+
+def _check_hex(shown: HubIdentity, text: str) -> None:
+    """hub_id or the first hub_pk: the two cannot be confused, one is the hash of the other (B13)."""
+    try:
+        pinned = HubId.from_hex(text.strip().lower())
+    except DecodeError as exc:
+        raise IdentityError(f"trust: want hub_id or hub_pk as 64 hex digits: {exc}") from None
+    if pinned in (shown.hub_id, shown.hub_keys[0].hub_pk):
+        return
+    later = any(pinned == key.hub_pk for key in shown.hub_keys[1:])
+    hint = ": this is a later key of that hub, pin its hub_id" if later else ""
+    raise IdentityError(
+        f"hub-identity §8.4: this is hub {shown.hub_id.hex()}, pinned is {pinned.hex()}{hint}"
+    )
+
+
+def _check_first_use(shown: HubIdentity, path: Path) -> None:
+    try:
+        held = HubIdentity.decode(path.read_bytes())
+    except FileNotFoundError:
+        replace(path, shown.encode())
+        return
+    except (OSError, DecodeError) as exc:
+        raise StateError(f"{path}: the pinned identity cannot be read: {exc}") from None
+    try:
+        verify_successor(held, shown)
+    except IdentityError as exc:
+        raise IdentityError(
+            f"{exc}. If the hub was replaced on purpose, remove {os.fspath(path)} and pin the new one"
+        ) from None
+    if shown != held:
+        replace(path, shown.encode())

@@ -1,0 +1,140 @@
+"""Connections: aiohttp's, with every answer an envelope, a bound on how many, and word when one is gone.
+
+What never becomes a request (not HTTP, a header too long, an ``Expect`` nobody knows) is refused here, with
+the same envelope as all else (§10.6). A connection beyond ``max_connections`` gets one answer and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import ssl
+from typing import Any, Final
+
+from aiohttp import web
+
+from veen_core.api import envelope_of
+from veen_core.errors import ApiError
+from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.config import Listen
+from veen_hub.http.content import CBOR
+from veen_hub.http.errors import from_http, refuse
+from veen_hub.http.keys import REQUEST_ID
+from veen_hub.logs import log
+
+MAX_HEADER: Final = 8_190
+MAX_HEADERS: Final = 128
+KEEPALIVE_SEC: Final = 75
+
+
+class Connection(web.RequestHandler):
+    """One client. ``lost`` is set when it is gone, for handlers that wait for something else."""
+
+    __slots__ = ("_listener", "lost")
+
+    def __init__(self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to say none
+            auto_decompress=False,
+            keepalive_timeout=KEEPALIVE_SEC,
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
+            max_headers=MAX_HEADERS,
+        )
+        self._listener = listener
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._listener.connections += 1
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if not self.lost.is_set():
+            self._listener.connections -= 1
+        self.lost.set()
+        super().connection_lost(exc)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """What aiohttp refuses before a handler is asked."""
+        if isinstance(resp, web.HTTPException) and isinstance(request, web.Request):
+            resp = refuse(request, from_http(request, resp))
+            resp.force_close()
+        return await super().finish_response(request, resp, start_time)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - may quote what was sent
+    ) -> web.StreamResponse:
+        """What never became a request; its bytes are not logged."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer is under way: it can only be cut off")
+        request[REQUEST_ID] = request_id = secrets.token_hex(8)
+        kind = type(exc).__name__ if exc is not None else "none"
+        if status < 500:
+            log(logging.INFO, "not HTTP", error=kind, request_id=request_id)
+            error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
+        else:
+            log(logging.ERROR, "bug", error=kind, request_id=request_id)
+            error = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+        assert isinstance(request, web.Request)
+        response = refuse(request, error)
+        response.force_close()
+        return response
+
+
+class _Full(asyncio.Protocol):
+    """A connection too many: one answer, and it ends."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
+        body = envelope_of(error, secrets.token_hex(8)).encode()
+        head = (
+            f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
+            f"Content-Length: {len(body)}\r\nRetry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
+        )
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(head.encode() + body)
+        transport.close()
+
+
+class Listener(web.BaseSite):
+    """The socket that the hub listens on."""
+
+    __slots__ = ("_listen", "connections")
+
+    def __init__(self, runner: web.BaseRunner, listen: Listen, context: ssl.SSLContext | None) -> None:
+        super().__init__(runner, ssl_context=context, backlog=listen.backlog)
+        self._listen = listen
+        self.connections = 0
+
+    @property
+    def name(self) -> str:
+        scheme = "https" if self._ssl_context is not None else "http"
+        host, port = self._runner.addresses[0][:2]
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    async def start(self) -> None:
+        await super().start()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: self._connect(loop),
+            self._listen.host,
+            self._listen.port,
+            ssl=self._ssl_context,
+            backlog=self._backlog,
+            reuse_address=True,
+        )
+
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
+        server: Any = self._runner.server
+        if server is None or self.connections >= self._listen.max_connections:
+            return _Full()
+        return Connection(self, server, loop)

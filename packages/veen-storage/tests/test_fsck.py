@@ -1,0 +1,654 @@
+"""fsck finds what is wrong, says where, and calls what is right clean."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from veen_core.chunk import parse_chunk_name
+from veen_core.entry import Entry, decode_entry, decode_frame
+from veen_core.ids import Coid, Label, StreamSeq
+from veen_core.keys import SigningKey
+from veen_core.limits import Limits
+from veen_core.msg import sign_msg
+from veen_core.profile import PROFILES
+from veen_core.receipt import Receipt, sign_receipt
+from veen_storage.chunk_files import ChunkFile
+from veen_storage.errors import LockedError, StorageError
+from veen_storage.fsck import Fault, Progress, Report, fsck
+from veen_storage.hub_keys import KeyFile
+from veen_storage.index import TABLES, Index
+from veen_storage.layout import Layout
+from veen_storage.registry import Registry
+from veen_storage.retention import Rule, due
+from veen_storage.store import Store, create
+
+from .sample import (
+    BORN,
+    CONTROL,
+    HUB_KEY,
+    INVOICES,
+    ORDERS,
+    SMALL,
+    Rate,
+    at,
+    authorize,
+    checkpoint,
+    ciphertext,
+    compose,
+    label,
+    send,
+    signing_key,
+    token,
+)
+
+NEW = label("new")
+
+
+def fill(store: Store) -> None:
+    """Several labels and chunks, checkpoints by roll and by hand, an anchor, a pruned chunk, an attachment."""
+    given = token(rate=Rate(per_sec=1, burst=1_000))
+    authorize(store, given)
+    authorize(store, token(who="bob"), at(1))
+    for second in range(6):
+        send(store, ORDERS, 5, now=at(second), auth_ref=given.auth_ref)
+        send(store, INVOICES, 3, who="bob", now=at(second))
+        if second == 2:
+            checkpoint(store, INVOICES, at(second))
+    store.apply()
+    batch = store.batch(at(60))
+    batch.anchor(ORDERS, StreamSeq(16), b"where it was anchored")
+    for decision in due(store.index, ORDERS, Rule(max_age_sec=0), at(60))[:1]:
+        batch.prune(decision)
+    store.commit(batch)
+    store.apply()
+    store.attachments.put(Coid(sha256(b"attached").digest()), [b"attached"])
+
+
+def abandon(store: Store) -> None:
+    """Let go without applying anything, as a killed process does."""
+    store._journal.close()
+    store._index.close()
+    store._lock.release()
+
+
+def make(root: Path, zstd_level: int | None = None) -> Path:
+    create(root, HUB_KEY, BORN, limits=SMALL, zstd_level=zstd_level)
+    store = Store(root, background=False)
+    fill(store)
+    store.close()
+    Store(root, background=False).close()  # opening applies and empties the journal
+    return root
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("plain") / "data")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("zstd") / "data", zstd_level=3)
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    """A healthy directory to do harm to."""
+    return Path(shutil.copytree(template, tmp_path / "data"))
+
+
+def check(root: Path, level: str = "full", processes: int = 1) -> Report:
+    return fsck(root, level=level, processes=processes)  # type: ignore[arg-type]
+
+
+def the_fault(report: Report) -> Fault:
+    assert len(report.faults) == 1, str(report)
+    return report.faults[0]
+
+
+# --- what is right is clean
+
+
+@pytest.mark.parametrize("level", ["full", "quick"])
+@pytest.mark.parametrize("kind", ["template", "packed"])
+def test_a_healthy_directory_is_clean(kind: str, level: str, request: pytest.FixtureRequest) -> None:
+    report = check(request.getfixturevalue(kind), level)
+    assert report.ok, str(report)
+    seen = report.counters
+    assert (seen.labels, seen.entries, seen.checkpoints, seen.attachments) == (3, 50, 6, 1)
+    if level == "full":
+        assert seen.signatures == 2 * 48 - 8 + 2  # a pruned entry and a token's have only the hub's
+        assert report.notes == []
+
+
+@pytest.mark.parametrize("kind", ["template", "packed"])
+def test_two_processes_find_the_same_as_one(kind: str, request: pytest.FixtureRequest) -> None:
+    root = request.getfixturevalue(kind)
+    assert check(root, processes=2) == check(root)
+
+
+def test_an_empty_directory_is_clean(tmp_path: Path) -> None:
+    create(tmp_path / "data", HUB_KEY, BORN)
+    report = check(tmp_path / "data")
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("zstd", [None, 3], ids=["plain", "zstd"])
+def test_a_directory_whose_journal_is_not_applied_is_clean_and_its_entries_are_counted(
+    zstd: int | None, tmp_path: Path
+) -> None:
+    root = make(tmp_path / "data", zstd)
+    store = Store(root, background=False)
+    send(store, ORDERS, 12, now=at(70))
+    send(store, NEW, 9, now=at(71))
+    checkpoint(store, NEW, at(71))
+    abandon(store)
+    for level in ("full", "quick"):
+        report = check(root, level)
+        assert report.ok, str(report)
+        assert (report.counters.labels, report.counters.entries) == (4, 71)
+    Store(root, background=False).close()
+    assert check(root).ok
+
+
+@pytest.mark.parametrize("zstd", [None, 3], ids=["plain", "zstd"])
+@pytest.mark.parametrize("step", ["index", "finish"])
+def test_a_round_that_was_cut_off_is_clean(
+    step: str, zstd: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path / "data", zstd)
+    store = Store(root, background=False)
+    send(store, ORDERS, 12, now=at(70))
+    send(store, NEW, 20, now=at(71))
+    batch = store.batch(at(72))
+    batch.prune(due(store.index, INVOICES, Rule(max_age_sec=0), at(72))[0])
+    batch.anchor(ORDERS, StreamSeq(16), b"anchored again")
+    batch.anchor(INVOICES, StreamSeq(8), b"anchored for the first time")
+    store.commit(batch)
+
+    def stop(*_: object) -> None:
+        raise OSError(5, "cut off")
+
+    monkeypatch.setattr(
+        store._index if step == "index" else store._applier, "write" if step == "index" else "finish", stop
+    )
+    with pytest.raises(OSError, match="cut off"):
+        store.apply()
+    abandon(store)
+    report = check(root)
+    assert report.ok, str(report)
+    assert report.counters.entries == 82
+    Store(root, background=False).close()
+    assert check(root).ok
+
+
+def test_a_torn_last_batch_is_a_note(root: Path) -> None:
+    store = Store(root, background=False)
+    send(store, ORDERS, 2, now=at(70))
+    send(store, ORDERS, 2, now=at(71))
+    abandon(store)
+    segment = next((root / "journal").iterdir())
+    segment.write_bytes(segment.read_bytes()[:-10])
+    report = check(root)
+    assert report.ok
+    assert report.counters.entries == 52
+    assert any("never fully reached the disk" in note for note in report.notes)
+
+
+def test_a_torn_write_to_a_chunk_that_the_journal_holds_is_a_note(root: Path) -> None:
+    store = Store(root, background=False)
+    send(store, ORDERS, 1, now=at(70))
+    frame = store._queue.waiting[0].steps[-1].frame  # type: ignore[union-attr]
+    abandon(store)
+    growing = next((root / "log").glob(f"chunk-{ORDERS.hex()}-*.open"))
+    growing.write_bytes(growing.read_bytes() + frame[:100])
+    report = check(root)
+    assert report.ok, str(report)
+    assert any("which the journal holds whole" in note for note in report.notes)
+
+
+def test_epochs_and_rotated_keys_are_clean(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    create(root, HUB_KEY, BORN, limits=SMALL, profile=PROFILES["rotating"])
+    with Store(root, background=False, previous_label=lambda _label: NEW) as store:
+        for second in range(0, 240, 30):
+            send(store, ORDERS, 3, now=at(second))
+        store.apply()
+    report = check(root)
+    assert report.ok, str(report)
+    assert report.counters.checkpoints == 2
+
+
+def test_a_directory_that_is_open_is_refused(root: Path) -> None:
+    with Store(root, background=False), pytest.raises(LockedError, match="in use by process"):
+        fsck(root)
+
+
+def test_a_folder_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="not a VEEN data directory"):
+        fsck(tmp_path)
+
+
+def test_progress_is_told(template: Path) -> None:
+    told: list[Progress] = []
+    fsck(template, progress=told.append, processes=1)
+    assert told[-1].entries == 50
+    assert {step.doing for step in told} == {"log", "attachments"}
+
+
+def test_leftovers_of_writes_are_notes(root: Path) -> None:
+    (root / "log" / "checkpoint-x.cbor.tmp").write_bytes(b"half")
+    folder = next((root / "attachments").glob("??/??"))
+    (folder / "0123.99-0.tmp").write_bytes(b"half")
+    report = check(root)
+    assert report.ok
+    assert len(report.notes) == 2
+
+
+# --- planted faults
+
+
+def chunk_path(root: Path, of: Label, start: int) -> Path:
+    names = [
+        path
+        for path in (root / "log").iterdir()
+        if (n := parse_chunk_name(path.name))
+        and n.label == of
+        and n.start == start
+        and n.kind in {"log", "open"}
+    ]
+    return names[0]
+
+
+def frames(path: Path) -> list[bytes]:
+    with ChunkFile(path, compressed=False) as chunk:
+        return [frame for _offset, frame in chunk.walk()]
+
+
+def offset_of(path: Path, position: int) -> int:
+    """Where the entry at a position begins, whatever comes after."""
+    data, offset = path.read_bytes(), 0
+    for _ in range(position):
+        offset += decode_frame(data[offset:]).size
+    return offset
+
+
+def change_frames(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    path.write_bytes(b"".join(change(frames(path))))
+
+
+def forge(frame: bytes, key: SigningKey = HUB_KEY, msg_bytes: bytes | None = None, **fields: object) -> bytes:
+    """The frame with another receipt, signed; hashes made right again."""
+    entry = decode_entry(frame)
+    unsigned = dataclasses.replace(entry.receipt, **fields)  # type: ignore[arg-type]
+    receipt = sign_receipt(key, unsigned).encode()
+    return Entry(entry.label, entry.stream_seq, msg_bytes or entry.msg_bytes, receipt, entry.flags).encode()
+
+
+def at_two(change: Callable[[bytes], bytes]) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda held: [*held[:2], change(held[2]), *held[3:]]
+
+
+def resign_badly(frame: bytes) -> bytes:
+    msg = decode_entry(frame).msg
+    return forge(frame, msg_bytes=dataclasses.replace(msg, sig=type(msg.sig)(bytes(64))).encode())
+
+
+def other_profile(frame: bytes) -> bytes:
+    binding = dataclasses.replace(decode_entry(frame).msg.binding, profile_id=PROFILES["bulk"].profile_id)
+    msg = sign_msg(signing_key("bob"), binding, decode_entry(frame).msg.ciphertext)
+    return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
+
+
+def skipped_client_seq(frame: bytes) -> bytes:
+    binding = decode_entry(frame).msg.binding
+    binding = dataclasses.replace(binding, client_seq=type(binding.client_seq)(99))
+    msg = sign_msg(signing_key("bob"), binding, ciphertext(b"skipped"))
+    return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
+
+
+def ahead_of_the_stream(frame: bytes) -> bytes:
+    binding = dataclasses.replace(decode_entry(frame).msg.binding, prev_ack=StreamSeq(50))
+    msg = sign_msg(signing_key("bob"), binding, decode_entry(frame).msg.ciphertext)
+    return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
+
+
+# INVOICES' chunks hold entries 1 to 8, 9 to 16 and 17 to 18. Faults are planted around entry 11.
+
+
+@pytest.mark.parametrize(
+    ("change", "position", "seq", "what"),
+    [
+        (lambda f: [*f[:2], *f[3:]], 2, 12, "stands where entry 11 must be"),
+        (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "stands where entry 11 must be"),
+        (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "stands where entry 12 must be"),
+        (at_two(lambda f: forge(f, mmr_root=type(decode_entry(f).receipt.mmr_root)(bytes(32)))), 2, 11, "I3"),
+        (at_two(lambda f: forge(f, key=signing_key("other hub"))), 2, 11, "RECEIPT.hub_sig"),
+        (at_two(resign_badly), 2, 11, "MSG.sig"),
+        (at_two(lambda f: forge(f, hub_ts=at(1))), 2, 11, "(H3)"),
+        (at_two(other_profile), 2, 11, "I4"),
+        (at_two(skipped_client_seq), 2, 11, "I9"),
+        (at_two(ahead_of_the_stream), 2, 11, "I6"),
+        (at_two(lambda f: f[:-1] + bytes([f[-1] ^ 1])), 2, 11, "entry_hash does not match"),
+        (lambda f: [*f[:2], b"\x02" + f[2][1:], *f[3:]], 2, 11, "entry_ver"),
+    ],
+    ids=[
+        "dropped",
+        "swapped",
+        "duplicated",
+        "forged root",
+        "wrong hub key",
+        "wrong signature",
+        "time going back",
+        "other profile",
+        "skipped client_seq",
+        "prev_ack ahead",
+        "flipped bit",
+        "other version",
+    ],
+)
+def test_a_planted_entry_fault_is_found_where_it_is(
+    root: Path, change: Callable[[list[bytes]], list[bytes]], position: int, seq: int, what: str
+) -> None:
+    path = chunk_path(root, INVOICES, 9)
+    change_frames(path, change)
+    report = check(root)
+    found = [fault for fault in report.faults if what in fault.what]
+    assert found, str(report)
+    where = (path.name, offset_of(path, position), INVOICES, seq)
+    assert (found[0].file, found[0].offset, found[0].label, found[0].seq) == where
+    assert "restore" in found[0].remedy
+
+
+def test_a_truncated_chunk_is_found_where_it_ends(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 9)
+    path.write_bytes(path.read_bytes()[:-7])
+    fault = the_fault(check(root))
+    assert (fault.file, fault.offset, fault.seq) == (path.name, offset_of(path, 7), 16)
+
+
+def test_a_sealed_chunk_that_lacks_its_last_entry_is_found(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 9)
+    end = offset_of(path, 7)
+    path.write_bytes(path.read_bytes()[:end])
+    fault = the_fault(check(root))
+    assert (fault.file, fault.offset, fault.seq) == (path.name, end, 16)
+    assert "ends after entry 15" in fault.what
+
+
+def test_a_growing_chunk_that_lost_its_end_is_found_and_repair_is_not_the_remedy(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
+    report = check(root)
+    assert any(
+        f.seq == 18 and f"at byte {offset_of(path, 1)} of the chunk from 17" in f.what for f in report.faults
+    )
+    assert all("restore" in fault.remedy for fault in report.faults), str(report)
+
+
+def test_a_missing_chunk_is_found_by_name_and_the_next_one_is_checked_all_the_same(root: Path) -> None:
+    gone, after = chunk_path(root, INVOICES, 9), chunk_path(root, INVOICES, 17)
+    gone.unlink()
+    change_frames(after, lambda f: [f[0], resign_badly(f[1])])
+    report = check(root)
+    assert [(f.file, f.seq) for f in report.faults] == [(gone.name, 9), (after.name, 18)]
+    assert any("entries 9 to 16 could not be checked" in note for note in report.notes)
+
+
+def test_a_missing_label_is_found(root: Path) -> None:
+    for path in (root / "log").glob(f"*{INVOICES.hex()}*"):
+        path.unlink()
+    report = check(root)
+    assert {fault.label for fault in report.faults if fault.file.startswith("index")} >= {INVOICES}
+    assert not any("repair" in f.remedy for f in report.faults if f.label == INVOICES)
+
+
+def test_a_stray_chunk_is_found(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    stray = path.with_name(path.name.replace("-00000000000000000017", "-00000000000000000012"))
+    stray.write_bytes(path.read_bytes())
+    report = check(root)
+    assert (report.faults[0].file, "stray" in report.faults[0].what) == (stray.name, True)
+
+
+def test_a_chunk_under_another_labels_name_is_found(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    stray = path.with_name(path.name.replace(INVOICES.hex(), NEW.hex()).replace("017.open", "001.open"))
+    stray.write_bytes(path.read_bytes())
+    report = check(root)
+    assert any(f.file == stray.name and "another label" in f.what for f in report.faults)
+
+
+def test_a_chunk_boundary_where_none_belongs_is_found(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    held = frames(path)
+    path.write_bytes(held[0])
+    (root / "log" / path.name.replace("017.open", "018.open")).write_bytes(held[1])
+    report = check(root)
+    assert any(f.seq == 18 and "begins a new chunk where none ends" in f.what for f in report.faults)
+
+
+@pytest.mark.parametrize("kind", ["summary", "peaks", "checkpoint", "checkpoint-index", "anchor"])
+@pytest.mark.parametrize("harm", ["missing", "changed"])
+def test_a_file_beside_the_chunks_that_is_missing_or_changed_is_found(
+    root: Path, kind: str, harm: str
+) -> None:
+    of = ORDERS if kind == "anchor" else INVOICES
+    names = {
+        "summary": f"chunk-{of.hex()}-*.summary",
+        "checkpoint-index": f"checkpoint-index-{of.hex()}.cbor",
+        "checkpoint": f"checkpoint-{of.hex()}-*8.cbor",
+    }
+    path = sorted((root / "log").glob(names.get(kind, f"{kind}-{of.hex()}-*.cbor")))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.unlink() if harm == "missing" else path.write_bytes(data)
+    report = check(root)
+    if (kind, harm) == ("anchor", "missing"):  # only the index knows that there was one
+        assert "table anchors" in the_fault(report).what
+    else:
+        assert report.faults[0].file == path.name, str(report)
+    repairable = kind in {"summary", "peaks", "checkpoint-index"} or (kind, harm) == ("anchor", "missing")
+    assert ("repair" in report.faults[0].remedy) == repairable
+
+
+@pytest.mark.parametrize("harm", ["missing", "shorter", "longer", "changed"])
+def test_a_checkpoint_binding_that_is_not_one_line_a_checkpoint_is_found(root: Path, harm: str) -> None:
+    path = root / "checkpoint-binding.cbor"
+    data = path.read_bytes()
+    line = len(data) // 6
+    changed = {
+        "shorter": data[:-line],
+        "longer": data + data[:line],
+        "changed": data[:70] + b"\x00" + data[71:],
+    }
+    path.unlink() if harm == "missing" else path.write_bytes(changed[harm])
+    report = check(root)
+    assert report.faults
+    assert {fault.file for fault in report.faults} == {path.name}
+
+
+def test_a_checkpoint_of_nothing_is_found(root: Path) -> None:
+    path = next((root / "log").glob(f"checkpoint-{INVOICES.hex()}-*8.cbor"))
+    stray = path.with_name(path.name.replace("008.cbor", "077.cbor"))
+    stray.write_bytes(path.read_bytes())
+    fault = the_fault(check(root))
+    assert (fault.file, fault.seq) == (stray.name, 77)
+
+
+def test_a_pruned_chunk_that_does_not_match_its_summary_is_found(root: Path) -> None:
+    path = next((root / "log").glob("*.pruned"))
+    data = bytearray(path.read_bytes())
+    at_ = data.rindex(b"\x02\x58\x20") + 10  # in the entry hash of the last entry
+    data[at_] ^= 1
+    path.write_bytes(data)
+    report = check(root)
+    assert any(f.file.endswith(".summary") for f in report.faults), str(report)
+
+
+def test_an_attachment_that_is_not_its_name_is_found_by_the_full_level(root: Path) -> None:
+    path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
+    path.write_bytes(b"something else")
+    assert the_fault(check(root)).file == f"attachments/{path.name}"
+    quick = check(root, "quick")
+    assert quick.ok
+    assert any("attachments were not read" in note for note in quick.notes)
+
+
+def test_a_stranger_in_the_log_is_found(root: Path) -> None:
+    (root / "log" / "notes.txt").write_text("mine")
+    fault = the_fault(check(root))
+    assert (fault.file, fault.remedy) == ("notes.txt", "move it out of the data directory")
+
+
+def test_an_edited_limit_is_found(root: Path) -> None:
+    path = root / "registry.cbor"
+    held = Registry.decode(path.read_bytes())
+    edited = dataclasses.replace(held, limits=dataclasses.replace(SMALL, max_checkpoint_interval=16))
+    path.write_bytes(edited.encode())
+    report = check(root)
+    assert report.faults[0].file == path.name
+    assert any("may not be the right one" in note for note in report.notes)
+    assert any("(§4.8.2)" in fault.what for fault in report.faults), "chunks roll by the true limit"
+
+
+def test_a_key_that_others_can_read_and_one_that_is_not_the_hubs_are_found(root: Path) -> None:
+    path = next((root / "keys").iterdir())
+    path.chmod(0o644)
+    assert "mode 0644" in the_fault(check(root)).what
+    path.write_bytes(KeyFile(hub_pk=signing_key("x").public, seed=signing_key("x").seed).encode())  # type: ignore[arg-type]
+    path.chmod(0o600)
+    assert the_fault(check(root)).file == path.name
+
+
+@pytest.mark.parametrize("name", ["hub-identity.sig", "hub-key-map.cbor"])
+def test_artifacts_that_do_not_match_the_identity_are_found(root: Path, name: str) -> None:
+    data = bytearray((root / name).read_bytes())
+    data[-1] ^= 1
+    (root / name).write_bytes(data)
+    fault = the_fault(check(root))
+    assert (fault.file, fault.remedy) == (name, "run `veen hub repair`")
+
+
+def test_a_damaged_journal_is_found_where_it_is(root: Path) -> None:
+    store = Store(root, background=False)
+    send(store, ORDERS, 2, now=at(70))
+    second = store._journal._size
+    send(store, ORDERS, 2, now=at(71))
+    send(store, ORDERS, 2, now=at(72))
+    abandon(store)
+    path = next((root / "journal").iterdir())
+    data = bytearray(path.read_bytes())
+    data[second + 200] ^= 1
+    path.write_bytes(data)
+    fault = the_fault(check(root))
+    assert (fault.file, fault.offset) == (path.name, second)
+
+
+def test_a_forged_entry_that_only_the_journal_holds_is_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(root, background=False)
+    batch = store.batch(at(70))
+    msg = dataclasses.replace(compose(batch, ORDERS), sig=Receipt.__dataclass_fields__["hub_sig"].default)
+    batch.add(msg, msg.encode(), msg.leaf_hash)
+    store.commit(batch)
+    abandon(store)
+    fault = the_fault(check(root))
+    assert fault.file.startswith("journal-")
+    assert (fault.label, fault.seq) == (ORDERS, 31)
+    assert "MSG.sig" in fault.what
+
+
+def test_quick_says_that_it_leaves_old_signatures_out_and_full_finds_them(tmp_path: Path) -> None:
+    root = make(tmp_path / "data")
+    change_frames(chunk_path(root, INVOICES, 9), at_two(resign_badly))
+    # only MSG.sig is wrong, but it is under the entry hash: summary and roots see it too
+    quick, full = check(root, "quick"), check(root)
+    assert not any("MSG.sig" in fault.what for fault in quick.faults)
+    assert any("last 256 entries" in note for note in quick.notes)
+    assert any("MSG.sig" in fault.what for fault in full.faults)
+
+
+def test_every_fault_is_reported_not_only_the_first(root: Path) -> None:
+    change_frames(chunk_path(root, INVOICES, 1), at_two(resign_badly))
+    change_frames(chunk_path(root, INVOICES, 9), at_two(lambda f: forge(f, key=signing_key("x"))))
+    change_frames(chunk_path(root, ORDERS, 17), at_two(resign_badly))
+    next((root / "log").glob(f"peaks-{CONTROL.hex()}*"), root / "hub-key-map.cbor").write_bytes(b"\xa0")
+    report = check(root)
+    signatures = {(f.label, f.seq) for f in report.faults if "sig" in f.what}
+    assert signatures == {(INVOICES, 3), (INVOICES, 11), (ORDERS, 19)}
+    assert any(f.file == "hub-key-map.cbor" for f in report.faults)
+    assert str(report).count("fault: ") == len(report.faults)
+
+
+def test_a_token_that_is_authorized_twice_is_found(root: Path) -> None:
+    with Store(root, background=False) as store:
+        authorize(store, token(who="bob"), at(80))
+        store.apply()
+    fault = next(f for f in check(root).faults)
+    assert (fault.label, fault.seq) == (CONTROL, 3)
+    assert "(H5)" in fault.what
+
+
+# --- the index
+
+
+def change_index(root: Path, change: Callable[..., None]) -> None:
+    index = Index(Layout(root).index)
+    index.write(change)
+    index.close()
+
+
+@pytest.mark.parametrize("harm", ["deleted", "changed", "added"])
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_of_the_index_that_does_not_follow_from_the_log_is_found(
+    root: Path, table: str, harm: str
+) -> None:
+    def change(txn: object) -> None:
+        rows = [row for row in txn.scan(table, b"") if row[0] != b"finishing"]  # type: ignore[attr-defined]
+        assert rows, f"the template has no {table}"
+        key, value = rows[-1]
+        if harm == "deleted":
+            txn.delete(table, key)  # type: ignore[attr-defined]
+        elif harm == "changed":
+            txn.put(table, key, bytes([*value[:-1], value[-1] ^ 1]) if value else b"x")  # type: ignore[attr-defined]
+        else:
+            txn.put(table, key[:-1] + bytes([key[-1] ^ 0x80]), value)  # type: ignore[attr-defined]
+
+    change_index(root, change)
+    report = check(root)
+    assert not report.ok
+    assert {fault.file for fault in report.faults} == {"index/data.mdb"}, str(report)
+    assert any(f"table {table}" in f.what or "no file holds it" in f.what for f in report.faults), str(report)
+
+
+def test_a_deleted_index_is_found_and_repair_is_the_remedy(root: Path) -> None:
+    shutil.rmtree(root / "index")
+    fault = the_fault(check(root))
+    assert (fault.file, fault.remedy) == ("index/data.mdb", "run `veen hub repair`")
+
+
+def test_an_index_that_kills_whoever_reads_it_is_a_fault_and_not_the_end(root: Path) -> None:
+    path = root / "index" / "data.mdb"
+    data = bytearray(path.read_bytes())
+    for page in range(2, len(data) // 4096):  # all but the two meta pages: pointers into nowhere
+        data[page * 4096 + 10 : (page + 1) * 4096] = b"\xff" * 4086
+    path.write_bytes(data)
+    report = check(root)
+    assert {(f.file, f.remedy) for f in report.faults} == {("index/data.mdb", "run `veen hub repair`")}
+    assert report.counters.entries == 50
+
+
+def test_an_index_of_another_hub_is_found(root: Path, tmp_path: Path) -> None:
+    create(tmp_path / "other", signing_key("other hub"), BORN, limits=Limits())
+    shutil.rmtree(root / "index")
+    shutil.copytree(tmp_path / "other" / "index", root / "index")
+    report = check(root)
+    assert any("table meta" in f.what for f in report.faults)
+    assert any("table labels" in f.what for f in report.faults)

@@ -1,0 +1,284 @@
+"""repair makes the index again from the log, and refuses to make up anything else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from veen_core.ids import StreamSeq
+from veen_storage.errors import LockedError
+from veen_storage.fsck import fsck
+from veen_storage.fsck_index import NUMBER_AT
+from veen_storage.index import TABLES, Index
+from veen_storage.layout import Layout
+from veen_storage.repair import RefusedError, rebuild_index, repair
+from veen_storage.retention import Rule, due
+from veen_storage.store import Store, create
+
+from .sample import INVOICES, ORDERS, at, checkpoint, label, send, tree
+from .test_fsck import NEW, abandon, chunk_path, make, offset_of
+
+Rows = dict[str, dict[bytes, bytes]]
+
+
+@pytest.fixture(scope="module", params=[None, 3], ids=["plain", "zstd"])
+def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("repair") / "data", request.param)
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "data"))
+
+
+def rows(root: Path) -> Rows:
+    """Every table, with labels for numbers, and without what files cannot tell: the batch applied."""
+    index = Index(root / "index", readonly=True)
+    with index.reading() as view:
+        names = {value: key for key, value in view.scan("labels", b"")}
+        found = {table: dict(_named(table, view.scan(table, b""), names)) for table in TABLES}
+    index.close()
+    found["labels"] = dict.fromkeys(found["labels"], b"")
+    for untold in (b"applied", b"finishing"):
+        found["meta"].pop(untold, None)
+    return found
+
+
+def _named(table: str, held: object, names: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    out = []
+    for key, value in held:  # type: ignore[attr-defined]
+        at_ = 7 if key.startswith(b"control") and table == "meta" else NUMBER_AT.get(table)
+        named = key if at_ is None else key[:at_] + names[key[at_ : at_ + 4]] + key[at_ + 4 :]
+        out.append((named, value))
+    return out
+
+
+def unapplied(root: Path) -> None:
+    """More, which only the journal holds."""
+    store = Store(root, background=False)
+    send(store, ORDERS, 12, now=at(70))
+    send(store, NEW, 9, now=at(71))
+    checkpoint(store, NEW, at(71))
+    abandon(store)
+
+
+def test_the_index_after_repair_is_the_one_before(root: Path) -> None:
+    before, log = rows(root), tree(root, "log")
+    shutil.rmtree(root / "index")
+    report = repair(root)
+    assert rows(root) == before
+    assert tree(root, "log") == log
+    assert (report.rewritten, report.cut, report.counters.entries) == ([], [], 50)
+    assert fsck(root, processes=1).ok
+    assert not (root / "index.tmp").exists()
+    assert not (root / "index.old").exists()
+
+
+def test_a_repaired_directory_goes_on_as_if_nothing_had_happened(root: Path, tmp_path: Path) -> None:
+    twin = Path(shutil.copytree(root, tmp_path / "twin"))
+    shutil.rmtree(root / "index")
+    repair(root)
+    for each in (root, twin):
+        with Store(each, background=False) as store:
+            send(store, ORDERS, 20, now=at(100))
+            send(store, label("newer"), 20, now=at(101))
+            store.apply()
+    assert tree(root, "log") == tree(twin, "log")
+    assert rows(root) == rows(twin)
+
+
+def test_what_only_the_journal_holds_is_left_for_the_next_opening(root: Path, tmp_path: Path) -> None:
+    unapplied(root)
+    twin = Path(shutil.copytree(root, tmp_path / "twin"))
+    shutil.rmtree(root / "index")
+    report = repair(root)
+    assert report.counters.entries == 71
+    assert fsck(root, processes=1).ok
+    for each in (root, twin):
+        Store(each, background=False).close()
+    assert rows(root) == rows(twin)
+    assert tree(root, "log") == tree(twin, "log")
+
+
+@pytest.mark.parametrize("step", ["index", "finish"])
+def test_a_round_that_was_cut_off_is_taken_as_far_as_it_got(
+    step: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(root, background=False)
+    send(store, ORDERS, 12, now=at(70))
+    send(store, NEW, 20, now=at(71))
+    batch = store.batch(at(72))
+    batch.prune(due(store.index, INVOICES, Rule(max_age_sec=0), at(72))[0])
+    batch.anchor(INVOICES, StreamSeq(8), b"anchored")
+    store.commit(batch)
+
+    def stop(*_: object) -> None:
+        raise OSError(5, "cut off")
+
+    target, name = (store._index, "write") if step == "index" else (store._applier, "finish")
+    monkeypatch.setattr(target, name, stop)
+    with pytest.raises(OSError, match="cut off"):
+        store.apply()
+    abandon(store)
+    twin = Path(shutil.copytree(root, tmp_path / "twin"))
+    shutil.rmtree(root / "index")
+    repair(root)
+    report = fsck(root, processes=1)
+    assert report.ok, str(report)
+    for each in (root, twin):
+        Store(each, background=False).close()
+    assert rows(root) == rows(twin)
+    assert tree(root, "log") == tree(twin, "log")
+    assert fsck(root, processes=1).ok
+
+
+def test_a_torn_entry_is_cut_if_the_journal_holds_it(root: Path) -> None:
+    store = Store(root, background=False)
+    send(store, ORDERS, 1, now=at(70))
+    frame = store._queue.waiting[0].steps[-1].frame  # type: ignore[union-attr]
+    abandon(store)
+    path = chunk_path(root, ORDERS, 25)
+    whole = path.read_bytes()
+    path.write_bytes(whole + frame[:99])
+    shutil.rmtree(root / "index")
+    assert repair(root).cut == [path.name]
+    assert path.read_bytes() == whole
+    assert fsck(root, processes=1).ok
+    with Store(root, background=False) as opened:
+        assert opened.read.entry(ORDERS, StreamSeq(31)).encode() == frame
+
+
+def test_a_torn_entry_that_nothing_else_holds_is_refused(root: Path) -> None:
+    path = chunk_path(root, ORDERS, 25)
+    path.write_bytes(path.read_bytes() + b"\x01" * 40)
+    refuses(root, path.name, len(path.read_bytes()) - 40)
+
+
+def refuses(root: Path, file: str, offset: int | None) -> None:
+    shutil.rmtree(root / "index")
+    before = tree(root)
+    with pytest.raises(RefusedError) as refused:
+        repair(root)
+    assert (refused.value.file, refused.value.offset) == (file, offset)
+    assert file in str(refused.value)
+    after = tree(root)
+    assert {**after, "lock": b""} == {**before, "lock": b""}
+    assert not (root / "index.tmp").exists()
+
+
+def test_a_damaged_chunk_is_refused_and_everything_left_as_it_was(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    data = bytearray(path.read_bytes())
+    data[offset_of(path, 1) + 120] ^= 1
+    path.write_bytes(data)
+    refuses(root, path.name, offset_of(path, 1))
+
+
+def test_a_missing_chunk_is_refused(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 9)
+    path.unlink()
+    refuses(root, path.name, None)
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "anchor", "pruned"])
+def test_a_damaged_file_that_follows_from_nothing_is_refused(root: Path, kind: str) -> None:
+    pattern = f"*{ORDERS.hex()}*.pruned" if kind == "pruned" else f"{kind}-{ORDERS.hex()}-*"
+    path = next((root / "log").glob(pattern))
+    path.write_bytes(b"\xa0")
+    refuses(root, path.name, None)
+
+
+def test_a_damaged_journal_is_refused(root: Path) -> None:
+    unapplied(root)
+    path = next((root / "journal").iterdir())
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    refuses(root, path.name, 0)
+
+
+def test_entries_that_the_old_index_knows_and_no_file_holds_are_not_forgotten(root: Path) -> None:
+    path = chunk_path(root, INVOICES, 17)
+    path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
+    with pytest.raises(RefusedError, match="entries 18 to 18 are in the index and in no file"):
+        repair(root)
+
+
+def _delete(path: Path) -> None:
+    path.unlink()
+
+
+def _garble(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3] + b"\x00\x00\x00")
+
+
+@pytest.mark.parametrize("harm", [_delete, _garble], ids=["deleted", "garbled"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        f"log/chunk-{INVOICES.hex()}-*.summary",
+        f"log/peaks-{INVOICES.hex()}-*",
+        f"log/checkpoint-index-{INVOICES.hex()}.cbor",
+        "checkpoint-binding.cbor",
+        "hub-key-map.cbor",
+        "hub-identity.sig",
+        "index/data.mdb",
+    ],
+)
+def test_a_file_that_follows_from_others_is_made_again(
+    root: Path, pattern: str, harm: Callable[[Path], None]
+) -> None:
+    if harm is _garble and pattern == "index/data.mdb":
+        pytest.skip("an index is judged by its rows: test_fsck")
+    before = rows(root)
+    path = next(root.glob(pattern))
+    content = path.read_bytes()
+    harm(path)
+    report = repair(root)
+    if path.name not in {"data.mdb", "checkpoint-binding.cbor"}:
+        assert report.rewritten == [path.name]
+        assert path.read_bytes() == content
+    assert rows(root) == before
+    assert fsck(root, processes=1).ok
+
+
+def test_without_the_hubs_key_its_signature_is_not_made_again(root: Path) -> None:
+    shutil.rmtree(root / "keys")
+    (root / "hub-identity.sig").unlink()
+    with pytest.raises(RefusedError, match="key to make it again is not here"):
+        repair(root)
+
+
+def test_a_directory_that_is_open_is_refused(root: Path) -> None:
+    with Store(root, background=False), pytest.raises(LockedError):
+        repair(root)
+
+
+def test_an_index_can_be_built_before_there_is_a_version(root: Path) -> None:
+    before = rows(root)
+    shutil.rmtree(root / "index")
+    (root / "VERSION").rename(root / "VERSION.later")
+    rebuild_index(Layout(root))
+    assert rows(root) == before
+
+
+def test_a_token_that_was_used_before_it_was_authorized_keeps_its_record(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    create(root, HUB_KEY, BORN, limits=SMALL)
+    given = token(rate=Rate(per_sec=1, burst=50))
+    with Store(root, background=False) as store:
+        send(store, ORDERS, 3, now=at(0), auth_ref=given.auth_ref)
+        authorize(store, given, at(5))
+        send(store, ORDERS, 3, now=at(6), auth_ref=given.auth_ref)
+        send(store, INVOICES, 3, now=at(9), auth_ref=token(who="bob").auth_ref)
+        send(store, ORDERS, 1, now=at(8), auth_ref=token(who="bob").auth_ref)
+        store.apply()
+    before = rows(root)
+    assert before["buckets"]
+    assert fsck(root, processes=1).ok
+    shutil.rmtree(root / "index")
+    repair(root)
+    assert rows(root) == before
