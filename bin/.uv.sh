@@ -5,6 +5,9 @@
 
 uv_version=0.13.7
 
+# Trust the authorities that this machine trusts: a network may have one of its own.
+export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-1}" UV_NATIVE_TLS="${UV_NATIVE_TLS:-1}"
+
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 
 die() {

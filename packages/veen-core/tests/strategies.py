@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import veen_core
-from veen_core import kinds, limits
+from veen_core import kinds, limits, profile
 from veen_core.cbor import INT_MIN
 from veen_core.hashing import U64_MAX
+from veen_core.ids import Secret
 from veen_core.wire import ArrayCodec, Field, MapCodec, Wire
 
 # --- the wire classes
@@ -37,6 +38,24 @@ def wire_classes() -> list[type[Wire]]:
 
 
 WIRE_CLASSES = wire_classes()
+
+
+def holds_a_secret(kind: Any) -> bool:
+    """Whether a value has no JSON form, because a field of it, however deep, is a secret."""
+    match kind:
+        case kinds.Fixed(of):
+            return issubclass(of, Secret)
+        case kinds.ListOf(inner) | kinds.Nullable(inner):
+            return holds_a_secret(inner)
+        case ArrayCodec() | MapCodec():
+            return any(holds_a_secret(f.kind) for f in kind.fields)
+    return False
+
+
+SECRET_CLASSES = [cls for cls in WIRE_CLASSES if holds_a_secret(cls.codec)]
+"""Those that are only ever written as CBOR."""
+JSON_CLASSES = [cls for cls in WIRE_CLASSES if cls not in SECRET_CLASSES]
+"""Those that have a JSON form (B17)."""
 
 
 def steady(examples: int) -> settings:
@@ -72,16 +91,16 @@ def strategy_for(cls: type[Wire]) -> st.SearchStrategy[Any]:
 @functools.cache
 def _strategy_of(kind: Any) -> st.SearchStrategy[Any]:
     match kind:
-        case ArrayCodec() | MapCodec() if kind.build is limits.Limits:
-            return _lowered_limits()
         case ArrayCodec() | MapCodec():
-            return st.builds(kind.build, **{f.name: _field(f) for f in kind.fields})
+            return _object(kind)
         case kinds.Uint():
             return uints
         case kinds.Int():
             return ints
         case kinds.OneOf(allowed):
             return st.sampled_from(allowed)
+        case kinds.WordOf(of):
+            return st.sampled_from(list(of))
         case kinds.Scalar(type=word):
             return {bool: st.booleans(), str: texts}[word]
         case kinds.Bytes():
@@ -102,8 +121,16 @@ def _field(field: Field) -> st.SearchStrategy[Any]:
     return st.none() | inner if field.optional else inner
 
 
+def _object(codec: ArrayCodec | MapCodec) -> st.SearchStrategy[Any]:
+    """From its fields, but for the two classes that bound their values beyond their kinds (§14)."""
+    if codec.build is limits.Limits:
+        return _lowered_limits()
+    if codec.build is profile.Profile:
+        return st.builds(profile.Profile, epoch_sec=uints, pad_block=st.integers(0, profile.MAX_PAD_BLOCK))
+    return st.builds(codec.build, **{f.name: _field(f) for f in codec.fields})
+
+
 def _lowered_limits() -> st.SearchStrategy[limits.Limits]:
-    """The one class whose values are bounded beyond their kinds (§14.1)."""
     least = {"max_chunk_bytes": limits.MAXIMA["max_msg_bytes"] + limits.ENTRY_OVERHEAD}
     ranges = {name: st.integers(least.get(name, 1), most) for name, most in limits.MAXIMA.items()}
     return st.builds(limits.Limits, **ranges)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
 
@@ -27,8 +26,9 @@ from veen_core.api import (
     unwrap_submit,
     wrap_submit,
 )
-from veen_core.errors import AdmissionError, ApiError
+from veen_core.errors import AdmissionError, ApiError, EncodeError
 from veen_core.ids import StreamSeq
+from veen_core.kinds import WordOf
 from veen_core.rejection import Code, Stage
 from veen_core.wire import Wire
 
@@ -275,11 +275,25 @@ def test_retry_after_travels() -> None:
 
 
 def test_the_envelope_knows_exactly_the_codes_and_stages_there_are() -> None:
-    codes: Any = get_type_hints(ErrorEnvelope)["code"]
-    assert get_args(codes) == tuple(code.value for code in Code)
-    stages = next(a for a in get_args(get_type_hints(ErrorDetail)["stage"]) if a is not type(None))
-    assert stages == Literal["prefilter", "structural", "auth", "commit"]
-    assert get_args(stages) == tuple(stage.value for stage in Stage)
+    kinds = {f.name: f.kind for cls in (ErrorEnvelope, ErrorDetail) for f in cls.codec.fields}
+    assert (kinds["code"], kinds["stage"]) == (WordOf(Code), WordOf(Stage))
+    assert [stage.value for stage in Stage] == ["prefilter", "structural", "auth", "commit"]
+
+
+def test_a_code_or_stage_that_was_read_is_the_enumerations_own() -> None:
+    envelope = envelope_of(AdmissionError(rejection.CAP_RATE, "no"))
+    for again in (ErrorEnvelope.decode(envelope.encode()), ErrorEnvelope.from_json(envelope.to_json())):
+        assert again.detail is not None
+        assert (type(again.code), type(again.detail.stage)) == (Code, Stage)
+        assert (again.code, again.detail.stage) == (rejection.CAP_RATE.code, rejection.CAP_RATE.stage)
+
+
+@pytest.mark.parametrize("word", ["E.DUP", "e.seq", "SEQ", "", b"E.SEQ", 1, None])
+def test_any_other_word_is_no_code(word: object) -> None:
+    with pytest.raises(DecodeError, match=r"error\.code §10\.6: want one of Code"):
+        ErrorEnvelope.decode(cbor.encode({1: 1, 2: word, 3: "no"}))
+    with pytest.raises(EncodeError, match="want one of Code"):
+        ErrorEnvelope(code=word, message="no").encode()  # type: ignore[arg-type]
 
 
 def test_detail_has_the_stable_keys_of_the_spec() -> None:

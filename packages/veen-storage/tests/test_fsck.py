@@ -51,7 +51,7 @@ NEW = label("new")
 
 
 def fill(store: Store) -> None:
-    """Several labels and chunks, checkpoints by roll and by hand, an anchor, a pruned chunk, an attachment."""
+    """Labels, chunks, checkpoints by roll and by hand, an anchor, a pruned chunk, an attachment."""
     given = token(rate=Rate(per_sec=1, burst=1_000))
     authorize(store, given)
     authorize(store, token(who="bob"), at(1))
@@ -550,9 +550,7 @@ def test_a_damaged_journal_is_found_where_it_is(root: Path) -> None:
     assert (fault.file, fault.offset) == (path.name, second)
 
 
-def test_a_forged_entry_that_only_the_journal_holds_is_found(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_entry_that_only_the_journal_holds_is_found(root: Path) -> None:
     store = Store(root, background=False)
     batch = store.batch(at(70))
     msg = dataclasses.replace(compose(batch, ORDERS), sig=Receipt.__dataclass_fields__["hub_sig"].default)

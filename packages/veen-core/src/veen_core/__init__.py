@@ -1,8 +1,8 @@
 """VEEN's protocol as a library: wire objects, proofs, keys and the client as a state machine.
 
 Pure: no IO, no clock, no randomness that was not handed in. The names below are the public face;
-the modules ``api``, ``client``, ``hub_identity``, ``invariants``, ``keystore``, ``pow``, ``rejection``
-and ``wire`` are public too.
+the modules ``api``, ``client``, ``hashing``, ``hub_identity``, ``ids``, ``invariants``, ``keystore``,
+``pow``, ``rejection``, ``status`` and ``wire`` are public too.
 """
 
 from veen_core.cap import CapToken, mint, verify_token

@@ -16,7 +16,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.msg import Msg
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
-from veen_core.rejection import Code
+from veen_core.rejection import Code, Stage
 from veen_core.wire import Wire, int_map, text_map
 
 
@@ -190,7 +190,7 @@ class ConsistencyResponse(Wire):
 class ErrorDetail(Wire):
     """Machine-readable, with stable keys; ``stage`` and ``detail_enum`` on admission errors (§8.2)."""
 
-    stage: Literal["prefilter", "structural", "auth", "commit"] | None = None
+    stage: Stage | None = None
     detail_enum: str | None = None
     field: str | None = None
     expected: str | None = None
@@ -206,24 +206,7 @@ class ErrorEnvelope(Wire):
     """What any refusal looks like, with a code that H1 maps to HTTP."""
 
     ver: Literal[1] = 1
-    code: Literal[
-        "E.FORMAT",
-        "E.SIZE",
-        "E.SIG",
-        "E.CAP",
-        "E.AUTH",
-        "E.RATE",
-        "E.SEQ",
-        "E.TIME",
-        "E.BAD_REQUEST",
-        "E.UNAUTHORIZED",
-        "E.FORBIDDEN",
-        "E.NOT_FOUND",
-        "E.CONFLICT",
-        "E.LIMIT",
-        "E.UNAVAILABLE",
-        "E.VERSION",
-    ]
+    code: Code
     message: str
     detail: ErrorDetail | None = None
     retry_after: int | None = None
@@ -235,11 +218,11 @@ def envelope_of(error: AdmissionError | ApiError, request_id: str | None = None)
     if isinstance(error, AdmissionError):
         row = error.rejection
         code: Code = row.code
-        detail = ErrorDetail(stage=row.stage.value, detail_enum=row.detail)
+        detail = ErrorDetail(stage=row.stage, detail_enum=row.detail)
     else:
         code, detail = error.code, None
     return ErrorEnvelope(
-        code=code.value,
+        code=code,
         message=str(error),
         detail=detail,
         retry_after=error.retry_after,

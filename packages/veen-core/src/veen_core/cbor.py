@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from io import BytesIO
 from typing import Any, Final, NoReturn, TypeAlias
 
 import cbor2
@@ -46,6 +45,10 @@ _STRICT: Final[Mapping[str, Any]] = {
 }
 
 
+_ARRAYS: Final = frozenset(bytes([0x80 + n]) for n in range(24))
+"""First bytes of arrays of up to 23 items."""
+
+
 def encode(item: object) -> bytes:
     """The canonical bytes of an item; lists and maps keep the order they have."""
     try:
@@ -65,13 +68,16 @@ def uint_size(n: int) -> int:
     return 1 if n < 24 else 2 if n < 2**8 else 3 if n < 2**16 else 5 if n < 2**32 else 9
 
 
-def decode_items(data: bytes) -> Any:
+def decode_items(data: bytes, *, flat: bool = False) -> Any:
     """Decode canonical bytes whose every leaf the caller checks against a declaration.
 
-    Floats and other simple values may still be in the result: a declaration refuses them by
-    type. Use ``decode`` where there is none.
+    ``flat``: an array that holds no array and no map, which cbor2 itself makes sure of. Anything
+    else is looked over first (``item_end``), so that no map with odd keys is ever built.
     """
-    item = _refusing(_loads, data)
+    flat = flat and data[:1] in _ARRAYS
+    if not flat and (end := item_end(data)) != len(data):
+        raise DecodeError(f"not canonical CBOR: {len(data) - end} bytes after the item")
+    item = _refusing(_loads_flat if flat else _loads, data)
     if cbor2.dumps(item) != data:
         raise DecodeError(f"not canonical CBOR: {_difference(item, data)}")
     return item
@@ -85,15 +91,66 @@ def decode(data: bytes) -> Item:
 
 
 def split_sequence(data: bytes) -> Iterator[bytes]:
-    """The canonical items of a CBOR sequence (RFC 8742), each as its own bytes."""
-    decoder = cbor2.CBORDecoder(BytesIO(data), **_STRICT)
+    """The items of a CBOR sequence (RFC 8742), each as its own bytes, still to be decoded."""
     offset = 0
     while offset < len(data):
-        encoded = cbor2.dumps(_refusing(decoder.decode))
-        if not data.startswith(encoded, offset):
-            raise DecodeError(f"not canonical CBOR in a sequence, item at byte {offset}")
-        yield encoded
-        offset += len(encoded)
+        end = item_end(data, offset)
+        yield data[offset:end]
+        offset = end
+
+
+def item_end(data: bytes, start: int = 0) -> int:
+    """Where the item at ``start`` ends: heads only, in linear time, building nothing.
+
+    Refuses what §3.1 refuses, and map keys that are neither integers nor strings: Python hashes
+    tuples without a seed, so a map with array keys can be made to cost quadratic time.
+    """
+    at, size = start, len(data)
+    open_: list[tuple[int, bool]] = []  # items still to come of each array or map around this one
+    left, in_map = 1, False
+    while True:
+        while left == 0:
+            if not open_:
+                return at
+            left, in_map = open_.pop()
+        is_key = in_map and left % 2 == 0
+        left -= 1
+        major, n, at = _head(data, at, size)
+        if major in (2, 3):
+            at += n
+        elif major in (4, 5):
+            count = n if major == 4 else 2 * n
+            if is_key or count > size - at or len(open_) >= MAX_DEPTH:
+                raise DecodeError(_container_fault(is_key, count > size - at))
+            open_.append((left, in_map))
+            left, in_map = count, major == 5
+        elif major == 7 and is_key:
+            raise DecodeError("not CBOR: a map key that is neither an integer nor a string")
+        if at > size:
+            raise DecodeError("not CBOR: ends early")
+
+
+def _head(data: bytes, at: int, size: int) -> tuple[int, int, int]:
+    """Major type, argument, and where the head ends."""
+    if at >= size:
+        raise DecodeError("not CBOR: ends early")
+    major, info = data[at] >> 5, data[at] & 31
+    if major == 6:
+        raise DecodeError("not CBOR: tags are not allowed (§3.1)")
+    if info > 27 or (major == 7 and info not in (20, 21, 22)):
+        raise DecodeError(
+            "not CBOR: indefinite lengths, floats and other simple values are not allowed (§3.1)"
+        )
+    if info < 24:
+        return major, info, at + 1
+    end = at + 1 + (1 << (info - 24))
+    return major, int.from_bytes(data[at + 1 : end], "big"), end
+
+
+def _container_fault(is_key: bool, too_long: bool) -> str:
+    if is_key:
+        return "not CBOR: a map key that is neither an integer nor a string"
+    return "not CBOR: ends early" if too_long else f"not CBOR: nested deeper than {MAX_DEPTH}"
 
 
 def check_plain(item: object, depth: int = MAX_DEPTH) -> None:
@@ -117,6 +174,7 @@ def check_plain(item: object, depth: int = MAX_DEPTH) -> None:
 
 
 _loads: Final = partial(cbor2.loads, **_STRICT)
+_loads_flat: Final = partial(cbor2.loads, **{**_STRICT, "max_depth": 1})
 
 
 def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
@@ -124,8 +182,7 @@ def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
     try:
         return decode(*data)
     except cbor2.CBORDecodeError as exc:
-        cause = f": {exc.__cause__}" if isinstance(exc.__cause__, ValueError) else ""
-        why = f"{exc}{cause}"
+        why = "duplicate map key" if "uplicate" in str(exc) else str(exc)[:120]  # no content in an error
     except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as exc:
         why = type(exc).__name__
     # Outside the handlers: a __context__ would carry the bytes, which may be a secret's.

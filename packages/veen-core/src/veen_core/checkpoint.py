@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from veen_core import cbor, stream
 from veen_core.errors import CheckpointError, SignatureError
-from veen_core.hashing import Ht
+from veen_core.hashing import U64_MAX, Ht
 from veen_core.ids import (
     NOTHING,
     Epoch,
@@ -158,6 +158,8 @@ def _verify_transition(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: Unix
     """
     if hub_ts is not None and checkpoint.epoch != stream.epoch_at(hub_ts, origin.epoch_sec):
         raise CheckpointError(f"epoch {checkpoint.epoch} is not that of hub_ts {hub_ts} (H9)")
+    if checkpoint.epoch > U64_MAX // max(1, origin.epoch_sec) - 1 - origin.max_skew_sec:
+        raise CheckpointError(f"epoch {checkpoint.epoch} is of no time there is")
     if origin.epoch_sec == 0 and checkpoint.epoch != 0:
         raise CheckpointError(f"epoch {checkpoint.epoch} of a profile without epochs (§3.2)")
     own = next(

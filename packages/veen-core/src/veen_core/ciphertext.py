@@ -107,6 +107,8 @@ class Sealer:
             body, aad, self._binding.nonce, self._context.export(BODY_KEY)
         )
         _check_lengths(len(sealed_header), len(sealed_body), limits)
+        if pad_block > limits.max_msg_bytes:
+            raise _fail(f"padded to a block of {pad_block} it exceeds max_msg_bytes = {limits.max_msg_bytes}")
         lengths = _LENGTHS.pack(len(sealed_header), len(sealed_body))
         return pad(self._context.enc + lengths + sealed_header + sealed_body, pad_block)
 

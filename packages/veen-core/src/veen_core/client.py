@@ -30,7 +30,7 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_signature
 from veen_core.profile import Profile
-from veen_core.proof import MmrProof, peaks_of_proof, verify_inclusion
+from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 
 MAX_WRITERS: Final = 4_096
@@ -45,6 +45,9 @@ class Trust:
     profile: Profile
     limits: Limits = DEFAULT_LIMITS
     origin: LabelOrigin | None = None
+
+    def __post_init__(self) -> None:
+        hub_identity.verify_identity(self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,12 @@ class LabelClient:
 
     def submitted(self, msg: Msg) -> None:
         """Take a MSG into the state; persist it before it leaves."""
-        expected = (self.state.label, self.state.client_id, self.state.client_seq + 1)
-        if (msg.label, msg.client_id, msg.client_seq) != expected:
-            raise StateError(f"a MSG with client_seq {msg.client_seq} is not the next one, {expected[2]}")
+        state = self.state
+        expected = (state.label, state.profile_id, state.client_id, state.client_seq + 1)
+        if (msg.label, msg.profile_id, msg.client_id, msg.client_seq) != expected:
+            raise StateError(f"a MSG with client_seq {msg.client_seq} is not the next one, {expected[3]}")
+        if msg.prev_ack > state.last_stream_seq:
+            raise StateError(f"prev_ack {msg.prev_ack} is ahead of what was verified (§7)")
         pending = (*self.state.pending, msg.encode())
         self.state = dataclasses.replace(self.state, client_seq=msg.client_seq, pending=pending)
 
@@ -101,8 +107,7 @@ class LabelClient:
 
     def accept_receipt(self, receipt: Receipt) -> Gap | None:
         """Verify the hub's answer to a pending MSG. ``None``: done. A ``Gap``: others wrote in between."""
-        self._check_answers(receipt)
-        self._verify_receipt(receipt)
+        self._verify_answer(receipt)
         if receipt.stream_seq > self._log.size + 1:
             return Gap(self.state.last_stream_seq, receipt.stream_seq)
         self._refuse_within(receipt)
@@ -122,32 +127,38 @@ class LabelClient:
         ``proof`` includes the message in the receipt's tree; ``consistency`` shows that tree to be
         an extension of the verified prefix, and is None only if there is no such prefix yet.
         """
-        self._check_answers(receipt)
-        self._verify_receipt(receipt)
+        self._verify_answer(receipt)
         self._refuse_within(receipt)
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
         self._advance(after, receipt, (receipt,))
         self._writers = {}
 
-    def confirm(self, receipt: Receipt, proof: MmrProof) -> None:
+    def confirm(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None = None) -> None:
         """Settle a pending MSG that ``catch_up`` or ``resync`` jumped over.
 
-        ``proof`` includes it in the tree of the verified prefix (``tree_size`` = last_stream_seq).
+        ``proof`` includes it in its own receipt's tree; ``consistency`` shows that tree to be a part
+        of the verified prefix, and is None only if it is the whole of it.
         """
-        self._check_answers(receipt)
-        self._verify_receipt(receipt)
+        self._verify_answer(receipt)
         if receipt.stream_seq > self._log.size:
             raise StateError(f"stream_seq {receipt.stream_seq} is beyond the verified prefix: accept_receipt")
-        verify_inclusion(proof, self._log.root, receipt.stream_seq, receipt.leaf_hash, self._log.size)
+        tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
+        self._verify_part(tree, (self._log.size, self._log.root), consistency, receipt.encode())
         self.state = self._answered((receipt,))
 
-    def refused(self) -> None:
-        """The hub's refusal of the oldest pending MSG is final: its client_seq is free again."""
+    def refused(self) -> tuple[Msg, ...]:
+        """The hub's refusal of the oldest pending MSG is final: its client_seq is free again.
+
+        Whatever was pending after it goes too, since the hub takes no client_seq out of turn; what
+        is returned is all of it, to be sealed anew.
+        """
         if not self.state.pending:
             raise StateError("no MSG is pending")
-        first = Msg.decode(self.state.pending[0])
-        self.state = dataclasses.replace(self.state, client_seq=ClientSeq(first.client_seq - 1), pending=())
+        dropped = self.unanswered
+        last = ClientSeq(dropped[0].client_seq - 1)
+        self.state = dataclasses.replace(self.state, client_seq=last, pending=())
+        return dropped
 
     def stalled(self) -> bool:
         """An attempt did not move ``prev_ack``; True from the third on: refresh keys (RESYNC0.3)."""
@@ -169,8 +180,22 @@ class LabelClient:
         answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]
         while len(writers) > MAX_WRITERS:
             del writers[next(iter(writers))]
+        last_used = self._last_used(entries)
         self._advance(log, receipt, answered)
         self._writers = writers
+        self.state = dataclasses.replace(self.state, client_seq=last_used)
+
+    def _last_used(self, entries: Sequence[Entry]) -> ClientSeq:
+        """What the log shows of this client_id counts, also if this state does not know of it."""
+        pending = {msg.client_seq: msg.leaf_hash for msg in self.unanswered}
+        used = self.state.client_seq
+        for entry in entries:
+            if entry.is_authorize or (msg := entry.msg).client_id != self.state.client_id:
+                continue
+            if pending.get(msg.client_seq, msg.leaf_hash) != msg.leaf_hash:
+                raise StateError(f"client_seq {msg.client_seq} was used by another MSG: rotate client_id")
+            used = max(used, msg.client_seq)
+        return used
 
     def _verify_entry(
         self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq], *, after: Receipt | None
@@ -225,8 +250,8 @@ class LabelClient:
         """Rebuild the verified prefix from a checkpoint (RESYNC0.2).
 
         ``proof`` includes the checkpoint's last leaf, and so carries its peaks. A checkpoint beyond
-        the verified prefix needs ``consistency`` from it; one before it rewinds to it, and entries
-        are then read again: what was verified further ahead stays as ``head`` and must come back.
+        the verified prefix needs ``consistency`` from it; one before it rewinds to it, with
+        ``consistency`` from it to what was verified, and entries are then read again.
         """
         hub_identity.verify_checkpoint(self.trust.identity, checkpoint, self.trust.profile.epoch_sec)
         if checkpoint.label_curr != self.state.label:
@@ -235,6 +260,8 @@ class LabelClient:
         verify_checkpoint(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self.trust.origin)
         if after.size >= self._furthest[0]:
             self._verify_extension(after, consistency, checkpoint.encode())
+        else:
+            self._verify_part(after, self._furthest, consistency, checkpoint.encode())
         self._log = after
         self._writers = {}
         self.state = dataclasses.replace(
@@ -254,13 +281,31 @@ class LabelClient:
         """Go on under a fresh client_id; the link to the old one stays local (KEX0.2)."""
         if self.state.pending:
             raise StateError("settle what is pending before rotating client_id")
+        if client_id == self.state.client_id:
+            raise StateError("a client_id does not follow itself: its client_seqs are used up")
         self.state = dataclasses.replace(self.state, client_id=client_id, created_at=now, client_seq=UNUSED)
 
     # --- what every path shares
 
-    def _check_answers(self, receipt: Receipt) -> None:
-        if all(msg.leaf_hash != receipt.leaf_hash for msg in self.unanswered):
+    def _verify_answer(self, receipt: Receipt) -> None:
+        """The receipt answers the oldest pending MSG, and the pair holds to every invariant but I3."""
+        pending = self.unanswered
+        if all(msg.leaf_hash != receipt.leaf_hash for msg in pending):
             raise StateError("the receipt answers no pending MSG")
+        oldest = pending[0]
+        if oldest.leaf_hash != receipt.leaf_hash:
+            raise StateError(
+                f"the MSG with client_seq {oldest.client_seq} has no receipt yet: settle it first"
+            )
+        self._verify_receipt(receipt)
+        before = Before(
+            last_stream_seq=StreamSeq(receipt.stream_seq - 1),
+            last_client_seq=ClientSeq(oldest.client_seq - 1),
+            profiles=(self.state.profile_id,),
+            limits=self.trust.limits,
+            origin=self.trust.origin,
+        )
+        verify_pair(self.state.pending[0], receipt.encode(), before)
 
     def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
         """The state without these MSGs pending; each of their receipts moves ``rk`` (spec-1 §9)."""
@@ -276,7 +321,13 @@ class LabelClient:
         if receipt.label != self.state.label:
             raise StateError(f"a receipt of label {receipt.label.hex()}, want {self.state.label.hex()}")
         head = self.state.head
-        if head is None or receipt.stream_seq != head.stream_seq:
+        if head is None:
+            return
+        if (receipt.stream_seq - head.stream_seq) * (receipt.hub_ts - head.hub_ts) < 0:
+            raise self._diverged(
+                f"hub_ts goes back between {head.stream_seq} and {receipt.stream_seq} (H3)", receipt
+            )
+        if receipt.stream_seq != head.stream_seq:
             return
         if (receipt.leaf_hash, receipt.mmr_root) != (head.leaf_hash, head.mmr_root):
             raise self._diverged(f"the hub signed two receipts for stream_seq {receipt.stream_seq}", receipt)
@@ -306,6 +357,22 @@ class LabelClient:
             raise StateError(f"wants a consistency proof from {size} to {after.size}")
         try:
             verify_consistency(consistency, root, after.root)
+        except ProofError as exc:
+            raise self._divergence(str(exc), shown) from None
+
+    def _verify_part(
+        self, tree: Mmr, whole: tuple[int, MmrRoot], consistency: MmrConsistency | None, shown: bytes
+    ) -> None:
+        """``tree``, whose root the hub signed, is a prefix of what was verified, or the hub has diverged."""
+        size, root = whole
+        if tree.size == size:
+            if tree.root != root:
+                raise self._divergence(f"another tree of {size} entries than the verified one", shown)
+            return
+        if consistency is None or (consistency.from_seq, consistency.to_seq) != (tree.size, size):
+            raise StateError(f"wants a consistency proof from {tree.size} to {size}")
+        try:
+            verify_consistency(consistency, tree.root, root)
         except ProofError as exc:
             raise self._divergence(str(exc), shown) from None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from veen_core.errors import EvidenceError, SignatureError
+from veen_core import hub_identity
+from veen_core.errors import EvidenceError, IdentityError, SignatureError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubPk
 from veen_core.receipt import Receipt, verify_receipt
@@ -45,8 +46,8 @@ def evidence_of(a: Statement, b: Statement) -> Equivocation:
 def verify_evidence(evidence: Equivocation, identity: HubIdentity | None = None) -> None:
     """Raise ``EvidenceError`` unless both were signed and contradict each other.
 
-    With an ``identity``, both keys must also be that hub's: without one, the evidence convicts
-    whoever holds the keys it names.
+    With an ``identity``, both keys must also have been that hub's at the time: without one, the
+    evidence convicts whoever holds the key it names.
     """
     first, second = evidence.first, evidence.second
     if first.encode() >= second.encode():
@@ -56,12 +57,24 @@ def verify_evidence(evidence: Equivocation, identity: HubIdentity | None = None)
         raise EvidenceError("the receipts are not for one label and stream_seq")
     if (a.leaf_hash, a.mmr_root) == (b.leaf_hash, b.mmr_root):
         raise EvidenceError("the receipts agree on leaf_hash and mmr_root")
-    for statement in (first, second):
-        if identity is not None and statement.hub_pk not in identity.key_map.values():
-            raise EvidenceError(f"key {statement.hub_pk.hex()} is not one of hub {identity.hub_id.hex()}")
-        try:
-            verify_receipt(statement.receipt, statement.hub_pk)
-        except SignatureError as exc:
-            raise EvidenceError(str(exc)) from None
     if identity is None and first.hub_pk != second.hub_pk:
         raise EvidenceError("two keys: only the hub's identity shows that both are one hub's")
+    try:
+        if identity is not None:
+            hub_identity.verify_identity(identity)
+        for statement in (first, second):
+            verify_receipt(statement.receipt, statement.hub_pk)
+            if identity is not None:
+                _check_active(statement, identity)
+    except (SignatureError, IdentityError) as exc:
+        raise EvidenceError(str(exc)) from None
+
+
+def _check_active(statement: Statement, identity: HubIdentity) -> None:
+    """A key that was not the hub's at that time convicts its thief, not the hub (§8.4)."""
+    active = identity.active_at(statement.receipt.hub_ts)
+    if all(key.hub_pk != statement.hub_pk for key in active):
+        when = statement.receipt.hub_ts
+        raise EvidenceError(
+            f"key {statement.hub_pk.hex()} was not one of hub {identity.hub_id.hex()} at {when}"
+        )

@@ -117,10 +117,12 @@ def rotate(
     last = identity.newest
     if current.public != last.hub_pk:
         raise IdentityError("hub-identity §8.4: only the newest key can endorse the next one")
-    if valid_from < last.valid_from:
+    if valid_from <= last.valid_from:
         raise IdentityError(
-            f"hub-identity §8.4: a key cannot become valid before the last one ({last.valid_from})"
+            f"hub-identity §8.4: a key becomes valid after the last one did, at {last.valid_from}"
         )
+    if last.valid_until is not None or window_sec < 0:
+        raise IdentityError("hub-identity §8.4: the newest key must be open, and the window not negative")
     endorsement = current.sign(endorsement_digest(identity.hub_id, next_pk, valid_from))
     added = HubKey(key_id=key_id(next_pk), hub_pk=next_pk, valid_from=valid_from, endorsement=endorsement)
     retiring = dataclasses.replace(last, valid_until=UnixTime(valid_from + window_sec))
@@ -165,7 +167,7 @@ def _check_key(key: HubKey) -> None:
 
 
 def _check_link(hub: HubId, before: HubKey, key: HubKey) -> None:
-    if key.valid_from < before.valid_from:
+    if key.valid_from <= before.valid_from:
         raise IdentityError("hub-identity.hub_keys §8.4: not in the order of valid_from")
     if key.endorsement is None:
         raise IdentityError("hub_key.endorsement §8.4: missing")
@@ -184,9 +186,13 @@ def verify_identity_signature(
     verify(signer, identity_digest(identity), signature, "hub-identity.sig §8.4")
 
 
-def verify_successor(held: HubIdentity, shown: HubIdentity) -> None:
-    """``shown`` may add keys to ``held`` and set an open ``valid_until``; it may take nothing back."""
+def verify_successor(held: HubIdentity, shown: HubIdentity, signature: Signature) -> None:
+    """``shown`` may add keys to ``held`` and set an open ``valid_until``; it may take nothing back.
+
+    ``signature`` is its hub-identity.sig: endorsements cover keys, not their ends.
+    """
     verify_identity(shown, pinned=held.hub_id)
+    verify_identity_signature(shown, signature)
     if len(shown.hub_keys) < len(held.hub_keys):
         raise IdentityError("hub-identity §8.4: keys that were there are gone")
     for old, new in zip(held.hub_keys, shown.hub_keys, strict=False):

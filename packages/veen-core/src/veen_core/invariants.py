@@ -15,7 +15,7 @@ from veen_core import attachment, ciphertext, stream
 from veen_core.checkpoint import LabelOrigin
 from veen_core.errors import DecodeError, InvariantError, OpenError
 from veen_core.hashing import H
-from veen_core.ids import AttRoot, ClientSeq, Coid, ProfileId
+from veen_core.ids import NOTHING, AttRoot, ClientSeq, Coid, ProfileId, StreamSeq
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, check_size
@@ -35,7 +35,6 @@ class Attached:
 class Before:
     """A label as it stood before the pair: all that the invariants may look at."""
 
-    log: Mmr
     last_client_seq: ClientSeq
     profiles: Collection[ProfileId]
     limits: Limits = field(default=DEFAULT_LIMITS)
@@ -43,6 +42,14 @@ class Before:
     """How the label is derived, if the verifier knows (H4): without it I12 cannot be judged."""
     attached: Attached | None = None
     """Given only by a reader who opened the message: without it I5 cannot be judged."""
+    log: Mmr | None = None
+    """Where proofs stand in its place, I3's root cannot be judged here; then ``last_stream_seq`` counts."""
+    last_stream_seq: StreamSeq = NOTHING
+
+    @property
+    def size(self) -> int:
+        """Entries before the pair."""
+        return self.log.size if self.log is not None else self.last_stream_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,10 @@ def _i2(pair: Pair, _before: Before) -> str | None:
 
 
 def _i3(pair: Pair, before: Before) -> str | None:
-    if pair.receipt.stream_seq != before.log.size + 1:
-        return f"stream_seq is {pair.receipt.stream_seq} after {before.log.size} entries"
+    if pair.receipt.stream_seq != before.size + 1:
+        return f"stream_seq is {pair.receipt.stream_seq} after {before.size} entries"
+    if before.log is None:
+        return None
     after = before.log.copy()
     after.append(pair.receipt.leaf_hash)
     return None if after.root == pair.receipt.mmr_root else "mmr_root is not that of the log with this leaf"
@@ -93,9 +102,9 @@ def _i5(_pair: Pair, before: Before) -> str | None:
 
 
 def _i6(pair: Pair, before: Before) -> str | None:
-    if pair.msg.prev_ack <= before.log.size:
+    if pair.msg.prev_ack <= before.size:
         return None
-    return f"prev_ack {pair.msg.prev_ack} is ahead of the stream's {before.log.size}"
+    return f"prev_ack {pair.msg.prev_ack} is ahead of the stream's {before.size}"
 
 
 def _i8(pair: Pair, before: Before) -> str | None:
@@ -155,6 +164,10 @@ def verify_pair(msg_bytes: bytes, receipt_bytes: bytes, before: Before) -> Pair:
 
     Signatures are not invariants: ``msg.verify_signature`` and ``hub_identity.verify_receipt``.
     """
+    if len(msg_bytes) > before.limits.max_msg_bytes:  # before anything is decoded (SH0.4)
+        raise InvariantError(
+            "I11", f"MSG of {len(msg_bytes)} bytes exceeds {before.limits.max_msg_bytes} (§14.2)"
+        )
     try:
         pair = Pair(msg_bytes, receipt_bytes, Msg.decode(msg_bytes), Receipt.decode(receipt_bytes))
     except DecodeError as exc:

@@ -8,6 +8,8 @@ its timing tells nothing (SH0.2).
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
@@ -45,6 +47,9 @@ class SigningKey:
     def __repr__(self) -> str:
         return f"SigningKey(public={self.public.hex()})"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a signing key is not pickled: hand over its keystore")
+
 
 class DhKey:
     """An X25519 key pair."""
@@ -57,6 +62,9 @@ class DhKey:
 
     def __repr__(self) -> str:
         return f"DhKey(public={self.public.hex()})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret key is not pickled: hand over its keystore")
 
 
 def verify(key: VerifyKey, digest: bytes, signature: Signature, what: str) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from nacl import bindings, pwhash
 from nacl.exceptions import CryptoError
+from nacl.exceptions import RuntimeError as NaclRuntimeError
 
 from veen_core.errors import DecodeError, KeystoreError
 from veen_core.ids import FixedBytes, UnixTime
@@ -127,4 +128,9 @@ def _stretch(keystore: Keystore, passphrase: bytes) -> bytes:
             f"keystore costs of {keystore.passes} passes and {keystore.memory} bytes are out of bounds "
             f"(at most {MOST.passes} and {MOST.memory})"
         )
-    return pwhash.argon2id.kdf(32, passphrase, keystore.salt, keystore.passes, keystore.memory)
+    try:
+        return pwhash.argon2id.kdf(32, passphrase, keystore.salt, keystore.passes, keystore.memory)
+    except (CryptoError, NaclRuntimeError, MemoryError):
+        raise KeystoreError(
+            f"keystore needs {keystore.memory} bytes of memory to open: there are not enough"
+        ) from None

@@ -6,6 +6,7 @@ field once. Reading is strict: no coercion, booleans are not integers, and what 
 
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, NewType, Protocol, Union, get_args, get_
 from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError, Fault
 from veen_core.hashing import U64_MAX
-from veen_core.ids import FixedBytes
+from veen_core.ids import FixedBytes, Secret
 
 
 class Kind(Protocol):
@@ -116,6 +117,28 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class WordOf:
+    """One of an enumeration's words."""
+
+    type: type[enum.StrEnum]
+
+    def read(self, item: Any) -> enum.StrEnum:
+        if type(item) is str and item in self.type.__members__.values():
+            return self.type(item)
+        raise DecodeError(f"want {self.describe()}, found {found(item)}")
+
+    def write(self, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.type.__members__.values():
+            raise EncodeError(f"want {self.describe()}, have {found(value)}")
+        return str(value)
+
+    read_json, write_json = read, write
+
+    def describe(self) -> str:
+        return f"one of {self.type.__name__}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scalar:
     """Text, boolean, or any other value that CBOR and JSON hold alike."""
 
@@ -182,9 +205,13 @@ class Fixed:
         return value
 
     def read_json(self, item: Any) -> FixedBytes:
+        if issubclass(self.type, Secret):
+            raise DecodeError(f"{self.type.__name__} has no JSON form: it is a secret")
         return self.type(_from_hex(item))
 
     def write_json(self, value: FixedBytes) -> str:
+        if issubclass(self.type, Secret):
+            raise EncodeError(f"{self.type.__name__} has no JSON form: it is a secret")
         return value.hex()
 
     def describe(self) -> str:
@@ -274,7 +301,10 @@ class Free:
             case list():
                 return [self.write_json(x) for x in value]
             case dict():
-                return {str(k): self.write_json(v) for k, v in value.items()}
+                named = {str(k): self.write_json(v) for k, v in value.items()}
+                if len(named) != len(value):
+                    raise EncodeError("two keys of a map have one name in JSON")
+                return named
             case _:
                 return value
 
@@ -329,6 +359,8 @@ def kind_of(annotation: Any) -> Kind:
 def _kind_of_type(annotation: type) -> Kind:
     if issubclass(annotation, FixedBytes):
         return Fixed(annotation, annotation.SIZE)
+    if issubclass(annotation, enum.StrEnum):
+        return WordOf(annotation)
     if hasattr(annotation, "codec"):
         return annotation.codec  # type: ignore[no-any-return]  # a wire object is a kind of field
     simple: dict[type, Kind] = {

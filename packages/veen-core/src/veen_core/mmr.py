@@ -97,21 +97,19 @@ class Mmr:
 
     def add(self, leaf: bytes) -> None:
         """Add a leaf for its root only."""
-        node, carry = leaf, self.size
-        while carry & 1:
-            node = _node(self._stack.pop(), node)
-            carry >>= 1
-        self._stack.append(node)
-        self.size += 1
+        self._merge(0, leaf)
 
     def append_subtree(self, height: int, root: bytes) -> None:
         """Add 2^height leaves at once by their root; the MMR must end on that boundary (B11)."""
         if self.size % (1 << height):
             raise ProofError(f"a subtree of height {height} cannot follow {self.size} leaves")
-        node, carry = root, height
-        while self.size >> carry & 1:
-            node = node_hash(self._stack.pop(), node)
-            carry += 1
+        self._merge(height, root)
+
+    def _merge(self, height: int, node: bytes) -> None:
+        carry = self.size >> height
+        while carry & 1:
+            node = _node(self._stack.pop(), node)
+            carry >>= 1
         self._stack.append(node)
         self.size += 1 << height
 

@@ -141,6 +141,12 @@ def seal_msg(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Sealed:
     """Seal and sign (§4.2 whole). ``header.att_root`` is filled in from ``attachments``."""
+    if binding.profile_id != profile.profile_id:
+        raise VerificationError("the binding names another profile than the one to seal by (§3.2)")
+    if binding.client_seq < 1:
+        raise VerificationError("client_seq starts at 1 (B16)")
+    if not attachments and header.att_root not in (None, attachment.EMPTY_ATT_ROOT):
+        raise VerificationError("payload_hdr.att_root §4.6: there are no attachments it could commit to")
     sealer = Sealer(recipient, binding, ephemeral)
     attachment.check_bounds([len(plaintext) + TAG_SIZE for plaintext in attachments], limits)
     sealed = tuple(sealer.attach(plaintext) for plaintext in attachments)

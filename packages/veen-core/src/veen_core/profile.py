@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
+from veen_core.errors import ConfigError
 from veen_core.hashing import Ht
 from veen_core.ids import ProfileId
 from veen_core.wire import Wire, int_map
+
+MAX_PAD_BLOCK: Final = 1_048_576
+"""Padding beyond the largest MSG could never be sent (§14)."""
 
 
 @int_map("profile", section="3.2")
@@ -24,10 +29,19 @@ class Profile(Wire):
     pad_block: int
     mmr_hash: Literal["sha256"] = "sha256"
 
+    def __post_init__(self) -> None:
+        if self.pad_block > MAX_PAD_BLOCK:
+            raise ConfigError(f"pad_block {self.pad_block} is more than a whole MSG, {MAX_PAD_BLOCK} (§14)")
+
     @property
     def profile_id(self) -> ProfileId:
         """``Ht("veen/profile", CBOR(profile))`` (§3.2)."""
-        return ProfileId(Ht("veen/profile", self.encode()))
+        return _profile_id(self)
+
+
+@lru_cache(maxsize=64)
+def _profile_id(profile: Profile) -> ProfileId:
+    return ProfileId(Ht("veen/profile", profile.encode()))
 
 
 PROFILES: Final = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from veen_core.errors import EncodeError
 from veen_core.hashing import H, Ht, u64be
 from veen_core.ids import Epoch, HubId, HubPk, Label, RoutingKey, StreamId, UnixTime
 
@@ -12,7 +13,10 @@ def stream_id(name: str) -> StreamId:
     """``H(utf8(name))``; a name of 64 hex digits is the id itself (B12)."""
     if len(name) == HEX_NAME_LENGTH and all(c in "0123456789abcdefABCDEF" for c in name):
         return StreamId(bytes.fromhex(name))
-    return StreamId(H(name.encode()))
+    try:
+        return StreamId(H(name.encode()))
+    except UnicodeEncodeError:
+        raise EncodeError("a stream's name is Unicode text; this one holds a lone surrogate") from None
 
 
 def hub_id(first_hub_pk: HubPk) -> HubId:

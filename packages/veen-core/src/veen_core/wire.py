@@ -35,7 +35,7 @@ from typing import (
 
 from veen_core import cbor
 from veen_core.errors import ConfigError, DecodeError, Fault
-from veen_core.kinds import Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
+from veen_core.kinds import Free, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
 
 TRAILING: Final = "trailing"
 """``Annotated[X | None, TRAILING]``: absent means a shorter array (§4.4)."""
@@ -54,6 +54,11 @@ class Field:
     trailing: bool = False
 
 
+def where(name: str, section: str) -> str:
+    """``RECEIPT.label §4.3``; a section of another document is named as it is."""
+    return f"{name} §{section}" if section[0].isdecimal() else f"{name} ({section})"
+
+
 class Codec(Protocol):
     """The derived codec of one wire object; also a ``Kind``, so that objects nest."""
 
@@ -63,6 +68,8 @@ class Codec(Protocol):
     def section(self) -> str: ...
     @property
     def fields(self) -> tuple[Field, ...]: ...
+    @property
+    def flat(self) -> bool: ...
     def read(self, item: Any) -> Any: ...
     def write(self, value: Any) -> Any: ...
     def read_json(self, item: Any) -> Any: ...
@@ -83,7 +90,7 @@ class _Declared:
         return self.name
 
     def _where(self, field: str = "") -> str:
-        return f"{self.name}.{field} §{self.section}" if field else f"{self.name} §{self.section}"
+        return where(f"{self.name}.{field}" if field else self.name, self.section)
 
     def _fail(self, message: str, field: str = "") -> DecodeError:
         return DecodeError(message, where=self._where(field))
@@ -107,7 +114,7 @@ class _Declared:
             raise self._fail(f"want object, found {found(item)}")
         known = {f.name: f for f in self.fields}
         if unknown := [name for name in item if name not in known]:
-            raise self._fail(f"unknown key {unknown[0]!r}")
+            raise self._fail(f"unknown key {unknown[0][:40]!r}")
         self._require(item.keys())
         present = [(known[name], value) for name, value in item.items()]
         try:
@@ -129,6 +136,8 @@ class ArrayCodec(_Declared):
 
     slots: tuple[tuple[Callable[[Any, Any], None], Callable[[Any], Any]], ...]
     """Of each field: what fills its slot, and what reads it."""
+    flat: bool
+    """Whether no field is an array or a map: then decoding needs no look ahead."""
 
     def read(self, item: Any) -> Any:
         if type(item) is not list:
@@ -182,6 +191,10 @@ class MapCodec(_Declared):
 
     __slots__ = ()
 
+    @property
+    def flat(self) -> bool:
+        return False
+
     def read(self, item: Any) -> Any:
         if type(item) is not dict:
             raise self._fail(f"want map, found {found(item)}")
@@ -233,9 +246,9 @@ class Wire:
     def decode(cls, data: bytes) -> Self:
         """A value, or a ``DecodeError`` naming object, field, section and what was found."""
         try:
-            item = cbor.decode_items(data)
+            item = cbor.decode_items(data, flat=cls.codec.flat)
         except DecodeError as exc:
-            raise exc.within(f"{cls.codec.name} §{cls.codec.section}") from None
+            raise exc.within(where(cls.codec.name, cls.codec.section)) from None
         return cast(Self, cls.codec.read(item))
 
     def encode(self) -> bytes:
@@ -283,6 +296,8 @@ def _no_number(_: str) -> Any:
 def _short_int(digits: str) -> int:
     if len(digits.lstrip("-")) > 20:
         raise ValueError("integer beyond 64 bits")
+    if digits == "-0":
+        raise ValueError("a second way to write 0")
     return int(digits)
 
 
@@ -308,6 +323,10 @@ def _fields(cls: type[Wire], key_of: Callable[[int, str], int | str]) -> Iterato
         yield Field(declared.name, key_of(position, declared.name), kind, optional, TRAILING in marks)
 
 
+def _bare(kind: Kind) -> Kind:
+    return kind.kind if isinstance(kind, Nullable) else kind
+
+
 def array(name: str, *, section: str) -> Callable[[W], W]:
     """Declare a CBOR array with fixed field order (§3.1)."""
 
@@ -319,7 +338,8 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
         if hasattr(cls, "__post_init__"):
             raise TypeError(f"{name}: reading an array fills slots and would pass over __post_init__")
         slots = tuple((getattr(cls, f.name).__set__, f.kind.read) for f in fields)
-        cls.codec = ArrayCodec(name, section, cls, fields, slots)
+        flat = not any(isinstance(_bare(f.kind), ListOf | Free | _Declared) for f in fields)
+        cls.codec = ArrayCodec(name, section, cls, fields, slots, flat)
         return cls
 
     return declare

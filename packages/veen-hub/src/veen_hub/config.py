@@ -64,6 +64,10 @@ class AnchorSettings:
     stream: str = "veen/anchors"
     pinned: str | None = None
     """hub_id of the anchoring hub, in hex."""
+    identity: Path | None = None
+    """The file with the secrets (CBOR, 0600) under which this hub writes to the anchoring one."""
+    token: Path | None = None
+    """The file with a cap token (CBOR) for that identity, if the anchoring hub is gated."""
     every_sec: int = 300
     retry_sec: int = 30
 

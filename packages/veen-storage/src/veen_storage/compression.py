@@ -74,8 +74,12 @@ def read_range(fd: int, name: str, offset: int, length: int) -> bytes:
     position = at = 0
     for packed, raw in _seek_table(fd, name):
         if position + raw > offset and position < offset + length:
+            frame = read_exactly(fd, packed, at)
             try:
-                block = decompressor.decompress(read_exactly(fd, packed, at), max_output_size=raw)
+                head = zstandard.get_frame_parameters(frame)
+                if head.content_size != raw or not head.has_checksum:  # before anything is allocated
+                    raise DamageError(name, at, f"is not a block with a checksum, of {raw} bytes")
+                block = decompressor.decompress(frame, max_output_size=raw)
             except zstandard.ZstdError as exc:
                 raise DamageError(name, at, f"does not decompress: {exc}") from exc
             if len(block) != raw:

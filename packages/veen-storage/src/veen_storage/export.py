@@ -157,8 +157,9 @@ def _pour(
 def _entries(read: Reader, label: Label, at: StreamSeq, end: StreamSeq) -> Iterator[Entry | PrunedEntry]:
     while at <= end:
         page = read.entries(label, at, PAGE, end=end)
-        yield from page
         at = StreamSeq(at + len(page))
+        yield from page
+        del page  # before the next one is read: one at a time in memory
 
 
 def _checkpoints(read: Reader, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> list[Checkpoint]:

@@ -20,11 +20,11 @@ from veen_core.ids import Label, StreamSeq
 from veen_storage import fsck_directory, fsck_index
 from veen_storage.applier import decode_finishing
 from veen_storage.errors import DamageError, StorageError
+from veen_storage.fsck_book import Book, Unfinished
 from veen_storage.fsck_derive import Derivation
 from veen_storage.fsck_entries import Trust
 from veen_storage.fsck_files import JournalFiles, LogFiles, applied_by_files, list_log, read_journal
 from veen_storage.fsck_index import Comparison, Excused, Row, Survey
-from veen_storage.fsck_label import Book, Unfinished
 from veen_storage.fsck_log import check_log
 from veen_storage.fsck_plan import Workers
 from veen_storage.fsck_report import REPAIR, Counters, Fault, Level, Progress, Report
@@ -98,7 +98,7 @@ class _Fsck:
         survey = self._survey()
         applied = self._applied(survey, held, log, zstd=workers.trust.registry.zstd_level is not None)
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
-            index = Index(Path(scratch, "index"))
+            index = Index(Path(scratch, "index"), sync=False)
             try:
                 numbers = survey.numbers if survey is not None else {}
                 derivation = Derivation(index, workers.trust.registry, numbers, applied)

@@ -12,71 +12,28 @@ that wrote it. The fold is in one of three states:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from veen_core import cbor
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import chunk_name
 from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
-from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, StreamSeq, UnixTime
+from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr, Node
 from veen_storage.chunk_files import PrunedHead
 from veen_storage.errors import DamageError
-from veen_storage.fsck_beside import Beside, Bindings
-from veen_storage.fsck_derive import Derivation, DerivedDraft
-from veen_storage.fsck_entries import NEVER, Fact, Trust
-from veen_storage.fsck_files import Journaled, JournalFiles, LogFiles, Piece
-from veen_storage.fsck_report import REPAIR, RESTORE, Fault, Report
-from veen_storage.layout import Layout
-from veen_storage.ledger import Checkpointed, Prune, Sealed, Step
+from veen_storage.fsck_beside import Beside
+from veen_storage.fsck_book import Book
+from veen_storage.fsck_derive import DerivedDraft
+from veen_storage.fsck_entries import NEVER, Fact
+from veen_storage.fsck_files import Journaled, Piece
+from veen_storage.fsck_report import RESTORE
+from veen_storage.ledger import Checkpointed, Prune, Sealed
 from veen_storage.records import LabelCursor, LabelNo
 from veen_storage.writer import file_checkpoint, note_msg
 
 PATIENCE = 3
 """After so many wrong roots in a row, the fold is taken for lost."""
-Unfinished = tuple[str, Label, StreamSeq, StreamSeq]
-
-
-@dataclass(slots=True)
-class Book:
-    """What all labels share."""
-
-    layout: Layout
-    trust: Trust
-    report: Report
-    log: LogFiles
-    journal: JournalFiles
-    derivation: Derivation
-    finishing: frozenset[Unfinished] | None
-    """What the index says is still to be finished; None if no index says anything."""
-    bindings: Bindings = field(default_factory=Bindings)
-    rewrites: dict[Path, bytes] = field(default_factory=dict)
-    broken: set[Label] = field(default_factory=set)
-    """Labels whose rows in the index cannot be judged."""
-    unsure: set[tuple[str, Label, StreamSeq]] = field(default_factory=set)
-    """Single rows that cannot be judged."""
-    unfinished: list[Step] = field(default_factory=list)
-    """Chunks that are sealed or pruned, and whose files have not got there yet."""
-    tokens: set[AuthRef] = field(default_factory=set)
-    sizes: dict[Label, int] = field(default_factory=dict)
-    """Entries of each label, those in the journal included."""
-
-    @property
-    def applied(self) -> int:
-        return self.derivation.applied
-
-    def fault(self, file: str, what: str, **place: object) -> None:
-        self.report.faults.append(Fault(file=file, what=what, **place))  # type: ignore[arg-type]  # Fault's own
-
-    def leave_open(self, step: Step, row: Unfinished, file: str) -> None:
-        """The files of a sealed or pruned chunk are not as they will be: fine if the index says so."""
-        self.unfinished.append(step)
-        if self.finishing is not None and row not in self.finishing:
-            kind, label, start, end = row
-            what = f"should be gone: entries {start} to {end} are {'sealed' if kind == 'seal' else 'pruned'}"
-            self.fault(file, what, label=label, seq=start, remedy=REPAIR)
 
 
 class LabelFold:

@@ -43,7 +43,8 @@ FIRST_MAP: Final = 64 * 1_048_576
 class Index:
     """The open LMDB environment."""
 
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+    def __init__(self, path: Path, *, readonly: bool = False, sync: bool = True) -> None:
+        """``sync`` off is for an index that nobody needs after a crash: fsck's own."""
         self._path = path
         on_disk = (path / "data.mdb").stat().st_size if (path / "data.mdb").exists() else 0
         size = FIRST_MAP
@@ -56,6 +57,7 @@ class Index:
                 max_dbs=len(TABLES),
                 max_readers=1_024,
                 readonly=readonly,
+                sync=sync,
                 lock=not readonly,
             )
             self._tables = {name: self._env.open_db(name.encode(), create=not readonly) for name in TABLES}

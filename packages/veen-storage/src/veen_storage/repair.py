@@ -28,10 +28,10 @@ from veen_core.ids import Signature
 from veen_storage import fsck_directory, fsck_index, hub_keys
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
+from veen_storage.fsck_book import Book
 from veen_storage.fsck_derive import Derivation
 from veen_storage.fsck_entries import Trust
 from veen_storage.fsck_files import applied_by_files, list_log, pieces_of, read_journal, walk_frames
-from veen_storage.fsck_label import Book
 from veen_storage.fsck_log import check_log
 from veen_storage.fsck_plan import Workers
 from veen_storage.fsck_report import REPAIR, Counters, Fault, Level, Progress, Report

@@ -13,7 +13,7 @@ from veen_core.consistency import prove_consistency
 from veen_core.errors import AdmissionError, ApiError, DecodeError
 from veen_core.ids import Epoch, StreamSeq
 from veen_core.proof import prove_inclusion
-from veen_core.rejection import CAP_RATE, CT_HASH, Code
+from veen_core.rejection import CAP_RATE, CT_HASH, Code, Stage
 from veen_core.wire import Wire
 
 from . import cast
@@ -44,7 +44,7 @@ ITEMS = tuple(
 BARE_ITEM = api.StreamItem(stream_seq=StreamSeq(1), msg=MSG)
 SLOW_DOWN = AdmissionError(CAP_RATE, "rate limit exceeded", retry_after=1)
 FULL_DETAIL = api.ErrorDetail(
-    stage="structural",
+    stage=Stage.STRUCTURAL,
     detail_enum="FIELD_SIZE",
     field="label",
     expected="bstr32",
@@ -187,15 +187,20 @@ OBJECTS = (
     _envelope(
         "error",
         api.ErrorEnvelope,
-        Bad("code_unknown", _error(k2="E.DUP"), DecodeError, "error.code §10.6: want 'E.FORMAT'"),
-        Bad("stage_unknown", _error(k4={"stage": "later"}), DecodeError, "error.detail.stage §10.6: want"),
+        Bad("code_unknown", _error(k2="E.DUP"), DecodeError, "error.code §10.6: want one of Code"),
+        Bad(
+            "stage_unknown",
+            _error(k4={"stage": "later"}),
+            DecodeError,
+            "error.detail.stage §10.6: want one of Stage",
+        ),
         Bad("detail_unknown_key", _error(k4={"why": "x"}), DecodeError, "error.detail §10.6: unknown key"),
         Bad(
             "detail_misordered", _error(k4={"field": "a", "stage": "auth"}), DecodeError, "keys out of order"
         ),
         Bad("detail_integer_key", _error(k4={1: "auth"}), DecodeError, "error.detail §10.6: unknown key"),
         full=api.ErrorEnvelope(
-            code="E.SIZE", message="label is 31 bytes", detail=FULL_DETAIL, retry_after=1, request_id="r-1"
+            code=Code.SIZE, message="label is 31 bytes", detail=FULL_DETAIL, retry_after=1, request_id="r-1"
         ),
         admission=api.envelope_of(AdmissionError(CT_HASH, "H(ciphertext) is not ct_hash")),
         rate=api.envelope_of(SLOW_DOWN, "r-2"),

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from veen_core.errors import VeenError
-from veen_core.wire import ArrayCodec, Wire
+from veen_core.kinds import Fixed, ListOf
+from veen_core.wire import MapCodec, Wire
 
 from . import crooked
 
@@ -113,16 +114,21 @@ def read(cls: type[W], wire: bytes) -> W:
 
 
 def readable(value: Wire) -> dict[str, Any]:
-    """Names and hex, also for an object that is an array."""
-    if isinstance(value.codec, ArrayCodec):
-        return {
-            f.name: f.kind.write_json(getattr(value, f.name)) for f in value.codec.fields if _held(value, f)
-        }
-    return json.loads(value.to_json())
+    """Names and hex, also for an object that is an array or holds a secret: these keys are nobody's."""
+    held = ((f, getattr(value, f.name)) for f in value.codec.fields)
+    return {f.name: _spelt(f.kind, v) for f, v in held if v is not None or not (f.optional or f.trailing)}
 
 
-def _held(value: Wire, field: Any) -> bool:
-    return not field.trailing or getattr(value, field.name) is not None
+def _spelt(kind: Any, value: Any) -> Any:
+    match kind:
+        case Fixed():
+            return bytes(value).hex()
+        case ListOf(inner):
+            return [_spelt(inner, x) for x in value]
+        case MapCodec():
+            return readable(value)
+        case _:
+            return kind.write_json(value)
 
 
 def decoded(cls: type[Wire]) -> Judge:

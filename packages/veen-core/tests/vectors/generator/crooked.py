@@ -16,7 +16,7 @@ import cbor2
 
 from veen_core.errors import DecodeError, VeenError
 from veen_core.kinds import Fixed, Uint
-from veen_core.wire import ArrayCodec, Codec, Field, MapCodec, Wire
+from veen_core.wire import ArrayCodec, Codec, Field, MapCodec, Wire, where
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def flip(data: bytes, at: int) -> bytes:
 
 
 FLOAT = Raw(bytes.fromhex("fb3ff8000000000000"))
-"""1.5 as cbor2 writes it: a float that survives the canonical check and is refused by type."""
+"""1.5 as cbor2 writes it: a float that would survive the canonical check."""
 
 
 def faults_of(cls: type[Wire], wire: bytes, with_json: bool) -> Iterator[Fault]:
@@ -97,7 +97,7 @@ def faults_of(cls: type[Wire], wire: bytes, with_json: bool) -> Iterator[Fault]:
 
 
 def _where(codec: Codec, field: Field | None = None) -> str:
-    return f"{codec.name}.{field.name} §{codec.section}" if field else f"{codec.name} §{codec.section}"
+    return where(f"{codec.name}.{field.name}" if field else codec.name, codec.section)
 
 
 def _present(codec: Codec, item: Any) -> Iterator[tuple[Field, Any, Any]]:
@@ -115,11 +115,11 @@ def _with(item: Any, place: Any, value: Any) -> bytes:
 
 
 def _framing(codec: Codec, item: Any) -> Iterator[Fault]:
-    wire, where = encode(item), _where(codec)
-    yield Fault("trailing_byte", wire + b"\x00", f"{where}: not canonical CBOR: 1 bytes after the item")
-    yield Fault("truncated", wire[:-1], f"{where}: not CBOR")
-    yield Fault("indefinite_length", indefinite(item), f"{where}: not CBOR")
-    yield Fault("tagged", bytes.fromhex("d9d9f7") + wire, "CBOR tags are not allowed")
+    wire, at = encode(item), _where(codec)
+    yield Fault("trailing_byte", wire + b"\x00", f"{at}: not canonical CBOR: 1 bytes after the item")
+    yield Fault("truncated", wire[:-1], f"{at}: not CBOR")
+    yield Fault("indefinite_length", indefinite(item), f"{at}: not CBOR")
+    yield Fault("tagged", bytes.fromhex("d9d9f7") + wire, f"{at}: not CBOR: tags are not allowed")
     other, found = ({}, "map of 0") if isinstance(item, list) else ([], "array of 0")
     yield Fault("other_container", encode(other), f"found {found}")
 
@@ -171,6 +171,8 @@ def _field_types(codec: Codec, item: Any) -> Iterator[Fault]:
         for name, bent in (("float", FLOAT), ("bool", True), ("int -1", -1)):
             word = "negative" if name == "int -1" else name
             why = f"{_where(codec, field)}: want uint, found {name}"
+            if name == "float" and not codec.flat:  # looked over before anything is built
+                why = f"{_where(codec)}: not CBOR: indefinite lengths, floats and other simple values"
             yield Fault(f"{field.name}_{word}", _with(item, place, bent), why)
 
 
@@ -195,13 +197,13 @@ FAULTS: tuple[Callable[[Codec, Any], Iterator[Fault]], ...] = (
 def _json_faults(codec: Codec, text: str) -> Iterator[Fault]:
     first = codec.fields[0]
     number = f'"{first.name}":{json.loads(text)[first.name]}'
-    where, at_first = _where(codec), _where(codec, first)
-    yield Fault("json_unknown_key", text[:-1] + ',"zz":0}', f"{where}: unknown key 'zz'")
+    at, at_first = _where(codec), _where(codec, first)
+    yield Fault("json_unknown_key", text[:-1] + ',"zz":0}', f"{at}: unknown key 'zz'")
     yield Fault("json_duplicate_key", f"{text[:-1]},{number}}}", "not JSON: duplicate key")
     yield Fault("json_float", text.replace(number, f"{number}.0", 1), "not JSON: floats have no place here")
     yield Fault("json_text_for_integer", text.replace(number, f'"{first.name}":"1"', 1), f"{at_first}: want")
     yield Fault("json_trailing", text + "0", "not JSON")
-    yield Fault("json_array", f"[{text}]", f"{where}: want object, found array of 1")
+    yield Fault("json_array", f"[{text}]", f"{at}: want object, found array of 1")
     if hexed := re.search(r'"[0-9a-f]{64,}"', text):
         upper = text.replace(hexed[0], hexed[0].upper(), 1)
         yield Fault("json_uppercase_hex", upper, "want lowercase hex, found other text")

@@ -229,10 +229,20 @@ def _pair(a: Statement, b: Statement) -> bytes:
     return Equivocation(first=first, second=second).encode()
 
 
+def _unchained() -> HubIdentity:
+    """An identity whose second key the first one never endorsed."""
+    first, second = cast.rotated_identity().hub_keys
+    forged = dataclasses.replace(second, endorsement=cast.STRANGER.sign(bytes(32)))
+    return dataclasses.replace(cast.rotated_identity(), hub_keys=(first, forged))
+
+
 ONE, OTHER = _said(3, LOG.leaf(3)), _said(3, LOG.leaf(4))
-BY_NEXT = _said(3, LOG.leaf(4), cast.NEXT_HUB)
+BY_NEXT = _said(3, LOG.leaf(4), cast.NEXT_HUB, hub_ts=cast.ROTATED)
+TOO_EARLY = _said(3, LOG.leaf(4), cast.NEXT_HUB, hub_ts=cast.ROTATED - 1)
+TOO_LATE = _said(3, LOG.leaf(4), hub_ts=cast.ROTATED + cast.WINDOW_SEC)
 FORGED = dataclasses.replace(OTHER, receipt=dataclasses.replace(OTHER.receipt, hub_sig=ONE.receipt.hub_sig))
 HUB = {"identity": cast.rotated_identity().encode().hex()}
+UNCHAINED = {"identity": _unchained().encode().hex()}
 FOREIGN = _said(3, LOG.leaf(4), cast.OTHER_HUB)
 EVIDENCE = evidence_of(ONE, OTHER)
 EQUIVOCATION = Object(
@@ -264,7 +274,15 @@ EQUIVOCATION = Object(
             ("other_hub_ts_only", _pair(ONE, _said(3, LOG.leaf(3), hub_ts=1)), "the receipts agree", None),
             ("forged", _pair(ONE, FORGED), "RECEIPT.hub_sig §4.3 at stream_seq 3", None),
             ("two_keys_without_identity", _pair(ONE, BY_NEXT), "two keys: only the hub's identity", None),
-            ("foreign_key", _pair(ONE, FOREIGN), "is not one of hub", HUB),
+            ("foreign_key", _pair(ONE, FOREIGN), "was not one of hub", HUB),
+            ("key_before_its_time", _pair(ONE, TOO_EARLY), "was not one of hub", HUB),
+            ("key_after_its_end", _pair(ONE, TOO_LATE), "was not one of hub", HUB),
+            (
+                "identity_not_chained",
+                EVIDENCE.encode(),
+                "hub_key.endorsement §8.4 does not verify",
+                UNCHAINED,
+            ),
         )
     ),
 )

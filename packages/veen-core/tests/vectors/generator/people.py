@@ -144,7 +144,10 @@ KEYSTORE_OBJECT = Object(
     good=(Good("least_cost", KEYSTORE.encode(), PASSPHRASE),),
     bad=(
         Bad(
-            "kdf_other", encode(cbor2.loads(KEYSTORE.encode()) | {2: "scrypt"}), DecodeError, "keystore.kdf §"
+            "kdf_other",
+            encode(cbor2.loads(KEYSTORE.encode()) | {2: "scrypt"}),
+            DecodeError,
+            "keystore.kdf (keystore): want",
         ),
         *(
             Bad(name, wire, KeystoreError, match, PASSPHRASE | more)

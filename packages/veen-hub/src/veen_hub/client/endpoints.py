@@ -6,7 +6,7 @@ here either.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from veen_core import cbor
@@ -114,7 +114,7 @@ class Endpoints:
     async def _exists(self, label: Label) -> bool:
         return await self.receipt_or_none(label, StreamSeq(1)) is not None
 
-    async def live(self, label: Label, start: StreamSeq, limits: Limits) -> AsyncIterator[list[Entry]]:
+    async def live(self, label: Label, start: StreamSeq, limits: Limits) -> AsyncGenerator[list[Entry], None]:
         """Entries from ``start`` on as they come, without holes; ends when the hub ends it (H15)."""
         framer = Framer(limits.max_msg_bytes + ITEM_OVERHEAD)
         at = int(start)

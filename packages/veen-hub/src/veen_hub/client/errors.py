@@ -28,7 +28,7 @@ from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.rejection import Code
 
 HINTS: Final = {
-    "CAP_MISSING": "authorize a token for this client_id and stream first (hub.authorize), or name one (cap=)",
+    "CAP_MISSING": "authorize a token for this client_id and stream first (hub.authorize), or name it (cap=)",
     "CAP_ISSUER": "ask for a token of an issuer that the hub accepts",
     "CAP_SCOPE": "ask for a token that names this stream",
     "CAP_TTL": "ask for a new token",
@@ -142,11 +142,11 @@ class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as o
         self.again = again
 
 
-class Misbehaved(VerificationError):
+class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
     """The hub's answer is not one to the question: another range, a hole, bytes that are no envelope."""
 
 
-class Diverged(DivergenceError):
+class Diverged(DivergenceError):  # noqa: N818 - what the hub did
     """The hub contradicts what it signed; ``equivocation`` convicts it where two receipts differ."""
 
     def __init__(

@@ -14,7 +14,7 @@ FOLDER: Final = 0o700
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write beside, sync, rename, sync the folder. Without ``durable`` only a kill is survived, not a power cut."""
+    """Write beside, sync, rename, sync the folder. Not ``durable``: survives a kill, not a power cut."""
     beside = path.with_name(f"{path.name}.tmp")
     try:
         path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)

@@ -6,9 +6,11 @@ A client_id is drawn fresh per label and never linked to another in the open. A 
 
 from __future__ import annotations
 
+import dataclasses
+
 from veen_core.client_state import UNUSED, ClientBounds, ClientState
 from veen_core.errors import StateError
-from veen_core.ids import ClientId, ClientSeq, UnixTime
+from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label_client import PipelinedClient
@@ -29,9 +31,7 @@ class KeyRing:
         """A fresh client_id."""
         seed = SigningSeed(self._randomness(SigningSeed.SIZE))
         client_id = ClientId(SigningKey(seed).public)
-        self._keys[client_id] = ClientKey(
-            client_id=client_id, seed=seed, created_at=now, client_seq=UNUSED
-        )
+        self._keys[client_id] = ClientKey(client_id=client_id, seed=seed, created_at=now, client_seq=UNUSED)
         return client_id
 
     def signer(self, client_id: ClientId) -> SigningKey:
@@ -45,6 +45,15 @@ class KeyRing:
     def holds(self, client_id: ClientId) -> bool:
         own = self._identity.client_id if self._identity is not None else None
         return client_id in self._keys or client_id == own
+
+    def usable(self, client_id: ClientId, state: ClientState, bounds: ClientBounds, now: UnixTime) -> bool:
+        """Whether it is held and may still sign (KEX1+ 4.1)."""
+        if client_id != state.client_id:
+            record = self._keys.get(client_id)
+            if record is None:
+                return self.holds(client_id)
+            state = dataclasses.replace(state, created_at=record.created_at, client_seq=record.client_seq)
+        return not bounds.exhausted(state, now)
 
     def is_identity(self, client_id: ClientId) -> bool:
         return self._identity is not None and client_id == self._identity.client_id
@@ -72,17 +81,15 @@ class KeyRing:
         client.switch(client_id, created_at, client_seq)
 
     def rotate(self, client: PipelinedClient, now: UnixTime) -> None:
-        """Go on under a fresh client_id; the old one's key is not needed any more (KEX1+ 4.1)."""
-        old = client.state.client_id
+        """Go on under a fresh client_id; a drawn one's key is not needed any more (KEX1+ 4.1)."""
+        old = client.state
         client.rotate(self.draw(now), now)
-        self._keys.pop(old, None)
-        if self.is_identity(old):  # a token may name it again: remember that it is used up
-            self._keys[old] = ClientKey(client_id=old, created_at=client.state.created_at, client_seq=UNUSED)
+        if self.is_identity(old.client_id):
+            self.put_aside(old)  # a token may name it again: its bounds still count
+        else:
+            del self._keys[old.client_id]
 
-    def records(self, bounds: ClientBounds) -> tuple[ClientKey, ...]:
-        del bounds
+    @property
+    def records(self) -> tuple[ClientKey, ...]:
+        """What to persist."""
         return tuple(self._keys.values())
-
-
-def first_state_seq(record: ClientKey | None) -> ClientSeq:
-    return record.client_seq if record is not None else UNUSED

@@ -45,7 +45,9 @@ class PipelinedClient(LabelClient):
         for position, one in enumerate(sealed):
             found = (one.msg.label, one.msg.client_id, one.msg.client_seq)
             if found != (self.state.label, self.state.client_id, expected + position):
-                raise StateError(f"a MSG with client_seq {one.msg.client_seq} is not the next one, {expected}")
+                raise StateError(
+                    f"a MSG with client_seq {one.msg.client_seq} is not the next one, {expected}"
+                )
         self.state = dataclasses.replace(
             self.state,
             client_seq=ClientSeq(self.state.client_seq + len(sealed)),
@@ -53,7 +55,7 @@ class PipelinedClient(LabelClient):
         )
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
-        """``accept_receipt`` for receipts in order of stream_seq; a ``Gap`` leaves all of them to be accepted."""
+        """``accept_receipt`` for receipts in order of stream_seq; at a ``Gap`` none of them is accepted."""
         own = {msg.leaf_hash for msg in self.unanswered}
         if any(receipt.leaf_hash not in own for receipt in receipts):
             raise StateError("a receipt answers no pending MSG")
@@ -97,9 +99,7 @@ class PipelinedClient(LabelClient):
         """A receipt's signature, label, and agreement with the furthest one held."""
         self._verify_receipt(receipt)
 
-    def verify_within(
-        self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None
-    ) -> None:
+    def verify_within(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
         """A receipt inside the prefix: its leaf in its own tree, and that tree a part of ours (B10, B11)."""
         self._verify_receipt(receipt)
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)

@@ -76,8 +76,8 @@ class Attempts:
         if isinstance(why, Unreachable) and why.again:
             spent = time.monotonic() - self._started
             return Unreachable(
-                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, and "
-                "the address and TLS settings; a message under way is kept and settled by the next operation"
+                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, the "
+                "address and the TLS settings; a message under way is kept and settled by the next operation"
             )
         return why
 
@@ -88,11 +88,15 @@ def worth_another_try(why: VeenError) -> bool:
     return isinstance(why, RateLimited | Unavailable)
 
 
-async def retrying(policy: Retry, call: Callable[[], Awaitable[T]]) -> T:
-    """``call`` until it answers; for requests that may be repeated."""
+async def retrying(
+    policy: Retry, call: Callable[[], Awaitable[T]], missed: Callable[[], None] = lambda: None
+) -> T:
+    """``call`` until it answers; for requests that may be repeated. ``missed`` hears of every silence."""
     attempts = policy.begin()
     while True:
         try:
             return await call()
         except (Unreachable, Refused) as exc:
+            if isinstance(exc, Unreachable):
+                missed()
             await attempts.wait(exc)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
@@ -23,6 +23,7 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+@runtime_checkable
 class StateStore(Protocol):
     """See the module's contract; every method may be called from any thread."""
 

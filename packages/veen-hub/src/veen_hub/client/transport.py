@@ -1,4 +1,4 @@
-"""HTTP to one hub: one session, bounded answers, timeouts, and every failure as a ``VeenError`` (§10.3, SH0.3)."""
+"""HTTP to one hub: one session, bounded answers, timeouts, every failure as a ``VeenError`` (§10.3, SH0.3)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Transport:
         timeout: float | None = None,
         idle: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A 200 whose body is still to be read; network trouble inside the block raises ``Unreachable`` too."""
+        """A 200 whose body is still to be read; trouble on the way raises ``Unreachable``, inside too."""
         sent = dict(headers or {})
         if body is not None:
             sent["Content-Type"] = content_type
@@ -122,11 +122,13 @@ class Transport:
                     raise await _refused(response)
                 yield response
         except aiohttp.ClientConnectorCertificateError as exc:
-            raise Unreachable(f"{self.url}: its certificate is not to be trusted: {exc}", again=False) from exc
+            raise Unreachable(
+                f"{self.url}: its certificate is not to be trusted: {exc}", again=False
+            ) from exc
         except aiohttp.InvalidURL as exc:
             raise Unreachable(f"{self.url}: not an address", again=False) from exc
         except TimeoutError as exc:
-            raise Unreachable(f"{self.url}: no answer in time ({method} {path.split('?')[0]})") from exc
+            raise Unreachable(f"{self.url}: no answer in time ({method} {path})") from exc
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as exc:
             raise Unreachable(f"{self.url}: {str(exc) or type(exc).__name__}") from exc
 
@@ -152,5 +154,7 @@ async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
         if response.status in (502, 503, 504):
             after = response.headers.get("Retry-After", "")
             retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
-            return Unavailable(Code.UNAVAILABLE, f"HTTP {response.status} on the way", retry_after=retry_after)
+            return Unavailable(
+                Code.UNAVAILABLE, f"HTTP {response.status} on the way", retry_after=retry_after
+            )
         return Misbehaved(f"HTTP {response.status} without an error envelope (§10.6): is this a VEEN hub?")

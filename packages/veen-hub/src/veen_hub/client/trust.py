@@ -1,4 +1,4 @@
-"""Which hub is meant, and whether this is it (§8.4, KEX0.1). There is no default: a hub is never trusted silently.
+"""Which hub is meant, and whether this is it (§8.4, KEX0.1). No hub is ever trusted silently.
 
 A pin is a ``HubId``, a ``HubPk`` (the hub's first key), either in hex, a whole ``HubIdentity``, or
 ``PinOnFirstUse``, which is an explicit choice to believe the first answer and no other after it. What was
@@ -34,17 +34,18 @@ def check_status(status: Status, pin: Pin) -> None:
     shown = status.identity
     verify_identity(shown)
     verify_identity_signature(shown, status.identity_sig)
-    _check_pin(shown, pin)
+    _check_pin(status, pin)
     if status.control_label != stream.control_label(stream.routing_key(shown.hub_id)):
         raise IdentityError("status.control_label: is not the one that follows from hub_id (H5)")
 
 
-def _check_pin(shown: HubIdentity, pin: Pin) -> None:
+def _check_pin(status: Status, pin: Pin) -> None:
+    shown = status.identity
     match pin:
         case PinOnFirstUse():
-            _check_first_use(shown, Path(pin.path))
+            _check_first_use(status, Path(pin.path))
         case HubIdentity():
-            verify_successor(pin, shown)
+            verify_successor(pin, shown, status.identity_sig)
         case HubPk():
             verify_identity(shown, pinned=stream.hub_id(pin))
         case HubId():
@@ -59,16 +60,17 @@ def _check_hex(shown: HubIdentity, text: str) -> None:
         pinned = HubId.from_hex(text.strip().lower())
     except DecodeError as exc:
         raise IdentityError(f"trust: want hub_id or hub_pk as 64 hex digits: {exc}") from None
-    if pinned in (shown.hub_id, shown.hub_keys[0].hub_pk):
+    if bytes(pinned) in (bytes(shown.hub_id), bytes(shown.hub_keys[0].hub_pk)):
         return
-    later = any(pinned == key.hub_pk for key in shown.hub_keys[1:])
+    later = any(bytes(pinned) == bytes(key.hub_pk) for key in shown.hub_keys[1:])
     hint = ": this is a later key of that hub, pin its hub_id" if later else ""
     raise IdentityError(
         f"hub-identity §8.4: this is hub {shown.hub_id.hex()}, pinned is {pinned.hex()}{hint}"
     )
 
 
-def _check_first_use(shown: HubIdentity, path: Path) -> None:
+def _check_first_use(status: Status, path: Path) -> None:
+    shown = status.identity
     try:
         held = HubIdentity.decode(path.read_bytes())
     except FileNotFoundError:
@@ -77,7 +79,7 @@ def _check_first_use(shown: HubIdentity, path: Path) -> None:
     except (OSError, DecodeError) as exc:
         raise StateError(f"{path}: the pinned identity cannot be read: {exc}") from None
     try:
-        verify_successor(held, shown)
+        verify_successor(held, shown, status.identity_sig)
     except IdentityError as exc:
         raise IdentityError(
             f"{exc}. If the hub was replaced on purpose, remove {os.fspath(path)} and pin the new one"

@@ -21,7 +21,7 @@ from veen_hub.config import Listen
 from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, refuse
 from veen_hub.http.keys import REQUEST_ID
-from veen_hub.logs import log
+from veen_hub.logs import LOGGER, log
 
 MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
@@ -82,7 +82,7 @@ class Connection(web.RequestHandler):
             log(logging.INFO, "not HTTP", error=kind, request_id=request_id)
             error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
         else:
-            log(logging.ERROR, "bug", error=kind, request_id=request_id)
+            LOGGER.error("bug", exc_info=exc, extra={"fields": {"request_id": request_id}})
             error = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
         assert isinstance(request, web.Request)
         response = refuse(request, error)

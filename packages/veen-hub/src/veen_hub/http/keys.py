@@ -1,4 +1,4 @@
-"""What handlers find in the application: one typed key (aiohttp's ``AppKey``)."""
+"""What handlers find in the application and in a request, by typed keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aiohttp import web
 from veen_hub.hub import Hub
 
 HUB = web.AppKey("hub", Hub)
-REQUEST_ID = "veen-request-id"
+REQUEST_ID = web.RequestKey("veen-request-id", str)
 
 
 def hub_of(request: web.Request) -> Hub:

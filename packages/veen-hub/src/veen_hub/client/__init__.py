@@ -1,0 +1,86 @@
+"""The asyncio client that everything else talks to a hub through (§9).
+
+    async with connect("https://hub.example", identity, trust="<hub_id>", state="~/.veen") as hub:
+        stream = hub.stream("orders")
+        receipt = await stream.send("two coffees")
+        async for message in stream.read():
+            print(message.stream_seq, message.text)
+
+It verifies everything before returning it, keeps durable state per label, and settles what a crash or a lost
+answer left open. ``veen_hub.client.blocking`` is the same without ``await``.
+"""
+
+from veen_hub.client.admin import Admin
+from veen_hub.client.attachments import Source
+from veen_hub.client.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
+from veen_hub.client.errors import (
+    BadRequest,
+    CapRefused,
+    Conflict,
+    Denied,
+    Diverged,
+    Misbehaved,
+    NotFound,
+    OutOfTime,
+    RateLimited,
+    Refused,
+    TooLarge,
+    Unavailable,
+    Unreachable,
+)
+from veen_hub.client.hub import Hub, connect
+from veen_hub.client.identity import Identity
+from veen_hub.client.log import HubLogReader, HubLogWriter
+from veen_hub.client.message import Message
+from veen_hub.client.outbox import BoundsReached
+from veen_hub.client.retry import Retry
+from veen_hub.client.settling import Delivery
+from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
+from veen_hub.client.stream import Recipient, Stream
+from veen_hub.client.tokens import TokenSource
+from veen_hub.client.transport import Timeouts, Tls
+from veen_hub.client.trust import Pin, PinOnFirstUse
+
+__all__ = [
+    "ATTACHED",
+    "BYTES",
+    "TEXT",
+    "Admin",
+    "AttachmentRef",
+    "BadRequest",
+    "Body",
+    "BoundsReached",
+    "CapRefused",
+    "Composer",
+    "Conflict",
+    "Delivery",
+    "Denied",
+    "Diverged",
+    "FileStateStore",
+    "Hub",
+    "HubLogReader",
+    "HubLogWriter",
+    "Identity",
+    "MemoryStateStore",
+    "Message",
+    "Misbehaved",
+    "NotFound",
+    "OutOfTime",
+    "Pin",
+    "PinOnFirstUse",
+    "RateLimited",
+    "Recipient",
+    "Record",
+    "Refused",
+    "Retry",
+    "Source",
+    "StateStore",
+    "Stream",
+    "Timeouts",
+    "Tls",
+    "TokenSource",
+    "TooLarge",
+    "Unavailable",
+    "Unreachable",
+    "connect",
+]

@@ -1,0 +1,87 @@
+"""Following a stream whose label changes with every epoch (§12): all labels of the window at once.
+
+Within a label the order is the hub's; between two labels there is none, so their entries are given as they
+come. A label is left when its window has passed: the hub accepts nothing for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from veen_core import stream
+from veen_core.entry import Entry
+from veen_core.errors import VeenError
+from veen_core.ids import Epoch, StreamSeq
+from veen_hub.client.label import LabelLog
+from veen_hub.client.link import Link
+from veen_hub.client.reading import follow, read
+
+OpenLabel = Callable[[Epoch], Awaitable[LabelLog]]
+GRACE: Final = 2.0
+"""Seconds after a window's end until its label is read one last time and left."""
+_WAITING: Final = 64
+
+
+def window(link: Link) -> range:
+    """The epochs whose labels take messages now."""
+    return stream.epoch_window(link.time.now(), link.profile.epoch_sec, link.limits.max_epoch_skew_sec)
+
+
+async def follow_epochs(link: Link, open_label: OpenLabel) -> AsyncGenerator[Sequence[Entry], None]:
+    """Entries of every label from the oldest in the window on."""
+    arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
+    tasks: dict[int, asyncio.Task[None]] = {}
+    turning = asyncio.create_task(_turn(link, open_label, arrived, tasks))
+    try:
+        while True:
+            item = await arrived.get()
+            if isinstance(item, VeenError):
+                raise item
+            yield item
+    finally:
+        everything = [turning, *tasks.values()]
+        for task in everything:
+            task.cancel()
+        await asyncio.gather(*everything, return_exceptions=True)
+
+
+async def _turn(
+    link: Link,
+    open_label: OpenLabel,
+    arrived: asyncio.Queue[Sequence[Entry] | VeenError],
+    tasks: dict[int, asyncio.Task[None]],
+) -> None:
+    """Start following each epoch as it comes near, and end those that have passed."""
+    while True:
+        current = window(link)
+        for epoch in current:
+            if epoch not in tasks:
+                tasks[epoch] = asyncio.create_task(_one(link, open_label, Epoch(epoch), arrived))
+        for epoch in [epoch for epoch, task in tasks.items() if task.done() and epoch < current.start]:
+            del tasks[epoch]
+        seconds = link.profile.epoch_sec
+        await asyncio.sleep(max(0.05, seconds - link.time.exact() % seconds))
+
+
+async def _one(
+    link: Link, open_label: OpenLabel, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]
+) -> None:
+    """One label, until its window has passed."""
+    at = StreamSeq(1)
+    skew = link.limits.max_epoch_skew_sec // link.profile.epoch_sec
+    end = (epoch + skew + 1) * link.profile.epoch_sec + GRACE
+    try:
+        log = await open_label(epoch)
+        try:
+            async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
+                async for entries in live:
+                    await arrived.put(entries)
+                    at = StreamSeq(entries[-1].stream_seq + 1)
+        except TimeoutError:
+            async for entries in read(log, at):
+                await arrived.put(entries)
+    except VeenError as exc:
+        await arrived.put(exc)

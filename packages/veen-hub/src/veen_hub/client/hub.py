@@ -1,0 +1,193 @@
+"""A connection to a hub: who it is was checked before anything else, and stays checked (§8.4, §9)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from veen_core import stream as streams
+from veen_core.cap import CapToken
+from veen_core.checkpoint import LabelOrigin
+from veen_core.client_state import ClientBounds
+from veen_core.equivocation import Equivocation, verify_evidence
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, UnixTime
+from veen_core.keys import DhKey, SigningKey
+from veen_core.keystore import Secrets
+from veen_core.receipt import Receipt
+from veen_core.status import CapStatus, Status
+from veen_hub.client import attachments
+from veen_hub.client.admin import Admin
+from veen_hub.client.endpoints import Endpoints
+from veen_hub.client.identity import Identity, Randomness
+from veen_hub.client.label import LabelLog
+from veen_hub.client.link import IDENTITY, HubTime, Link
+from veen_hub.client.log import HubLogReader, HubLogWriter
+from veen_hub.client.outbox import Outbox
+from veen_hub.client.retry import Retry, retrying
+from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
+from veen_hub.client.stream import Recipient, Stream
+from veen_hub.client.threads import Workers
+from veen_hub.client.tokens import Tokens, TokenSource
+from veen_hub.client.transport import Timeouts, Tls, Transport
+from veen_hub.client.trust import Pin, check_status
+
+BATCH: Final = 64
+"""Messages in one request: what the hub's workers take at once."""
+
+
+class Hub:
+    """One hub, connected. Made by ``connect``."""
+
+    def __init__(self, link: Link, tokens: TokenSource | None) -> None:
+        self.link = link
+        self._logs: dict[Label, LabelLog] = {}
+        self._outboxes: dict[Label, Outbox] = {}
+        self._opening = asyncio.Lock()
+        control = LabelLog.load(link, link.status.control_label, None)
+        self._logs[control.label] = control
+        self.tokens = Tokens(link, control, tokens)
+
+    @property
+    def hub_id(self) -> HubId:
+        return self.link.hub_id
+
+    @property
+    def identity(self) -> HubIdentity:
+        """The hub's, as verified."""
+        return self.link.status.identity
+
+    @property
+    def url(self) -> str:
+        return self.link.api.transport.url
+
+    def epoch_at(self, hub_ts: UnixTime) -> Epoch:
+        """The epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
+        return streams.epoch_at(hub_ts, self.link.profile.epoch_sec)
+
+    def stream(self, name: str, *, to: Recipient | None = None, readers: Sequence[DhKey] = ()) -> Stream:
+        """A stream by name, or by id in 64 hex digits (B12).
+
+        ``readers`` are the stream's shared reader keys, tried first when opening and the first of them sealed
+        to; ``to`` is whom to seal to otherwise (H11).
+        """
+        return Stream(self, name, streams.stream_id(name), to=to, readers=readers)
+
+    async def log(self, label: Label, origin: LabelOrigin | None = None) -> LabelLog:
+        """A label's verified prefix; one per connection."""
+        async with self._opening:
+            if label not in self._logs:
+                self._logs[label] = await self.link.workers.run(LabelLog.load, self.link, label, origin)
+            return self._logs[label]
+
+    async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
+        log = await self.log(label, origin)
+        return self._outboxes.setdefault(label, Outbox(log))
+
+    def log_reader(self) -> HubLogReader:
+        return HubLogReader(self)
+
+    def log_writer(self) -> HubLogWriter:
+        return HubLogWriter(self)
+
+    def admin(self, key: SigningKey) -> Admin:
+        return Admin(self.link, key)
+
+    async def status(self) -> Status:
+        """Asked afresh, and checked against the identity known."""
+        await self.link.refresh()
+        return self.link.status
+
+    async def authorize(self, token: CapToken) -> Receipt:
+        """Hand a token to the hub; messages to its streams use it from then on (H5)."""
+        return await self.tokens.authorize(token)
+
+    async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
+        return await self.link.ask(lambda: self.link.api.cap_status(auth_ref))
+
+    async def report_equivocation(self, evidence: Equivocation) -> None:
+        """Show this hub evidence against any hub; it is verified here first."""
+        verify_evidence(evidence)
+        wire = evidence.encode()
+        await self.link.ask(lambda: self.link.api.report(wire))
+
+    async def fetch(self, coid: Coid) -> bytes:
+        """An attachment's ciphertext, checked against its name."""
+        return await attachments.get(self.link, coid)
+
+    async def close(self) -> None:
+        """Write down what was learned and let go of everything."""
+        try:
+            for log in self._logs.values():
+                await log.state.close()
+        finally:
+            for log in self._logs.values():
+                log.state.release()
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    identity: Identity | Secrets | None = None,
+    *,
+    trust: Pin,
+    state: StateStore | Path | str | None = None,
+    tokens: TokenSource | None = None,
+    tls: Tls | None = None,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    bounds: ClientBounds | None = None,
+    batch: int = BATCH,
+    lock_timeout: float = 10.0,
+    randomness: Randomness = os.urandom,
+) -> AsyncIterator[Hub]:
+    """Connect to the hub at ``url``, if it is the one that ``trust`` names.
+
+    ``state`` is a folder or a ``StateStore``; without one, nothing survives the connection. ``identity`` may
+    be None for whoever only verifies. ``tokens`` is asked for a cap token where a gated hub wants one.
+    """
+    store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
+    policy, workers = retry or Retry(), Workers()
+    transport = Transport(url, tls=tls, timeouts=timeouts or Timeouts())
+    hub: Hub | None = None
+    try:
+        api = Endpoints(transport)
+        status = await retrying(policy, api.status)
+        await workers.run(_check, store, status, trust)
+        link = Link(
+            api=api,
+            status=status,
+            identity=Identity.of(identity) if identity is not None else None,
+            store=store,
+            retry=policy,
+            bounds=bounds or ClientBounds(),
+            workers=workers,
+            randomness=randomness,
+            time=HubTime(status.hub_ts),
+            lock_timeout=lock_timeout,
+            batch=batch,
+        )
+        hub = Hub(link, tokens)
+        yield hub
+    finally:
+        try:
+            if hub is not None:
+                await hub.close()
+        finally:
+            await transport.close()
+            workers.close()
+
+
+def _check(store: StateStore, status: Status, trust: Pin) -> None:
+    """The pin first; then what was believed before, which may only have grown (§8.4)."""
+    check_status(status, trust)
+    hub_id, shown = status.identity.hub_id, status.identity
+    content = store.load(hub_id, IDENTITY)
+    if content is not None:
+        check_status(status, HubIdentity.decode(content))
+    if content != shown.encode():
+        store.save(hub_id, IDENTITY, shown.encode())

@@ -1,0 +1,270 @@
+"""The verified prefix of one label, durable, and every question about it answered with proof (§9, RESYNC0).
+
+Nothing leaves here unverified. An entry, receipt or checkpoint is signed by the hub, obeys the invariants,
+and lies in the one tree whose root this client has followed so far: inside it by consistency proofs, beyond
+it by extending it. A contradiction raises ``Diverged`` with the evidence. State changes under ``prefix`` only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from veen_core.checkpoint import Checkpoint, LabelOrigin
+from veen_core.client_state import ClientState, RatchetKey
+from veen_core.consistency import MmrConsistency, verify_consistency
+from veen_core.entry import Entry
+from veen_core.errors import DivergenceError
+from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
+from veen_core.proof import MmrProof, verify_inclusion
+from veen_core.receipt import Receipt
+from veen_hub.client.errors import Diverged, Misbehaved
+from veen_hub.client.evidence import convict
+from veen_hub.client.keyring import KeyRing
+from veen_hub.client.label_client import PipelinedClient
+from veen_hub.client.label_state import LabelState
+from veen_hub.client.link import Link
+from veen_hub.client.records import LabelRecord
+
+
+class LabelLog:
+    """One label as this client knows it; shared by all readers and writers of a connection."""
+
+    def __init__(self, link: Link, label: Label, client: PipelinedClient, ring: KeyRing) -> None:
+        self.link = link
+        self.label = label
+        self.client = client
+        self.ring = ring
+        self.prefix = asyncio.Lock()
+        self.answers: dict[LeafHash, Receipt] = {}
+        """Receipts of own messages that a reader came across before their answer did."""
+        self.state = LabelState(self)
+        self._greeted = False
+
+    @classmethod
+    def load(cls, link: Link, label: Label, origin: LabelOrigin | None) -> LabelLog:
+        """From the state store, or new; touches files."""
+        content = link.store.load(link.hub_id, label.hex())
+        if content is not None:
+            record = LabelRecord.decode(content)
+            state, ring = record.state, KeyRing(link.identity, record.keys, link.randomness)
+        else:
+            ring, now = KeyRing(link.identity, (), link.randomness), link.time.now()
+            state = ClientState(
+                label=label,
+                profile_id=link.profile.profile_id,
+                client_id=ring.draw(now),
+                created_at=now,
+                rk=RatchetKey(link.randomness(RatchetKey.SIZE)),
+            )
+        return cls(link, label, PipelinedClient(state, link.trust(origin), link.bounds), ring)
+
+    @property
+    def client_id(self) -> ClientId:
+        return self.client.state.client_id
+
+    async def keep_current(self) -> None:
+        """After an outage the hub may sign with a key it did not have before (§8.4)."""
+        if self.link.stale:
+            await self.link.refresh()
+        if self.client.trust.identity != self.link.status.identity:
+            self.client.trust = self.link.trust(self.client.trust.origin)
+
+    # --- first contact
+
+    async def greet(self) -> None:
+        """Once a connection: the hub still has what it showed before (§9: consistency with the last head)."""
+        if not self._greeted:
+            async with self.prefix:
+                await self.check_head()
+            self._greeted = True
+
+    async def check_head(self) -> None:
+        """The furthest receipt held is still in the log, and still the same; ``prefix`` is held."""
+        head = self.client.state.head
+        if head is None:
+            return
+        async with self.judging():
+            shown = await self.link.ask(lambda: self.link.api.receipt_or_none(self.label, head.stream_seq))
+            if shown is None:
+                raise Diverged(
+                    f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
+                    "and has no such entry any more",
+                    held=head.encode(),
+                )
+            self.client.verify_own(shown)
+
+    @asynccontextmanager
+    async def judging(self) -> AsyncIterator[None]:
+        """A divergence inside the block leaves it with all the evidence there is."""
+        try:
+            yield
+        except Diverged:
+            raise
+        except DivergenceError as exc:
+            raise await convict(self.link, self.label, exc) from exc
+
+    # --- entries
+
+    async def page(
+        self, start: StreamSeq, most: int, end: StreamSeq | None = None
+    ) -> tuple[list[Entry], bool]:
+        """As the hub sends it: to be handed to ``accept``."""
+        entries, more = await self.link.ask(
+            lambda: self.link.api.page(self.label, start, end=end, max_items=most)
+        )
+        known = self.client.size if end is None else min(self.client.size, end)
+        if not entries and start <= known:
+            raise Misbehaved(f"an empty page from {start} on, where {known} entries are known")
+        return entries, more
+
+    async def accept(
+        self, entries: Sequence[Entry], reader: PipelinedClient | None
+    ) -> PipelinedClient | None:
+        """Verify entries without holes; returns what to hand in with those that follow."""
+        await self.keep_current()
+        async with self.prefix, self.judging():
+            before = StreamSeq(entries[0].stream_seq - 1)
+            if before > self.client.size:
+                await self._extend(await self._fetch(before))
+            inside = entries[: max(0, self.client.size - before)]
+            beyond = entries[len(inside) :]
+            if inside:
+                reader = await self._accept_inside(inside, before, reader)
+            if beyond:
+                await self._accept_beyond(beyond)
+                reader = None
+        return reader
+
+    async def _accept_inside(
+        self, entries: Sequence[Entry], before: StreamSeq, reader: PipelinedClient | None
+    ) -> PipelinedClient:
+        """A reader of its own follows the page; its tree must be a part of the verified one, at both ends."""
+        if reader is None or reader.size != before:
+            reader = self.client.at(before, await self._consistency(before))
+        reader.trust = self.client.trust
+        await self.link.workers.run(reader.accept_page, entries)
+        self.client.verify_part(reader.tree, await self._consistency(reader.size), entries[-1].receipt_bytes)
+        return reader
+
+    async def _accept_beyond(self, entries: Sequence[Entry]) -> None:
+        own = set(self.client.pending_leaves)
+        await self.link.workers.run(self.client.accept_page, entries)
+        if own:
+            for receipt in (entry.receipt for entry in entries):
+                if receipt.leaf_hash in own:
+                    self.answers[receipt.leaf_hash] = receipt
+        await self.state.note_progress()
+
+    # --- the prefix
+
+    async def _fetch(self, stream_seq: StreamSeq) -> Receipt:
+        return await self.link.ask(lambda: self.link.api.receipt(self.label, stream_seq))
+
+    async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
+        return await self.link.ask(lambda: self.link.api.proof(self.label, stream_seq, tree_size))
+
+    async def _consistency(self, size: StreamSeq, to: StreamSeq | None = None) -> MmrConsistency | None:
+        """Between a size and the verified prefix (or another size); None where there is nothing to prove."""
+        small, large = size, self.client.size if to is None else to
+        if small in (0, large):
+            return None
+        return await self.link.ask(lambda: self.link.api.consistency(self.label, small, large))
+
+    async def _extend(self, receipt: Receipt) -> None:
+        """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
+        head = self.client.state.head
+        furthest = StreamSeq(max(self.client.size, head.stream_seq if head is not None else NOTHING))
+        proof, consistency = await asyncio.gather(
+            self._proof(receipt.stream_seq), self._consistency(furthest, receipt.stream_seq)
+        )
+        self.client.extend(receipt, proof, consistency)
+        await self.state.note_progress()
+
+    async def include(self, receipt: Receipt) -> None:
+        """Verify a receipt wherever it lies; ``prefix`` is held."""
+        if receipt.stream_seq > self.client.size:
+            await self._extend(receipt)
+            return
+        proof, consistency = await asyncio.gather(
+            self._proof(receipt.stream_seq), self._consistency(receipt.stream_seq)
+        )
+        self.client.verify_within(receipt, proof, consistency)
+
+    async def catch_up(self, receipt: Receipt) -> None:
+        """Settle a pending MSG whose receipt lies beyond a gap; ``prefix`` is held."""
+        proof, consistency = await asyncio.gather(
+            self._proof(receipt.stream_seq), self._consistency(self.client.size, receipt.stream_seq)
+        )
+        self.client.catch_up(receipt, proof, consistency)
+
+    async def confirm(self, receipt: Receipt) -> None:
+        """Settle a pending MSG inside the prefix; ``prefix`` is held."""
+        self.client.confirm(receipt, await self._proof(receipt.stream_seq, self.client.size))
+
+    # --- questions
+
+    async def receipt(self, stream_seq: StreamSeq) -> Receipt:
+        """Verified: signed, and part of the one tree."""
+        found = await self._fetch(stream_seq)
+        await self.verify(found)
+        return found
+
+    async def verify(self, receipt: Receipt) -> None:
+        """A receipt from anywhere against this log."""
+        await self.keep_current()
+        async with self.prefix, self.judging():
+            await self.include(receipt)
+
+    async def proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
+        """Verified against the receipt that completed the tree (B10)."""
+        size = stream_seq if tree_size is None else tree_size
+        leaf = await self.receipt(stream_seq)
+        whole = leaf if size == stream_seq else await self.receipt(size)
+        proof = await self._proof(stream_seq, tree_size)
+        verify_inclusion(proof, whole.mmr_root, stream_seq, leaf.leaf_hash, size)
+        return proof
+
+    async def consistency(self, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
+        """Verified against both receipts, which are themselves (B11)."""
+        small, large = await self.receipt(from_seq), await self.receipt(to_seq)
+        found = await self.link.ask(lambda: self.link.api.consistency(self.label, from_seq, to_seq))
+        verify_consistency(found, small.mmr_root, large.mmr_root)
+        return found
+
+    async def checkpoint(self, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
+        """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
+        found = await self.link.ask(lambda: self.link.api.checkpoint(self.label, upto_seq))
+        if found is None:
+            return None
+        last = await self._fetch(found.upto_seq)
+        async with self.prefix, self.judging():
+            await self.include(last)
+            reader = self.client.at(found.upto_seq, await self._consistency(found.upto_seq))
+            if upto_seq == 0:
+                self.client.accept_checkpoint(found, reader.tree, last)
+            else:
+                reader.accept_checkpoint(found, reader.tree, last)
+            await self.state.note_progress()
+        return found
+
+    async def head(self) -> Receipt | None:
+        """The newest receipt; the prefix is extended to it. O(log) questions: the API names no newest one."""
+        await self.greet()
+        api, low, found = self.link.api, int(self.client.size), None
+        latest = await self.link.ask(lambda: api.checkpoint(self.label))
+        if latest is not None and latest.upto_seq > low:
+            low = latest.upto_seq - 1
+        step, high = 1, 0
+        while not high or high - low > 1:
+            at = StreamSeq(low + step if not high else (low + high) // 2)
+            shown = await self.link.ask(lambda at=at: api.receipt_or_none(self.label, at))  # type: ignore[misc]
+            if shown is None:
+                high = at
+            else:
+                low, found, step = at, shown, step * 2
+        if found is None:
+            return self.client.state.head
+        await self.verify(found)
+        return found

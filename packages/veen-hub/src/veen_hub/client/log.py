@@ -1,0 +1,111 @@
+"""``LogReader`` and ``LogWriter`` over a connection, by label: what overlays and bridges build on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.consistency import MmrConsistency
+from veen_core.entry import Entry
+from veen_core.ids import Label, StreamSeq
+from veen_core.msg import Msg
+from veen_core.proof import MmrProof
+from veen_core.receipt import Receipt
+from veen_core.rejection import DUPLICATE
+from veen_hub.client import reading
+from veen_hub.client.errors import Misbehaved, Unreachable
+from veen_hub.client.label import LabelLog
+from veen_hub.client.retry import worth_another_try
+from veen_hub.client.settling import SEARCH_PAGE
+
+if TYPE_CHECKING:
+    from veen_hub.client.hub import Hub
+
+
+class HubLogReader:
+    """Implements ``veen_core.LogReader``: verified entries of any label, opened or not."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def head(self, label: Label) -> Receipt | None:
+        return await (await self._hub.log(label)).head()
+
+    async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:
+        """Joins the hub's pages, so that fewer than ``max_items`` means the end."""
+        found: list[Entry] = []
+        end = StreamSeq(max(1, from_seq) + max_items - 1)
+        if max_items > 0:
+            async with aclosing(reading.read(await self._hub.log(label), from_seq, end)) as pages:
+                async for entries in pages:
+                    found.extend(entries)
+        return found
+
+    async def follow(self, label: Label, from_seq: StreamSeq) -> AsyncGenerator[Entry, None]:
+        async with aclosing(reading.follow(await self._hub.log(label), from_seq)) as pages:
+            async for entries in pages:
+                for entry in entries:
+                    yield entry
+
+    async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
+        return await (await self._hub.log(label)).receipt(stream_seq)
+
+    async def proof(
+        self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None
+    ) -> MmrProof:
+        return await (await self._hub.log(label)).proof(stream_seq, tree_size)
+
+    async def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
+        return await (await self._hub.log(label)).consistency(from_seq, to_seq)
+
+    async def checkpoint(self, label: Label) -> Checkpoint | None:
+        return await (await self._hub.log(label)).checkpoint()
+
+
+class HubLogWriter:
+    """Implements ``veen_core.LogWriter``: submits messages that somebody else sealed and numbers."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def submit(self, msg: Msg) -> Receipt:
+        """The verified receipt; the same MSG again gives the receipt it got first."""
+        log, wire = await self._hub.log(msg.label), msg.encode()
+        receipt = await self._submit(log, msg, wire)
+        if (receipt.label, receipt.leaf_hash) != (msg.label, msg.leaf_hash):
+            raise Misbehaved("a receipt for another message")
+        await log.verify(receipt)
+        return receipt
+
+    async def _submit(self, log: LabelLog, msg: Msg, wire: bytes) -> Receipt:
+        attempts, uncertain = log.link.retry.begin(), False
+        while True:
+            try:
+                outcome = (await log.link.api.submit([wire]))[0]
+            except Unreachable as exc:
+                uncertain = log.link.stale = True
+                await attempts.wait(exc)
+                continue
+            if isinstance(outcome, Receipt):
+                return outcome
+            if worth_another_try(outcome):
+                await attempts.wait(outcome)
+                continue
+            accepted = uncertain or outcome.detail_enum == DUPLICATE.detail
+            if accepted and (found := await _search(log, msg)) is not None:
+                return found
+            raise outcome
+
+
+async def _search(log: LabelLog, msg: Msg) -> Receipt | None:
+    """Where an accepted message lies: after what it acknowledged (I6)."""
+    at, more = StreamSeq(msg.prev_ack + 1), True
+    while more:
+        entries, more = await log.page(at, SEARCH_PAGE)
+        for entry in entries:
+            if entry.receipt.leaf_hash == msg.leaf_hash:
+                return entry.receipt
+        at = StreamSeq(at + len(entries))
+    return None

@@ -1,0 +1,193 @@
+"""Getting pending messages answered, whatever happened to earlier attempts (RESYNC0.1, H14).
+
+A message that may have left is sent again byte for byte. A receipt settles it; so does finding it in the log.
+``DUPLICATE`` says that it was accepted, and where an earlier attempt's outcome is unknown, no other refusal
+is believed before the log has been searched: a token may have expired after the message was accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from veen_core import pow as proof_of_work
+from veen_core.errors import VeenError
+from veen_core.ids import LeafHash, StreamSeq
+from veen_core.receipt import Receipt
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREFILTER_REJECT, PREV_ACK
+from veen_hub.client.errors import Diverged, Misbehaved, Refused, Unreachable
+from veen_hub.client.label import LabelLog
+from veen_hub.client.retry import Attempts, worth_another_try
+
+MAX_SEQUENCE: Final = 4 * 1_048_576
+"""Bytes in one request; the hub takes 8 MiB."""
+SEARCH_PAGE: Final = 500
+_MOST_WORK: Final = 3
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What became of a batch: receipts of its first messages, and why there are no more."""
+
+    receipts: list[Receipt] = field(default_factory=list)
+    failure: VeenError | None = None
+
+
+class Settler:
+    """Delivers what is pending on one label; the outbox lets one at a time in."""
+
+    def __init__(self, log: LabelLog) -> None:
+        self._log = log
+        self._answers: dict[LeafHash, Receipt] = {}
+        self._worked = 0
+
+    async def deliver(self, *, uncertain: bool) -> Delivery:
+        """Until each pending message is answered or refused for good, or patience ends.
+
+        ``uncertain``: they may have left before. What is not answered at the end stays pending, except after
+        a final refusal, which frees its client_seq and those after it.
+        """
+        wanted = self._log.client.pending_leaves
+        self._answers, self._worked = {}, 0
+        failure: VeenError | None = None
+        try:
+            await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
+        except VeenError as exc:
+            failure = exc
+        for leaf in wanted:
+            if (met := self._log.answers.pop(leaf, None)) is not None:
+                self._answers.setdefault(leaf, met)
+        return Delivery([self._answers[leaf] for leaf in wanted if leaf in self._answers], failure)
+
+    async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
+        while self._log.client.state.pending:
+            try:
+                await self._log.keep_current()
+                outcomes = await self._submit()
+            except Unreachable as exc:
+                uncertain = self._log.link.stale = True
+                await attempts.wait(exc)
+                continue
+            except Refused as exc:
+                outcomes = [exc]
+            receipts, why = _split(outcomes)
+            if receipts:
+                await self._take(receipts)
+                attempts.renew()
+            if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
+                continue  # what follows a hole in a batch is simply next
+            if worth_another_try(why):
+                await attempts.wait(why)
+            elif not await self._settled_otherwise(why, uncertain=uncertain):
+                await self._give_back()
+                raise why
+
+    async def _settled_otherwise(self, why: Refused, *, uncertain: bool) -> bool:
+        """Whether a refusal is not the end: accepted before, or work to be done first."""
+        if (uncertain or why.detail_enum == DUPLICATE.detail) and await self._search():
+            return True
+        if why.detail_enum == PREFILTER_REJECT.detail and self._worked < _MOST_WORK:
+            self._worked += 1
+            await self._log.link.refresh()
+            return self._log.link.status.pow_difficulty > 0
+        if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
+            async with self._log.prefix:
+                await self._log.check_head()  # it may have forgotten what it acknowledged
+        return False
+
+    # --- asking
+
+    async def _submit(self) -> list[Receipt | Refused]:
+        link, wires = self._log.link, self._next_wires()
+        if not link.status.pow_difficulty:
+            return await link.api.submit(wires)
+        challenge = proof_of_work.challenge(link.status.pow_salt, wires[0])
+        cookie = await link.workers.run(proof_of_work.solve, challenge, link.status.pow_difficulty)
+        return await link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
+
+    def _next_wires(self) -> list[bytes]:
+        wires: list[bytes] = []
+        size = 0
+        for wire in self._log.client.state.pending[: self._log.link.batch]:
+            size += len(wire)
+            if wires and size > MAX_SEQUENCE:
+                break
+            wires.append(wire)
+        return wires
+
+    async def _search(self) -> bool:
+        """Look for pending messages in the log; True if any was there."""
+        log = self._log
+        messages = log.client.unanswered
+        missing = {msg.leaf_hash for msg in messages}
+        at = StreamSeq(min((msg.prev_ack for msg in messages), default=0) + 1)  # I6: none lies before
+        found: list[Receipt] = []
+        more = True
+        while more and missing:
+            entries, more = await log.page(at, SEARCH_PAGE)
+            for receipt in (entry.receipt for entry in entries):
+                if receipt.leaf_hash in missing:
+                    missing.discard(receipt.leaf_hash)
+                    found.append(receipt)
+            at = StreamSeq(at + len(entries))
+        if found:
+            await self._take(found)
+        return bool(found) or not log.client.state.pending
+
+    # --- believing
+
+    async def _take(self, receipts: Sequence[Receipt]) -> None:
+        """Verify receipts of own messages and settle them, wherever in the log they lie."""
+        log = self._log
+        async with log.prefix, log.judging():
+            todo = self._still_pending(receipts)
+            while todo:
+                if todo[0].stream_seq <= log.client.size:
+                    await log.confirm(todo[0])
+                    count = 1
+                elif todo[0].stream_seq > log.client.size + 1:
+                    await log.catch_up(todo[0])
+                    count = 1
+                else:
+                    count = _run_length(todo)
+                    await log.link.workers.run(log.client.accept_receipts, todo[:count])
+                for receipt in todo[:count]:
+                    self._answers[receipt.leaf_hash] = receipt
+                    log.link.time.hear(receipt.hub_ts)
+                del todo[:count]
+            await log.state.save(durable=False)  # a crash from here on finds them in the log again
+
+    def _still_pending(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """In order of stream_seq; a reader may have come across some already, and then they must agree."""
+        log, pending = self._log, set(self._log.client.pending_leaves)
+        if len({receipt.leaf_hash for receipt in receipts}) != len(receipts):
+            raise Misbehaved("two receipts for one message")
+        todo: list[Receipt] = []
+        for receipt in sorted(receipts, key=lambda r: r.stream_seq):
+            met = log.answers.get(receipt.leaf_hash)
+            if receipt.leaf_hash in pending:
+                todo.append(receipt)
+            elif met is None:
+                raise Misbehaved("a receipt for a message that was not sent")
+            elif (met.stream_seq, met.mmr_root) != (receipt.stream_seq, receipt.mmr_root):
+                raise Diverged("two receipts for one message", held=met.encode(), shown=receipt.encode())
+        return todo
+
+    async def _give_back(self) -> None:
+        """Refused for good: the client_seq of the oldest, and of all after it, is free again."""
+        async with self._log.prefix:
+            if self._log.client.state.pending:
+                self._log.client.refused()
+                await self._log.state.save(durable=False)
+
+
+def _split(outcomes: Sequence[Receipt | Refused]) -> tuple[list[Receipt], Refused | None]:
+    """All receipts, and the first refusal."""
+    receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    return receipts, next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+
+
+def _run_length(receipts: Sequence[Receipt]) -> int:
+    first = receipts[0].stream_seq
+    return next((n for n, r in enumerate(receipts) if r.stream_seq != first + n), len(receipts))

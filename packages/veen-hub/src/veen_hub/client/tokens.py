@@ -1,0 +1,92 @@
+"""Cap tokens of one connection: authorized once, kept, and found again when a message needs one (§6, H5)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from veen_core.cap import CapToken, verify_token
+from veen_core.entry import authorize_leaf
+from veen_core.errors import StateError
+from veen_core.ids import AuthRef, ClientId, StreamId
+from veen_core.receipt import Receipt
+from veen_core.status import AuthorizeResponse
+from veen_hub.client.errors import Misbehaved
+from veen_hub.client.label import LabelLog
+from veen_hub.client.link import Link
+from veen_hub.client.records import HeldToken, HeldTokens
+
+TOKENS: Final = "tokens"
+TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
+"""Gets a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
+
+
+class Tokens:
+    """Held tokens; ``source`` is asked where none of them fits."""
+
+    def __init__(self, link: Link, control: LabelLog, source: TokenSource | None) -> None:
+        self._link = link
+        self._control = control
+        self.source = source
+        content = link.store.load(link.hub_id, TOKENS)
+        held = HeldTokens.decode(content).tokens if content is not None else ()
+        self._held = {one.token.auth_ref: one for one in held}
+
+    async def authorize(self, token: CapToken) -> Receipt:
+        """Hand the token to the hub; returns the verified receipt whose hub_ts is ``issued_at`` (H5)."""
+        verify_token(token, self._link.limits)
+        wire = token.encode()
+        response = await self._link.ask(lambda: self._link.api.authorize(wire))
+        receipt = self._fitting(token, wire, response)
+        await self._control.verify(receipt)
+        self._held[token.auth_ref] = HeldToken(token=token, expires_at=response.expires_at)
+        await self._link.workers.run(self._save)
+        return receipt
+
+    def _fitting(self, token: CapToken, wire: bytes, response: AuthorizeResponse) -> Receipt:
+        receipt = response.receipt
+        if response.auth_ref != token.auth_ref or receipt.leaf_hash != authorize_leaf(token.auth_ref, wire):
+            raise Misbehaved("the answer to authorize is about another token (H5)")
+        if response.expires_at > token.expires_at(receipt.hub_ts):
+            raise Misbehaved("the hub gives the token longer than its ttl (§6)")
+        return receipt
+
+    def _save(self) -> None:
+        """With what another process may have added."""
+        content = self._link.store.load(self._link.hub_id, TOKENS)
+        stored = HeldTokens.decode(content).tokens if content is not None else ()
+        known = {one.token.auth_ref: one for one in stored} | self._held
+        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.now())
+        self._link.store.save(self._link.hub_id, TOKENS, HeldTokens(tokens=alive).encode())
+
+    async def choose(
+        self, log: LabelLog, stream_id: StreamId, cap: CapToken | AuthRef | None
+    ) -> CapToken | None:
+        """The token to send with: the one named, else one that fits, else one from the source, else none."""
+        if isinstance(cap, CapToken):
+            if cap.auth_ref not in self._held:
+                await self.authorize(cap)
+            return cap
+        if cap is not None:
+            if (named := self._held.get(cap)) is None:
+                raise StateError(f"auth_ref {cap.hex()} is of no token held here: authorize it first")
+            return named.token
+        if (found := self._fits(log, stream_id)) is not None:
+            return found
+        if self.source is None or not self._link.status.gating:
+            return None
+        token = await self.source(log.client_id, stream_id)
+        await self.authorize(token)
+        return token
+
+    def _fits(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
+        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign."""
+        now, bounds, state = self._link.time.now(), self._link.bounds, log.client.state
+        usable = [
+            one
+            for one in self._held.values()
+            if stream_id in one.token.allow.stream_ids
+            and one.expires_at >= now
+            and log.ring.usable(one.token.subject_pk, state, bounds, now)
+        ]
+        return max(usable, key=lambda one: one.expires_at).token if usable else None

@@ -1,0 +1,134 @@
+"""A real hub in a process of its own, on loopback, with real files; and people who talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from veen_core import PROFILES, HubId, SigningKey, SigningSeed
+from veen_core.cap import CapToken, Rate, mint
+from veen_core.hashing import H
+from veen_core.ids import ClientId, UnixTime
+from veen_core.keys import DhKey, DhSecret
+from veen_core.stream import stream_id
+from veen_hub.client import Identity, Retry
+from veen_storage.store import create
+
+T = TypeVar("T")
+ADMIN = SigningKey(SigningSeed(H(b"admin")))
+QUICK = Retry(first=0.02, longest=0.2, deadline=15.0, outage=20.0)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """One test on a loop of its own, which must not take for ever."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(60):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def person(name: str) -> Identity:
+    seed = name.encode()
+    return Identity(
+        signing_key=SigningKey(SigningSeed(H(seed + b"/sign"))), dh_keys=(DhKey(DhSecret(H(seed + b"/dh"))),)
+    )
+
+
+def token_for(subject: ClientId, *streams: str, ttl: int = 3_600, rate: Rate | None = None) -> CapToken:
+    return mint(ADMIN, subject, [stream_id(name) for name in streams], ttl, rate)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class HubProcess:
+    """A data directory and the process that serves it, which may be stopped, killed and started again."""
+
+    def __init__(
+        self, root: Path, *, profile: str = "default", gated: bool = False, config: str = ""
+    ) -> None:
+        self.directory = root / "data"
+        key = SigningKey(SigningSeed(os.urandom(32)))
+        self.identity = create(
+            self.directory,
+            key,
+            UnixTime(int(time.time()) - 1_000),
+            profile=PROFILES[profile],
+            admin_pk=ADMIN.public,
+        )
+        self.hub_pk = self.identity.hub_keys[0].hub_pk
+        self._config = root / "hub.yaml"
+        self._config.write_text(config)
+        self._gated = gated
+        self._log = root / "hub.log"
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def hub_id(self) -> HubId:
+        return self.identity.hub_id
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        arguments = [
+            "--data-dir",
+            str(self.directory),
+            "--port",
+            str(self.port),
+            "--config",
+            str(self._config),
+        ]
+        if not self._gated:
+            arguments.append("--open")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "veen_hub.main", *arguments], stdout=subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], 30)
+        line = self._process.stdout.readline() if ready else b""
+        assert b"listening" in line, self._log.read_text()
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+@contextmanager
+def serving(
+    root: Path, *, profile: str = "default", gated: bool = False, config: str = ""
+) -> Iterator[HubProcess]:
+    hub = HubProcess(root, profile=profile, gated=gated, config=config)
+    try:
+        yield hub
+    finally:
+        hub.kill()

@@ -1,0 +1,100 @@
+"""Fixtures: hubs in this process and hubs of their own, on directories that are thrown away."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.profile import DEFAULT_PROFILE, Profile
+
+from .certificates import Certificates
+from .people import Writer
+from .serving import HubProcess, RunningHub, make_directory
+
+
+class StartHub(Protocol):
+    def __call__(
+        self, name: str = ..., *, profile: Profile = ..., limits: Limits = ..., **settings: Any
+    ) -> RunningHub: ...
+
+
+class StartProcess(Protocol):
+    def __call__(self, name: str = ..., *flags: str, **options: Any) -> HubProcess: ...
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: most tests are not about waiting for the disk."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="veen-hub-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def start_hub(place: Path) -> Iterator[StartHub]:
+    """``start_hub(name, …)`` serves ``place / name``, creating it if it is not there.
+
+    ``profile`` and ``limits`` are for creating; ``clock``, ``policy``, ``anchor`` and ``files`` are the hub's
+    parts; everything else is a setting of hub.yaml. What still runs when the test ends is stopped.
+    """
+    started: list[RunningHub] = []
+
+    def start(
+        name: str = "data",
+        *,
+        profile: Profile = DEFAULT_PROFILE,
+        limits: Limits = DEFAULT_LIMITS,
+        **settings: Any,
+    ) -> RunningHub:
+        root = place / name
+        if not (root / "VERSION").exists():
+            make_directory(root, profile=profile, limits=limits)
+        started.append(RunningHub(root, **settings))
+        return started[-1]
+
+    yield start
+    for hub in started:
+        hub.stop()
+
+
+@pytest.fixture
+def hub(start_hub: StartHub) -> RunningHub:
+    """Gated, under the default profile."""
+    return start_hub()
+
+
+@pytest.fixture
+def alice(hub: RunningHub) -> Writer:
+    """May write to ``orders``."""
+    return hub.writer("alice")
+
+
+@pytest.fixture
+def start_process(tmp_path: Path) -> Iterator[StartProcess]:
+    """``start_process(name, *flags)`` runs a real ``veen-hub`` on ``tmp_path / name``."""
+    started: list[HubProcess] = []
+
+    def start(name: str = "data", *flags: str, **options: Any) -> HubProcess:
+        root = tmp_path / name
+        if not (root / "VERSION").exists():
+            make_directory(root)
+        started.append(HubProcess(root, *flags, **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -1,0 +1,172 @@
+"""Attachments: content-addressed, streamed both ways, signed by who puts them (H17)."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_core import rejection
+from veen_core.hashing import H
+from veen_core.limits import Limits
+from veen_core.status import AttachmentResponse
+
+from .conftest import StartHub
+from .people import Writer, signing_key
+from .serving import PATIENCE, Answer, RunningHub
+from .test_admission import is_refused_by
+
+CONTENT = bytes(range(256)) * 4_096
+"""A megabyte: several parts."""
+
+
+def put(hub: RunningHub, writer: Writer, content: bytes, **headers: str) -> Answer:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return hub.call(
+        "PUT", f"/v1/attachment/{H(content).hex()}", content, writer.attachment_headers(content, **names)
+    )
+
+
+def kept(hub: RunningHub) -> list[Path]:
+    return [path for path in (hub.root / "attachments").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00", b"x", CONTENT], ids=["none", "one zero", "one byte", "many"]
+)
+def test_what_is_put_is_got(hub: RunningHub, alice: Writer, content: bytes) -> None:
+    assert put(hub, alice, content).read(AttachmentResponse).stored
+    answer = hub.get(f"/v1/attachment/{H(content).hex()}")
+    assert (answer.status, answer.body) == (200, content)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-length"] == str(len(content))
+
+
+def test_putting_it_again_changes_nothing(hub: RunningHub, alice: Writer) -> None:
+    assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
+    assert not put(hub, alice, CONTENT).read(AttachmentResponse).stored
+    assert len(kept(hub)) == 1
+    assert hub.metric("veen_attachments_total") == 1
+    assert hub.metric("veen_attachment_bytes_total") == len(CONTENT)
+
+
+def test_a_chunked_put_needs_no_length(hub: RunningHub, alice: Writer) -> None:
+    def parts() -> Iterator[bytes]:
+        for at in range(0, len(CONTENT), 50_000):
+            yield CONTENT[at : at + 50_000]
+
+    path = f"/v1/attachment/{H(CONTENT).hex()}"
+    answer = hub.call("PUT", path, parts(), alice.attachment_headers(CONTENT))
+    assert answer.read(AttachmentResponse).stored
+    assert hub.get(path).body == CONTENT
+
+
+def test_content_that_is_not_what_its_name_says_is_refused(hub: RunningHub, alice: Writer) -> None:
+    path = f"/v1/attachment/{H(CONTENT).hex()}"
+    answer = hub.call("PUT", path, CONTENT[:-1], alice.attachment_headers(CONTENT))
+    assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
+    assert kept(hub) == []
+    assert hub.get(path).error.code == "E.NOT_FOUND"
+
+
+def test_an_attachment_too_large_is_refused_however_it_is_sent(start_hub: StartHub) -> None:
+    hub = start_hub(limits=Limits(max_attachment_bytes=1_000))
+    alice = hub.writer()
+    large = bytes(1_001)
+    is_refused_by(rejection.SIZE_PREFILTER, put(hub, alice, large))
+    path = f"/v1/attachment/{H(large).hex()}"
+    chunked = hub.call("PUT", path, iter([large[:600], large[600:]]), alice.attachment_headers(large))
+    assert (chunked.status, chunked.error.code) == (413, "E.LIMIT")
+    assert kept(hub) == []
+    assert put(hub, alice, bytes(1_000)).status == 200
+
+
+def test_a_put_passes_the_auth_stage_of_a_message(hub: RunningHub, alice: Writer) -> None:
+    bob = signing_key("bob")
+    is_refused_by(rejection.SIG_INVALID, put(hub, alice, b"x", VEEN_Sig="00" * 64))
+    stranger = Writer("stranger", hub.hub_id)
+    is_refused_by(rejection.CAP_MISSING, put(hub, stranger, b"x"))
+    stranger.auth_ref = alice.auth_ref
+    is_refused_by(rejection.AUTH_REF, put(hub, stranger, b"x"))
+    elsewhere = Writer("alice", hub.hub_id, to="elsewhere", auth_ref=alice.auth_ref)
+    is_refused_by(rejection.CAP_SCOPE, put(hub, elsewhere, b"x"))
+    is_refused_by(rejection.SIG_INVALID, put(hub, alice, b"x", VEEN_Client=bob.public.hex()))
+    assert kept(hub) == []
+
+
+def test_a_put_without_its_headers_is_unauthorized(hub: RunningHub, alice: Writer) -> None:
+    path, headers = f"/v1/attachment/{H(b'x').hex()}", alice.attachment_headers(b"x")
+    for name in ("VEEN-Label", "VEEN-Client", "VEEN-Sig"):
+        fewer = {key: value for key, value in headers.items() if key != name}
+        answer = hub.call("PUT", path, b"x", fewer)
+        assert (answer.status, answer.error.code) == (401, "E.UNAUTHORIZED")
+        broken = hub.call("PUT", path, b"x", headers | {name: "zz"})
+        assert (broken.status, broken.error.code) == (400, "E.BAD_REQUEST")
+
+
+def test_a_denied_address_cannot_put(start_hub: StartHub) -> None:
+    hub = start_hub(network__deny=["127.0.0.0/8"])
+    is_refused_by(rejection.PREFILTER_REJECT, put(hub, hub.writer(), b"x"))
+
+
+def test_what_is_not_there_is_not_found(hub: RunningHub) -> None:
+    assert hub.get("/v1/attachment/" + "ab" * 32).error.code == "E.NOT_FOUND"
+    for coid in ("ab", "AB" * 32, "zz" * 32, "ab" * 33):
+        assert hub.get(f"/v1/attachment/{coid}").error.code == "E.BAD_REQUEST"
+
+
+def raw_put(hub: RunningHub, writer: Writer, content: bytes, sent: int) -> socket.socket:
+    """A put of which only so many bytes were sent."""
+    headers = writer.attachment_headers(content) | {"Content-Length": str(len(content)), "Host": "hub"}
+    head = f"PUT /v1/attachment/{H(content).hex()} HTTP/1.1\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    connection = socket.create_connection(("127.0.0.1", hub.port), timeout=PATIENCE)
+    connection.sendall(head.encode() + content[:sent])
+    return connection
+
+
+def wait_until_nothing_is_kept(hub: RunningHub) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while kept(hub) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert kept(hub) == []
+
+
+def test_a_put_that_is_broken_off_leaves_nothing(hub: RunningHub, alice: Writer) -> None:
+    connection = raw_put(hub, alice, CONTENT, 700_000)
+    deadline = time.monotonic() + PATIENCE
+    while not kept(hub) and time.monotonic() < deadline:  # the hub has begun to write
+        time.sleep(0.005)
+    assert kept(hub)
+    connection.close()
+    wait_until_nothing_is_kept(hub)
+    assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
+
+
+def test_a_put_that_stalls_is_given_up(start_hub: StartHub) -> None:
+    hub = start_hub(listen__request_timeout_sec=1)
+    alice = hub.writer()
+    connection = raw_put(hub, alice, CONTENT, 700_000)
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    assert response.status == 400
+    response.close()
+    connection.close()
+    wait_until_nothing_is_kept(hub)
+
+
+def test_damage_on_disk_cuts_the_answer_off(hub: RunningHub, alice: Writer) -> None:
+    """Too late for another status: the client sees that its bytes are not what the coid names."""
+    put(hub, alice, CONTENT)
+    (path,) = kept(hub)
+    path.write_bytes(CONTENT[:-1] + b"\x00")
+    answer: bytes | None = None
+    with contextlib.suppress(http.client.IncompleteRead, ConnectionError):
+        answer = hub.get(f"/v1/attachment/{H(CONTENT).hex()}").body
+    assert answer is None or H(answer) != H(CONTENT)
+    assert hub.get("/healthz").status == 200

@@ -1,0 +1,317 @@
+"""No single flipped bit goes unnoticed, in any file of a data directory.
+
+Small files are flipped bit by bit, large ones at a seeded sample of bits. Flips in version, registry and
+identity are judged by what opening reads; those in the log by everything that fsck does short of LMDB, which
+takes milliseconds, and what that does not see by fsck itself.
+
+Bits that cannot matter, and are therefore not reported:
+
+- ``lock``: its text is only shown to whoever finds the directory locked;
+- ``index/lock.mdb``: LMDB's reader table, made anew by whoever opens it;
+- pages of ``index/data.mdb`` that no row lies on: free, or of the transaction before the last;
+- in a zstd frame's header the one bit that the format reserves as unused: the content stays the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veen_core.entry import FRAME_SIZE
+from veen_core.errors import VeenError
+from veen_core.ids import Coid, StreamSeq
+from veen_core.limits import Limits
+from veen_storage import fsck_directory
+from veen_storage.chunk_files import ChunkFile
+from veen_storage.errors import DamageError
+from veen_storage.fsck import fsck
+from veen_storage.fsck_book import Book
+from veen_storage.fsck_derive import Derivation
+from veen_storage.fsck_entries import Trust
+from veen_storage.fsck_files import applied_by_files, list_log, read_journal
+from veen_storage.fsck_log import check_log
+from veen_storage.fsck_plan import Workers
+from veen_storage.fsck_report import Level, Report
+from veen_storage.hub_keys import read_identity
+from veen_storage.index import Index, Transaction, View
+from veen_storage.journal import HEADER_SIZE
+from veen_storage.layout import Layout
+from veen_storage.registry import read_registry
+from veen_storage.retention import Rule, due
+from veen_storage.store import Store, create
+
+from .sample import BORN, HUB_KEY, ORDERS, Rate, at, authorize, send, token
+from .test_fsck import abandon
+from .test_repair import rows
+
+TINY = Limits(max_msg_bytes=2_048, max_chunk_bytes=8_192, max_checkpoint_interval=2)
+"""A chunk of two entries: three entries make one of everything."""
+
+
+def make(root: Path, *, zstd: int | None = None, entries: int = 3, prune: bool = False) -> Path:
+    create(root, HUB_KEY, BORN, limits=TINY, zstd_level=zstd)
+    with Store(root, background=False) as store:
+        given = token(rate=Rate(per_sec=1, burst=50))
+        authorize(store, given)
+        send(store, ORDERS, entries, now=at(1), auth_ref=given.auth_ref)
+        store.apply()
+        batch = store.batch(at(2))
+        batch.anchor(ORDERS, StreamSeq(2), b"anchor ref")
+        if prune:
+            batch.prune(due(store.index, ORDERS, Rule(max_age_sec=0), at(60))[0])
+        store.commit(batch)
+        store.apply()
+        store.attachments.put(Coid(sha256(b"attached").digest()), [b"attached"])
+    Store(root, background=False).close()
+    return root
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("flips") / "data")
+
+
+# --- flipping
+
+
+@contextmanager
+def flipped(path: Path, bit: int) -> Iterator[None]:
+    """The file with one bit changed; as it was afterwards."""
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        was = file.read(1)[0]
+        file.seek(bit // 8)
+        file.write(bytes([was ^ 1 << bit % 8]))
+    yield
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        file.write(bytes([was]))
+
+
+def all_bits(path: Path) -> Iterable[int]:
+    return range(8 * path.stat().st_size)
+
+
+def some_bits(path: Path, count: int) -> Iterable[int]:
+    size = 8 * path.stat().st_size
+    return sorted(Random(path.name).sample(range(size), min(count, size)))
+
+
+# --- noticing
+
+
+class NoView(View):
+    def __init__(self) -> None: ...
+
+    def get(self, table: str, key: bytes) -> bytes | None:  # noqa: ARG002
+        return None
+
+
+class NoIndex(Index):
+    """Holds nothing and keeps nothing: a few entries fit into the ledger's memory."""
+
+    def __init__(self) -> None: ...
+
+    @contextmanager
+    def reading(self) -> Iterator[View]:
+        yield NoView()
+
+    def write(self, change: Callable[[Transaction], object]) -> None: ...  # type: ignore[override]
+
+
+def trust_in(root: Path) -> Trust:
+    registry = read_registry(Layout(root))
+    return Trust(read_identity(Layout(root), registry.hub_id), registry)
+
+
+def log_is_clean(root: Path, trust: Trust, recent: int | None = None) -> bool:
+    """Everything that fsck does with log and journal, but for LMDB."""
+    layout, report = Layout(root), Report(Level.FULL)
+    journal, log = read_journal(layout, report), list_log(layout, report)
+    applied = applied_by_files(layout, log, journal, zstd=trust.registry.zstd_level is not None)
+    derivation = Derivation(NoIndex(), trust.registry, {}, applied)
+    book = Book(layout, trust, report, log, journal, derivation, None)
+    with Workers(trust, 1) as workers:
+        check_log(book, workers, recent=recent)
+    return report.ok
+
+
+def unnoticed(root: Path, path: Path, bits: Iterable[int], recent: int | None = None) -> list[int]:
+    trust, missed = trust_in(root), []
+    for bit in bits:
+        with flipped(path, bit):
+            if log_is_clean(root, trust, recent) and fsck(root, processes=1).ok:
+                missed.append(bit)
+    return missed
+
+
+def test_the_directory_is_clean_as_it_is(root: Path) -> None:
+    assert log_is_clean(root, trust_in(root))
+    assert fsck(root, processes=1).ok
+
+
+# --- every bit of the small files
+
+
+@pytest.mark.parametrize("name", ["VERSION", "registry.cbor"])
+def test_every_bit_of_the_registry_matters(root: Path, name: str) -> None:
+    for bit in all_bits(root / name):
+        with flipped(root / name, bit), pytest.raises(VeenError):
+            read_registry(Layout(root))
+
+
+@pytest.mark.parametrize("name", ["hub-identity.cbor", "hub-identity.sig", "hub-key-map.cbor"])
+def test_every_bit_of_the_identity_matters(root: Path, name: str) -> None:
+    hub = read_registry(Layout(root)).hub_id
+    for bit in all_bits(root / name):
+        with flipped(root / name, bit), pytest.raises(VeenError):
+            read_identity(Layout(root), hub)
+
+
+def test_every_bit_of_a_key_matters(root: Path) -> None:
+    layout = Layout(root)
+    identity = read_identity(layout, read_registry(layout).hub_id)
+    path = next(layout.keys.iterdir())
+    for bit in all_bits(path):
+        report = Report(Level.FULL)
+        with flipped(path, bit):
+            fsck_directory.check_keys(layout, identity, report)
+        assert [fault.file for fault in report.faults] == [path.name], bit
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "log/chunk-*.summary",
+        "log/peaks-*",
+        "log/checkpoint-[0-9a-f]*-0*",
+        "log/checkpoint-index-*",
+        "checkpoint-binding.cbor",
+    ],
+    ids=["summary", "peaks", "checkpoint", "checkpoint index", "binding"],
+)
+def test_every_bit_beside_a_chunk_matters(root: Path, pattern: str) -> None:
+    path = next(root.glob(pattern))
+    assert unnoticed(root, path, all_bits(path), recent=0) == []  # no entry's signature can help here
+
+
+def test_every_bit_of_an_anchor_matters(root: Path) -> None:
+    path = next(root.glob("log/anchor-*"))
+    head = 8 * (path.stat().st_size - len(b"anchor ref"))
+    assert unnoticed(root, path, range(head)) == []
+    assert unnoticed(root, path, [head, head + 41, head + 79]) == []  # only the index knows these
+
+
+def test_every_bit_of_an_attachment_matters(root: Path) -> None:
+    path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
+    for bit in all_bits(path):
+        with flipped(path, bit):
+            assert fsck_directory.check_attachment(path, 100, content=True)[1] is not None
+
+
+# --- a sample of the large ones
+
+
+@pytest.mark.parametrize("kind", ["log", "open"])
+def test_a_bit_of_a_chunk_matters(root: Path, kind: str) -> None:
+    path = next(root.glob(f"log/chunk-{ORDERS.hex()}-*.{kind}"))
+    header = range(8 * FRAME_SIZE)
+    assert unnoticed(root, path, [*header, *some_bits(path, 200)]) == []
+
+
+def test_a_bit_of_a_pruned_chunk_matters(tmp_path: Path) -> None:
+    root = make(tmp_path / "data", prune=True)
+    path = next(root.glob("log/*.pruned"))
+    assert unnoticed(root, path, some_bits(path, 300)) == []
+
+
+def test_a_bit_of_a_compressed_chunk_matters_unless_its_content_stays_the_same(tmp_path: Path) -> None:
+    root = make(tmp_path / "data", zstd=3)
+    path = next(root.glob(f"log/chunk-{ORDERS.hex()}-*.log"))
+    trust, content, same = trust_in(root), unpacked(path), []
+    size = 8 * path.stat().st_size
+    for bit in sorted({*range(96), *some_bits(path, 200), *range(size - 8 * 25, size)}):
+        with flipped(path, bit):
+            if unpacked(path) == content:
+                same.append(bit)
+            else:
+                assert not log_is_clean(root, trust), bit
+    assert same == [8 * 4 + 4], "the unused bit of the frame header descriptor, and no other"
+
+
+def unpacked(path: Path) -> bytes | None:
+    try:
+        with ChunkFile(path, compressed=True) as chunk:
+            return chunk.read(0, chunk.size)
+    except DamageError:
+        return None
+
+
+def test_a_bit_of_the_journal_matters(root: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "data"))
+    store = Store(copy, background=False)
+    send(store, ORDERS, 2, now=at(5))
+    first = store._journal._size
+    send(store, ORDERS, 2, now=at(6))
+    abandon(store)
+    assert log_is_clean(copy, trust_in(copy))
+    path = next((copy / "journal").iterdir())
+    last = range(8 * first, 8 * (first + HEADER_SIZE))
+    headers = [*range(8 * HEADER_SIZE), *last, 8 * path.stat().st_size - 1]
+    assert unnoticed(copy, path, [*headers, *some_bits(path, 200)]) == []
+
+
+# --- the index
+
+
+def test_a_bit_of_a_row_of_the_index_matters(root: Path, tmp_path: Path) -> None:
+    """Wherever a known value lies in the file: if the rows change, fsck says so."""
+    copy = Path(shutil.copytree(root, tmp_path / "data"))
+    path, before = copy / "index" / "data.mdb", rows(copy)
+    data = path.read_bytes()
+    live = 0
+    for name, needle in list(needles(copy)):
+        found = 0
+        for offset in occurrences(data, needle):
+            with flipped(path, 8 * (offset + len(needle) // 2) + 3):
+                if changed(copy, before):
+                    found += 1
+                    assert not fsck(copy, processes=1).ok, (name, offset)
+        assert found, f"no live row holds {name}"
+        live += found
+    assert live >= 12
+
+
+def needles(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Something that only a row of that table holds, for every table with room for it."""
+    index = Index(root / "index", readonly=True)
+    with index.reading() as view:
+        yield "labels", next(view.scan("labels", b""))[0]
+        for table in ("heads", "nodes", "manifest", "checkpoints", "caps", "anchors"):
+            yield table, next(view.scan(table, b""))[1][-40:]
+        for table in ("clients", "entries", "chunks", "times", "buckets"):
+            key, value = next(view.scan(table, b""))
+            yield table, key + value
+        yield "all_times", next(view.scan("all_times", b""))[0]
+        yield "meta", view.get("meta", b"hub_id") or b""
+    index.close()
+
+
+def occurrences(data: bytes, needle: bytes) -> Iterator[int]:
+    at_ = data.find(needle)
+    while at_ >= 0:
+        yield at_
+        at_ = data.find(needle, at_ + 1)
+
+
+def changed(root: Path, before: object) -> bool:
+    try:
+        return rows(root) != before
+    except (VeenError, KeyError):
+        return True
