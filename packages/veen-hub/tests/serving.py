@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,14 @@ CBOR_SEQ = "application/cbor-seq"
 JSON = "application/json"
 PATIENCE = 20.0
 """Longer than anything here takes: a test that waits so long has failed."""
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait for something that nobody announces."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.002)
 
 
 class SetClock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from veen_core.status import AttachmentResponse
 
 from .conftest import StartHub
 from .people import Writer, signing_key
-from .serving import PATIENCE, Answer, RunningHub
+from .serving import PATIENCE, Answer, RunningHub, until
 from .test_admission import is_refused_by
 
 CONTENT = bytes(range(256)) * 4_096
@@ -130,21 +129,11 @@ def raw_put(hub: RunningHub, writer: Writer, content: bytes, sent: int) -> socke
     return connection
 
 
-def wait_until_nothing_is_kept(hub: RunningHub) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while kept(hub) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert kept(hub) == []
-
-
 def test_a_put_that_is_broken_off_leaves_nothing(hub: RunningHub, alice: Writer) -> None:
     connection = raw_put(hub, alice, CONTENT, 700_000)
-    deadline = time.monotonic() + PATIENCE
-    while not kept(hub) and time.monotonic() < deadline:  # the hub has begun to write
-        time.sleep(0.005)
-    assert kept(hub)
+    until(lambda: kept(hub), "the hub begins to write")
     connection.close()
-    wait_until_nothing_is_kept(hub)
+    until(lambda: not kept(hub), "nothing of it is left")
     assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
 
 
@@ -157,7 +146,7 @@ def test_a_put_that_stalls_is_given_up(start_hub: StartHub) -> None:
     assert response.status == 400
     response.close()
     connection.close()
-    wait_until_nothing_is_kept(hub)
+    until(lambda: not kept(hub), "nothing of it is left")
 
 
 def test_damage_on_disk_cuts_the_answer_off(hub: RunningHub, alice: Writer) -> None:

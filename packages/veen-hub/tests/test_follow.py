@@ -17,7 +17,7 @@ from veen_hub.feed import Feed
 from .conftest import StartHub
 from .following import Follower
 from .people import Writer
-from .serving import CBOR_SEQ, PATIENCE, RunningHub
+from .serving import CBOR_SEQ, PATIENCE, RunningHub, until
 
 
 def test_a_follower_gets_what_is_there_and_then_what_comes(hub: RunningHub, alice: Writer) -> None:
@@ -118,10 +118,7 @@ def test_followers_that_leave_are_forgotten_also_on_a_quiet_label(hub: RunningHu
     assert followers_now(hub) == 20
     for follower in followers:
         follower.close()
-    deadline = time.monotonic() + PATIENCE
-    while followers_now(hub) and time.monotonic() < deadline:
-        pass
-    assert followers_now(hub) == 0
+    until(lambda: followers_now(hub) == 0, "all of them are gone")
     assert hub.do(lambda: (hub.hub.feed.followers, dict(hub.hub.feed._labels))) == (0, {})
 
 

@@ -1,7 +1,7 @@
 """Anchoring in another hub: its stream holds the roots, its receipts are the anchor_refs (ANCHOR0).
 
-A connection per publication: they are minutes apart. The state lies beside the identity's file, so that a root
-that was sent just before a crash is settled, not lost.
+A connection per publication: they are minutes apart. The state lies beside the identity's file, so that a
+root that was sent just before a crash is settled, not lost.
 """
 
 from __future__ import annotations

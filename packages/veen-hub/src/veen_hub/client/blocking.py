@@ -20,19 +20,28 @@ from veen_core.equivocation import Equivocation
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, Coid, HubId, Label
 from veen_core.keys import DhKey, SigningKey
+from veen_core.keystore import Secrets
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
 from veen_hub.client import hub as asynchronous
 from veen_hub.client.admin import Admin
 from veen_hub.client.body import AttachmentRef, Body, Composer
-from veen_hub.client.identity import Identity, Secrets
+from veen_hub.client.identity import Identity
 from veen_hub.client.message import Message
 from veen_hub.client.settling import Delivery
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.trust import Pin
 
 T = TypeVar("T")
+
+
+class _End:
+    """After the last item."""
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | _End:
+    return await anext(items, _End())
 
 
 class Loop:
@@ -56,10 +65,10 @@ class Loop:
         """An async iterator, one item at a time."""
         try:
             while True:
-                try:
-                    yield self.run(anext(items))  # type: ignore[arg-type]  # an async generator's is a coroutine
-                except StopAsyncIteration:
+                item = self.run(_next(items))
+                if isinstance(item, _End):
                     return
+                yield item
         finally:
             self.run(items.aclose())
 

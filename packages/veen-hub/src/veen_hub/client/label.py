@@ -2,7 +2,7 @@
 
 Nothing leaves here unverified. An entry, receipt or checkpoint is signed by the hub, obeys the invariants,
 and lies in the one tree whose root this client has followed so far: inside it by consistency proofs, beyond
-it by extending it. A contradiction raises ``Diverged`` with the evidence. State changes under ``prefix`` only.
+it by extending it. A contradiction raises ``Diverged`` with the evidence. State changes under ``prefix``.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class Attempts:
         if isinstance(why, Unreachable) and why.again:
             spent = time.monotonic() - self._started
             return Unreachable(
-                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, the "
-                "address and the TLS settings; a message under way is kept and settled by the next operation"
+                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, "
+                "the address and the TLS settings; a message under way is settled by the next operation"
             )
         return why
 

@@ -1,4 +1,4 @@
-"""HTTP to one hub: one session, bounded answers, timeouts, every failure as a ``VeenError`` (§10.3, SH0.3)."""
+"""HTTP to one hub: one session, bounded answers, timeouts, each failure as a ``VeenError`` (§10.3, SH0.3)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,508 @@
+"""The client against a real hub: sending, reading, following, attachments, tokens, evidence (§9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from veen_core import LogReader, LogWriter, StreamSeq
+from veen_core.cap import Rate
+from veen_core.client_state import ClientBounds
+from veen_core.errors import OpenError, StateError
+from veen_core.hashing import H
+from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_core.msg import operation_id
+from veen_core.rejection import Code
+from veen_hub.client import (
+    BYTES,
+    TEXT,
+    AttachmentRef,
+    BoundsReached,
+    CapRefused,
+    Denied,
+    NotFound,
+    OutOfTime,
+    RateLimited,
+    Refused,
+    Retry,
+    connect,
+)
+from veen_hub.client.blocking import connect as connect_blocking
+from veen_hub.client.message import Message
+
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
+
+ALICE, BOB = person("alice"), person("bob")
+
+
+@pytest.fixture(scope="module")
+def open_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("open")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def gated_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("gated"), gated=True) as hub:
+        yield hub
+
+
+async def collect(messages: AsyncIterator[Message], count: int) -> list[Message]:
+    found: list[Message] = []
+    async for message in messages:
+        found.append(message)
+        if len(found) == count:
+            break
+    return found
+
+
+# --- sending and reading
+
+
+def test_what_is_sent_to_somebody_is_read_by_them_and_by_nobody_else(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            receipt = await alice.stream("letters").send("dear Bob", to=BOB.card)
+            assert receipt.stream_seq == 1
+            (at_bob,) = [m async for m in bob.stream("letters").read()]
+            (at_alice,) = [m async for m in alice.stream("letters").read()]
+            assert (at_bob.text, at_bob.schema, at_bob.id) == ("dear Bob", TEXT, receipt.leaf_hash)
+            assert not at_alice.is_open
+            with pytest.raises(OpenError):
+                _ = at_alice.body
+
+    run(story())
+
+
+def test_readers_of_a_stream_share_its_reader_key(open_hub: HubProcess) -> None:
+    shared = DhKey(DhSecret(H(b"the readers of shared")))
+
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            await alice.stream("shared", readers=[shared]).send(b"for all of us")
+            await bob.stream("shared", to=shared.public).send(b"from bob")
+            for hub in (alice, bob):
+                bodies = [m.body async for m in hub.stream("shared", readers=[shared]).read()]
+                assert bodies == [b"for all of us", b"from bob"]
+
+    run(story())
+
+
+@dataclass(frozen=True)
+class Order:
+    what: str
+
+    @property
+    def schema_id(self) -> SchemaId:
+        return SchemaId(H(b"order.v1"))
+
+    def encode(self) -> bytes:
+        return self.what.encode()
+
+
+def test_bodies_are_bytes_text_or_records_and_headers_arrive(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("bodies")
+            first = await stream.send(b"\x00\x01")
+            await stream.send(Order("tea"), parent=first.leaf_hash, expires_at=UnixTime(7))
+            await stream.send("named", schema="other.v1")
+            raw, order, named = [m async for m in stream.read()]
+            assert (raw.body, raw.schema) == (b"\x00\x01", BYTES)
+            assert (order.text, order.schema) == ("tea", Order("").schema_id)
+            assert (order.header.parent_id, order.header.expires_at) == (first.leaf_hash, 7)
+            assert named.schema == SchemaId(H(b"other.v1"))
+            assert operation_id(raw.id) != operation_id(order.id)
+
+    run(story())
+
+
+def test_many_messages_keep_their_order_and_get_one_receipt_each(open_hub: HubProcess) -> None:
+    bodies = [f"message {n}".encode() for n in range(300)]
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for body in bodies:
+            yield body
+
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("many")
+            receipts = [r async for r in stream.send_many(bodies)]
+            assert [r.stream_seq for r in receipts] == list(range(1, 301))
+            receipts = [r async for r in stream.send_many(slowly())]
+            assert [r.stream_seq for r in receipts] == list(range(301, 601))
+            assert [m.body async for m in stream.read()] == bodies * 2
+            assert [m.stream_seq async for m in stream.read(50, 52)] == [50, 51, 52]
+
+    run(story())
+
+
+def test_sending_inside_the_loop_over_receipts_does_not_stand_still(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:
+            stream = hub.stream("nested")
+            async for _ in stream.send_many([b"outer"] * 8):
+                await stream.send(b"inner")
+            assert (await stream.head()).stream_seq == 16  # type: ignore[union-attr]
+
+    run(story())
+
+
+def test_an_error_of_the_source_comes_out_after_what_was_sent(open_hub: HubProcess) -> None:
+    async def source() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise LookupError("the file ended")
+
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            with pytest.raises(LookupError):
+                async for _ in hub.stream("broken source").send_many(source()):
+                    pass
+
+    run(story())
+
+
+def test_two_writers_interleaved_close_their_gaps_by_proofs(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            streams = [alice.stream("both"), bob.stream("both")]
+
+            async def write(which: int) -> None:
+                for n in range(5):
+                    await streams[which].send(f"{which}/{n}")
+                async for _ in streams[which].send_many([f"{which}/{n}" for n in range(5, 100)]):
+                    pass
+
+            await asyncio.gather(write(0), write(1))
+            heads = [await stream.head() for stream in streams]
+            assert heads[0] == heads[1]
+            assert heads[0] is not None
+            assert heads[0].stream_seq == 200
+            assert len([m async for m in streams[0].read()]) == 200
+
+    run(story())
+
+
+def test_follow_gives_what_is_there_and_what_comes(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            stream = alice.stream("live", to=BOB.recipient)
+            await stream.send("before")
+            following = asyncio.create_task(collect(bob.stream("live").follow(), 4))
+            for n in range(3):
+                await stream.send(f"after {n}")
+            assert [m.text for m in await following] == ["before", "after 0", "after 1", "after 2"]
+
+    run(story())
+
+
+def test_whoever_follows_its_own_stream_while_sending_gets_both(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("mirror")
+            following = asyncio.create_task(collect(stream.follow(), 150))
+            for n in range(20):
+                await stream.send(str(n))
+            sent = [r.stream_seq async for r in stream.send_many(str(n) for n in range(20, 150))]
+            assert sent == list(range(21, 151))
+            assert [m.text for m in await following] == [str(n) for n in range(150)]
+
+    run(story())
+
+
+# --- attachments
+
+
+def test_attachments_come_back_as_they_were(open_hub: HubProcess, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(range(256)) * 4_096 * 2)
+
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            await alice.stream("files").send("see below", to=BOB.card, attachments=[b"small", large])
+            (message,) = [m async for m in bob.stream("files").read()]
+            assert (message.text, message.schema) == ("see below", TEXT)
+            assert [ref.size for ref in message.attachments] == [5, 2_097_152]
+            assert await bob.stream("files").attachment(message, 0) == b"small"
+            assert await bob.stream("files").attachment(message, message.attachments[1]) == large.read_bytes()
+
+    run(story())
+
+
+def test_a_body_may_be_composed_around_its_attachments(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("composed")
+
+            def compose(refs: object) -> bytes:
+                assert isinstance(refs, tuple)
+                assert isinstance(refs[0], AttachmentRef)
+                return bytes(refs[0].coid)
+
+            await stream.send(compose, attachments=[b"content"], schema="mine.v1")
+            (message,) = [m async for m in stream.read()]
+            ciphertext = await hub.fetch(type(message.header.att_root)(message.body))  # type: ignore[arg-type,misc]
+            assert message.opened.attachment(0, ciphertext) == b"content"
+
+    run(story())
+
+
+def test_an_attachment_that_is_not_there_is_not_found(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            with pytest.raises(NotFound):
+                await hub.fetch(AttachmentRef.codec.fields[0].kind.read(bytes(32)))
+
+    run(story())
+
+
+# --- authority
+
+
+def test_a_gated_hub_refuses_without_a_token_and_says_what_to_do(gated_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
+            with pytest.raises(CapRefused, match="authorize a token") as caught:
+                await hub.stream("orders").send("hello")
+            assert (caught.value.code, caught.value.detail_enum) == (Code.CAP, "CAP_MISSING")
+            assert caught.value.request_id
+            assert isinstance(caught.value, Denied | Refused)
+
+    run(story())
+
+
+def test_a_token_for_the_identity_opens_the_gate(gated_hub: HubProcess, tmp_path: Path) -> None:
+    token = token_for(ALICE.client_id, "orders", "parcels")
+
+    async def story() -> None:
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=tmp_path) as hub:
+            receipt = await hub.authorize(token)
+            assert (await hub.cap_status(token.auth_ref)).issued_at == receipt.hub_ts
+            assert await hub.authorize(token) == receipt  # H5: never renewed
+            await hub.stream("orders").send("hello")
+            await hub.stream("parcels").send("with", attachments=[b"a box"])
+            (message,) = [m async for m in hub.stream("orders").read()]
+            assert (message.client_id, message.header.cap_ref) == (ALICE.client_id, token.auth_ref)
+            with pytest.raises(CapRefused) as caught:
+                await hub.stream("elsewhere").send("hello", cap=token)
+            assert caught.value.detail_enum == "CAP_SCOPE"
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=tmp_path) as hub:
+            await hub.stream("orders").send("the token was kept")
+
+    run(story())
+
+
+def test_a_token_for_a_drawn_client_id_opens_the_gate(gated_hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=tmp_path) as hub:
+            client_id = await hub.stream("drawn").client_id()
+        token = token_for(client_id, "drawn")
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, state=tmp_path) as hub:
+            await hub.stream("drawn").send("hello", cap=token)
+        async with connect(gated_hub.url, BOB, trust=gated_hub.hub_id) as hub:
+            with pytest.raises(StateError, match="whose key is not here"):
+                await hub.stream("drawn").send("hello", cap=token)
+
+    run(story())
+
+
+def test_a_lost_state_is_made_up_from_the_log(gated_hub: HubProcess) -> None:
+    """The token names the identity's key, whose client_seq only the log remembers."""
+    token = token_for(ALICE.client_id, "lost state")
+
+    async def story() -> None:
+        for expected in (1, 2, 3):
+            async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
+                assert (await hub.stream("lost state").send("again", cap=token)).stream_seq == expected
+
+    run(story())
+
+
+def test_refusals_have_types(gated_hub: HubProcess) -> None:
+    slow = token_for(ALICE.client_id, "slow", rate=Rate(per_sec=0, burst=1))
+
+    async def story() -> None:
+        patience = Retry(attempts=2, first=0.01, deadline=3)
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, retry=patience) as hub:
+            await hub.stream("slow").send("once", cap=slow)
+            with pytest.raises(RateLimited) as caught:
+                await hub.stream("slow").send("twice", cap=slow)
+            assert caught.value.retry_after == 1
+            with pytest.raises(NotFound):
+                await hub.stream("nothing here").receipt(1)
+            stranger = SigningKey(SigningSeed(H(b"stranger")))
+            with pytest.raises(Denied):
+                await hub.admin(stranger).retention()
+            short = token_for(ALICE.client_id, "short", ttl=0)
+            await hub.authorize(short)
+            await asyncio.sleep(1.1)
+            with pytest.raises(OutOfTime) as late:
+                await hub.stream("short").send("late", cap=short)
+            assert late.value.detail_enum == "CAP_TTL"
+
+    run(story())
+
+
+def test_client_ids_rotate_at_their_bounds(open_hub: HubProcess, tmp_path: Path) -> None:
+    bounds = ClientBounds(max_msgs_per_client_id_per_label=5)
+
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, state=tmp_path, bounds=bounds) as hub:
+            stream = hub.stream("rotating ids")
+            for _ in range(7):
+                await stream.send("x")
+            async for _ in stream.send_many(["y"] * 16):
+                pass
+            used = [m.client_id async for m in stream.read()]
+            assert len(used) == 23
+            assert all(used.count(one) <= 5 for one in used)
+            assert len(set(used)) == 5
+            assert ALICE.client_id not in used  # KEX0.2: never in the open
+
+    run(story())
+
+
+def test_a_token_source_gives_each_fresh_client_id_its_token(gated_hub: HubProcess) -> None:
+    asked: list[ClientId] = []
+
+    async def source(client_id: ClientId, _stream: StreamId) -> object:
+        asked.append(client_id)
+        return token_for(client_id, "sourced")
+
+    async def story() -> None:
+        bounds = ClientBounds(max_msgs_per_client_id_per_label=3)
+        async with connect(
+            gated_hub.url,
+            ALICE,
+            trust=gated_hub.hub_id,
+            tokens=source,
+            bounds=bounds,  # type: ignore[arg-type]
+        ) as hub:
+            for _ in range(4):
+                await hub.stream("sourced").send("x")
+            async for _ in hub.stream("sourced").send_many(["y"] * 5):
+                pass
+            assert len([m async for m in hub.stream("sourced").read()]) == 9
+        assert len(asked) == len(set(asked)) >= 3
+
+    run(story())
+
+
+def test_a_worn_out_client_id_of_a_token_is_not_used_on(gated_hub: HubProcess) -> None:
+    token = token_for(ALICE.client_id, "worn")
+
+    async def story() -> None:
+        bounds = ClientBounds(max_msgs_per_client_id_per_label=1)
+        async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, bounds=bounds) as hub:
+            await hub.stream("worn").send("x", cap=token)
+            with pytest.raises(BoundsReached, match="reached its bounds"):
+                await hub.stream("worn").send("x", cap=token)
+
+    run(story())
+
+
+# --- evidence
+
+
+def test_receipts_proofs_and_checkpoints_come_verified(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("evidence")
+            assert await stream.head() is None
+            assert await stream.checkpoint() is None
+            sent = [r async for r in stream.send_many(["x"] * 37)]
+            assert await stream.receipt(20) == sent[19]
+            assert (await stream.proof(5)).leaf_hash == sent[4].leaf_hash
+            assert (await stream.proof(5, 30)).leaf_hash == sent[4].leaf_hash
+            assert (await stream.consistency(3, 29)).to_seq == 29
+            (made,) = await hub.admin(ADMIN).checkpoint(stream.label())
+            assert await stream.checkpoint() == made
+            await stream.send("one more")
+            assert await stream.checkpoint() == made
+            assert await stream.checkpoint(37) == made
+            assert await hub.admin(ADMIN).retention() == (0, 0)
+            assert (await hub.status()).identity == open_hub.identity
+
+    run(story())
+
+
+def test_a_reader_may_start_anywhere(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            async for _ in hub.stream("anywhere").send_many(str(n) for n in range(1, 51)):
+                pass
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
+            stream = hub.stream("anywhere")
+            assert [m.text async for m in stream.read(40)] == [str(n) for n in range(40, 51)]
+            assert [m.text async for m in stream.read(10, 12)] == ["10", "11", "12"]
+            assert [m.text async for m in stream.read(1, 2)] == ["1", "2"]
+            assert [m async for m in stream.read(60)] == []
+            assert (await stream.receipt(3)).stream_seq == 3
+
+    run(story())
+
+
+def test_overlays_get_a_log_reader_and_a_log_writer(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with (
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
+            connect(open_hub.url, BOB, trust=open_hub.hub_id) as bob,
+        ):
+            stream = alice.stream("logs")
+            async for _ in stream.send_many(["x"] * 20):
+                pass
+            reader, writer = bob.log_reader(), bob.log_writer()
+            assert isinstance(reader, LogReader)
+            assert isinstance(writer, LogWriter)
+            label = stream.label()
+            entries = await reader.page(label, StreamSeq(3), 10)
+            assert [entry.stream_seq for entry in entries] == list(range(3, 13))
+            assert len(await reader.page(label, StreamSeq(15), 10)) == 6
+            assert await reader.head(label) == await stream.head()
+            assert await writer.submit(entries[0].msg) == entries[0].receipt  # the same again
+            first = await anext(reader.follow(label, StreamSeq(7)))
+            assert first.stream_seq == 7
+            assert await reader.receipt(label, StreamSeq(2)) == await stream.receipt(2)
+            assert await reader.proof(label, StreamSeq(2), StreamSeq(9))
+            assert await reader.consistency(label, StreamSeq(2), StreamSeq(9))
+            assert await reader.checkpoint(label) is None
+
+    run(story())
+
+
+def test_the_blocking_twin_does_the_same(open_hub: HubProcess, tmp_path: Path) -> None:
+    with connect_blocking(open_hub.url, ALICE, trust=open_hub.hub_id, state=tmp_path, retry=QUICK) as hub:
+        stream = hub.stream("blocking")
+        assert stream.send("one").stream_seq == 1
+        assert [r.stream_seq for r in stream.send_many(["two", "three"])] == [2, 3]
+        assert [m.text for m in stream.read()] == ["one", "two", "three"]
+        following = stream.follow()
+        assert next(following).text == "one"
+        following.close()  # type: ignore[attr-defined]
+        head = stream.head()
+        assert head is not None
+        assert head == stream.receipt(3)
+        (made,) = hub.admin(ADMIN).checkpoint(stream.label())
+        assert stream.checkpoint() == made
+        with pytest.raises(NotFound):
+            stream.receipt(9)
