@@ -135,9 +135,9 @@ def test_both_forms_come_back_and_mean_the_same(name: str) -> None:
 def test_unknown_keys_are_refused_in_both_forms(name: str) -> None:
     envelope, names = FULL[name]
     items = cbor.decode(envelope.encode())
-    with pytest.raises(DecodeError, match=f"{name} §.*unknown key"):
+    with pytest.raises(DecodeError, match=f"{name} [§(].*unknown key"):
         type(envelope).decode(cbor.encode({**items, len(names) + 1: 0}))
-    with pytest.raises(DecodeError, match=f"{name} §.*unknown key 'extra'"):
+    with pytest.raises(DecodeError, match=f"{name} [§(].*unknown key 'extra'"):
         type(envelope).from_json(json.dumps({**json.loads(envelope.to_json()), "extra": 0}))
 
 
@@ -150,9 +150,9 @@ def test_null_is_refused_everywhere(name: str) -> None:
     envelope, names = FULL[name]
     items, text = cbor.decode(envelope.encode()), json.loads(envelope.to_json())
     for key, field in enumerate(names, start=1):
-        with pytest.raises(DecodeError, match=f"{name}.{field} §"):
+        with pytest.raises(DecodeError, match=f"{name}.{field} [§(]"):
             type(envelope).decode(cbor.encode({**items, key: None}))
-        with pytest.raises(DecodeError, match=f"{name}.{field} §"):
+        with pytest.raises(DecodeError, match=f"{name}.{field} [§(]"):
             type(envelope).from_json(json.dumps({**text, field: None}))
 
 
@@ -165,7 +165,7 @@ def test_optional_fields_are_omitted_and_required_ones_missed(name: str) -> None
     assert type(envelope).decode(bare.encode()) == bare
     assert type(envelope).from_json(bare.to_json()) == bare
     for key, field in _fields(envelope, optional=False):
-        with pytest.raises(DecodeError, match=f"{name}.{field} §.*missing"):
+        with pytest.raises(DecodeError, match=f"{name}.{field} [§(].*missing"):
             type(envelope).decode(cbor.encode({k: v for k, v in items.items() if k != key}))
 
 

@@ -144,6 +144,12 @@ def test_the_bounds_come_before_the_root() -> None:
         check_attachments(AttRoot(bytes(32)), coids(1), [11], small)
 
 
+@pytest.mark.parametrize("sizes", [[], [1], [1, 1, 1]], ids=["none", "one too few", "one too many"])
+def test_every_attachment_has_a_size(sizes: list[int]) -> None:
+    with pytest.raises(OpenError, match=f"2 attachments, but {len(sizes)} sizes"):
+        check_attachments(att_root(coids(2)), coids(2), sizes, DEFAULT_LIMITS)
+
+
 def test_a_sender_is_held_to_the_same_bounds(hub: Hub) -> None:
     with pytest.raises(OpenError, match="max_attachments_per_msg = 1"):
         seal_msg(

@@ -1,8 +1,12 @@
 """Deterministic CBOR: one value, one byte string (§3.1, B3)."""
 
+import sys
+import time
+from collections.abc import Callable
+
 import pytest
 
-from veen_core import DecodeError, cbor
+from veen_core import DecodeError, HubIdentity, Msg, Receipt, api, cbor, verify_msg
 from veen_core.errors import EncodeError
 
 CANONICAL = {
@@ -84,12 +88,28 @@ def test_a_tag_is_named_as_the_reason() -> None:
         cbor.decode(bytes.fromhex("c100"))
 
 
-def test_nesting_is_bounded() -> None:
-    deep = lambda n: b"\x81" * n + b"\x00"  # noqa: E731
-    cbor.decode(deep(cbor.MAX_DEPTH - 1))
-    for depth in (cbor.MAX_DEPTH + 1, 100_000):
-        with pytest.raises(DecodeError):
-            cbor.decode(deep(depth))
+NESTED = {"arrays": (b"\x81", b"\x00"), "maps": (b"\xa1\x00", b"\x00"), "empty arrays": (b"\x81", b"\x80")}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nesting_goes_32_deep_and_no_deeper(name: str) -> None:
+    head, core = NESTED[name]
+    inner = core == b"\x80"  # is itself one deep
+    assert cbor.MAX_DEPTH == 32
+    for decode in (cbor.decode, cbor.decode_items, cbor.item_end, lambda d: list(cbor.split_sequence(d))):
+        decode(head * (32 - inner) + core)
+        for depth in (33, 34, 100_000):
+            with pytest.raises(DecodeError, match="nested deeper than 32"):
+                decode(head * (depth - inner) + core)
+
+
+def test_plain_values_are_32_deep_at_most_too() -> None:
+    value: object = 0
+    for _ in range(32):
+        value = [value]
+    cbor.check_plain(value)
+    with pytest.raises(DecodeError):
+        cbor.check_plain([value])
 
 
 def test_what_has_no_encoding_is_said() -> None:
@@ -125,7 +145,6 @@ def test_a_sequence_is_split_into_the_bytes_of_its_items() -> None:
 @pytest.mark.parametrize(
     ("tail", "match"),
     [
-        pytest.param("1800", "item at byte 1", id="not canonical"),
         pytest.param("8201", "not CBOR", id="cut off"),
         pytest.param("c100", "not CBOR", id="a tag"),
         pytest.param("9fff", "not CBOR", id="indefinite"),
@@ -136,3 +155,153 @@ def test_a_sequence_is_good_up_to_its_first_bad_item(tail: str, match: str) -> N
     assert next(items) == b"\x01"
     with pytest.raises(DecodeError, match=match):
         next(items)
+
+
+def test_splitting_only_splits_and_the_decoder_of_an_item_refuses_it() -> None:
+    first, long_zero = cbor.split_sequence(bytes.fromhex("011800"))
+    assert cbor.decode(first) == 1
+    with pytest.raises(DecodeError, match="not canonical CBOR: first difference"):
+        cbor.decode(long_zero)
+
+
+# --- looking over heads before anything is built
+
+
+ENDS = {
+    "an integer": ("00", 1),
+    "an integer of eight bytes": ("1b" + "00" * 8, 9),
+    "a string": ("43616263", 4),
+    "nothing in an array": ("80", 1),
+    "an array": ("8201820203", 5),
+    "a map": ("a20102036161", 6),
+    "a map in a map": ("a101a1020304", 5),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_item_ends_where_its_heads_say(name: str) -> None:
+    wire, end = bytes.fromhex(ENDS[name][0]), ENDS[name][1]
+    assert cbor.item_end(wire) == end
+    assert cbor.item_end(b"\xff" + wire + b"\xff", 1) == end + 1
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_item_that_is_cut_off_ends_early(name: str) -> None:
+    wire = bytes.fromhex(ENDS[name][0])[: ENDS[name][1]]
+    for length in range(len(wire)):
+        with pytest.raises(DecodeError, match="ends early"):
+            cbor.item_end(wire[:length])
+
+
+@pytest.mark.parametrize("key", ["80", "8101", "a0", "f4", "f5", "f6"])
+def test_a_map_key_is_an_integer_or_a_string(key: str) -> None:
+    for wire in (f"a1{key}00", f"a20000{key}00", f"8101a1{key}00"[:2] + f"a1{key}00"):
+        with pytest.raises(DecodeError, match="map key that is neither an integer nor a string"):
+            cbor.item_end(bytes.fromhex(wire))
+    assert cbor.decode(bytes.fromhex(f"a100{key}" if key != "8101" else "a1008101")) is not None
+
+
+@pytest.mark.parametrize("key", ["00", "20", "4161", "6161"])
+def test_integers_and_strings_are_keys(key: str) -> None:
+    assert len(cbor.decode(bytes.fromhex(f"a1{key}00"))) == 1  # type: ignore[arg-type]
+
+
+def test_a_flat_array_holds_no_array_and_no_map() -> None:
+    assert cbor.decode_items(bytes.fromhex("83014161f6"), flat=True) == [1, b"a", None]
+    assert cbor.decode_items(bytes.fromhex("8280a0"), flat=True) == [[], {}]  # for a declaration to refuse
+    for wire in ("8183010203", "81a10102", "820182f6f6", "81a18000", "818180"):
+        with pytest.raises(DecodeError, match="not CBOR"):
+            cbor.decode_items(bytes.fromhex(wire), flat=True)
+
+
+@pytest.mark.parametrize("wire", ["811800", "8100 00", "9f00ff", "81c100", "8200"])
+def test_a_flat_array_is_no_less_canonical(wire: str) -> None:
+    with pytest.raises(DecodeError):
+        cbor.decode_items(bytes.fromhex(wire), flat=True)
+
+
+@pytest.mark.parametrize("wire", [b"\xa1\x80\x00", b"\x98\x18" + b"\x00" * 23 + b"\xa1\x80\x00"])
+def test_what_is_no_short_array_is_looked_over_also_if_a_flat_one_is_wanted(wire: bytes) -> None:
+    with pytest.raises(DecodeError, match="map key"):
+        cbor.decode_items(wire, flat=True)
+
+
+SECRET = b"not to be repeated"
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param(b"\xa2" + (b"\x52" + SECRET + b"\x00") * 2, id="a duplicate key"),
+        pytest.param(b"\x72" + SECRET[:-1] + b"\xff", id="text that is not UTF-8"),
+        pytest.param(b"\xc1\x52" + SECRET, id="a tag around it"),
+        pytest.param(b"\x58\x12" + SECRET, id="a length in a longer form"),
+        pytest.param(b"\x52" + SECRET + b"\x00", id="something after it"),
+        pytest.param(b"\x82\x52" + SECRET, id="something missing after it"),
+    ],
+)
+@pytest.mark.parametrize("flat", [False, True], ids=["looked over", "flat"])
+def test_an_error_carries_no_content(wire: bytes, flat: bool) -> None:
+    data = b"\x81" + wire if flat else wire
+    with pytest.raises(DecodeError) as caught:
+        cbor.decode_items(data, flat=flat)
+    assert caught.value.__context__ is None
+    for part in (SECRET[:8], SECRET[-9:-1]):
+        assert part.decode() not in str(caught.value)
+        assert part.hex() not in str(caught.value)
+
+
+# --- keys that collide (tuples hash without a seed, so a map of array keys can cost quadratic time)
+
+_M, _P1, _P2, _P5 = 2**64, 11400714785074694791, 14029467366897019727, 2870177450012600261
+
+
+def _colliding(count: int) -> list[tuple[int, int]]:
+    """Pairs of integers whose tuples hash alike: CPython's xxHash, solved for the second lane."""
+    pairs: list[tuple[int, int]] = []
+    inverse, first = pow(_P2, -1, _M), 0
+    while len(pairs) < count:
+        first += 1
+        lane = (_P5 + first * _P2) % _M
+        second = (12345 - ((lane << 31 | lane >> 33) % _M) * _P1) * inverse % _M
+        if second < 2**61 - 1:
+            pairs.append((first, second))
+        elif 1 < _M - second < 2**61 - 1:
+            pairs.append((first, second - _M))
+    return pairs
+
+
+PAIRS = _colliding(14_000)
+COLLIDING = b"\xb9" + len(PAIRS).to_bytes(2, "big") + b"".join(cbor.encode(list(p)) + b"\xf6" for p in PAIRS)
+PLACES = {
+    "alone": COLLIDING,
+    "first in an array": b"\x8a" + COLLIDING + b"\x00" * 9,
+    "in a map": b"\xa2\x01\x01\x02" + COLLIDING,
+    "deep inside": b"\x81" * 31 + COLLIDING,
+}
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "cbor.decode": cbor.decode,
+    "split_sequence": lambda data: list(cbor.split_sequence(data)),
+    "Msg.decode": Msg.decode,
+    "Receipt.decode": Receipt.decode,
+    "HubIdentity.decode": HubIdentity.decode,
+    "StreamResponse.decode": api.StreamResponse.decode,
+    "verify_msg": verify_msg,
+    "unwrap_submit": lambda data: Msg.decode(api.unwrap_submit(data)),
+}
+
+
+@pytest.mark.skipif(sys.maxsize != 2**63 - 1, reason="solved for 64-bit hashes")
+def test_the_keys_do_collide() -> None:
+    assert len({hash(pair) for pair in PAIRS}) == 1
+    assert len(set(PAIRS[:100])) == 100
+    assert 190_000 < len(COLLIDING) < 220_000
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", DECODERS)
+def test_colliding_keys_are_refused_before_they_cost_anything(name: str, place: str) -> None:
+    started = time.process_time()
+    with pytest.raises(DecodeError):
+        DECODERS[name](PLACES[place])
+    assert time.process_time() - started < 0.1  # building that map takes seconds

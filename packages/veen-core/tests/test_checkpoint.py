@@ -216,6 +216,16 @@ def test_a_label_lives_within_the_skew_of_its_epoch_and_no_longer(
             verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
 
 
+@pytest.mark.parametrize("epoch", [2**64 - 1, 2**64 // 60, 2**64 // 60 - 60])
+def test_an_epoch_beyond_time_is_refused(turning: Hub, epoch: int) -> None:
+    checkpoint = _checkpoint(turning, epoch=Epoch(epoch))
+    with pytest.raises(CheckpointError, match="of no time there is"):
+        verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
+    earlier = dataclasses.replace(checkpoint, epoch=Epoch(2**64 // 60 - 61))
+    with pytest.raises(CheckpointError, match="label_curr"):
+        verify_checkpoint(earlier, turning.tree(1), origin=turning.origin)
+
+
 def test_the_label_of_another_stream_is_refused(turning: Hub) -> None:
     other = dataclasses.replace(turning.origin, stream_id=type(STREAM)(bytes(32)))
     with pytest.raises(CheckpointError, match="label_curr"):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from veen_core import (
+    DEFAULT_LIMITS,
     PROFILES,
     Checkpoint,
     ClientId,
@@ -33,6 +34,7 @@ from veen_core.errors import (
     CheckpointError,
     DecodeError,
     DivergenceError,
+    IdentityError,
     InvariantError,
     ProofError,
     SignatureError,
@@ -40,7 +42,7 @@ from veen_core.errors import (
     VerificationError,
 )
 from veen_core.hashing import H, u64be
-from veen_core.ids import UnixTime
+from veen_core.ids import ClientSeq, KeyId, ProfileId, UnixTime
 
 from .simulator import BORN, READER, STREAM, Hub, Person, flip, person, seal, signing_key, trust_in
 
@@ -96,11 +98,12 @@ def test_pipelined_messages_share_the_prev_ack_that_was_verified_when_they_were_
     assert [alice.submit(body).prev_ack for body in (b"a", b"b")] == [1, 1]
 
 
-def test_a_receipt_that_overtook_another_waits_as_a_gap(alice: Person) -> None:
+def test_a_receipt_that_overtook_another_waits_for_it(alice: Person) -> None:
     first, second = (alice.hub.append(alice.submit(body)) for body in (b"one", b"two"))
-    before = alice.state.encode()
-    assert alice.client.accept_receipt(second) == Gap(StreamSeq(0), StreamSeq(2))
-    assert alice.state.encode() == before
+    with refusing(alice, StateError, "client_seq 1 has no receipt yet: settle it first"):
+        alice.client.accept_receipt(second)
+    with refusing(alice, StateError, "settle it first"):
+        alice.client.catch_up(second, alice.hub.proof(2), None)
     assert alice.client.accept_receipt(first) is None
     assert alice.client.accept_receipt(second) is None
 
@@ -116,12 +119,19 @@ def test_the_auth_ref_goes_into_the_binding(alice: Person) -> None:
         pytest.param({"client_seq": 2}, id="a later client_seq"),
         pytest.param({"label": Label(bytes(32))}, id="another label"),
         pytest.param({"client_id": ClientId(bytes(32))}, id="another client_id"),
+        pytest.param({"profile_id": ProfileId(bytes(32))}, id="another profile"),
     ],
 )
 def test_only_the_next_message_can_be_submitted(alice: Person, changes: dict[str, object]) -> None:
     msg = alice.compose()
     with refusing(alice, StateError, "not the next one"):
         alice.client.submitted(dataclasses.replace(msg, **changes))
+
+
+def test_a_message_that_has_seen_more_than_was_verified_cannot_be_submitted(alice: Person) -> None:
+    msg = alice.compose()
+    with refusing(alice, StateError, "prev_ack 1 is ahead of what was verified"):
+        alice.client.submitted(dataclasses.replace(msg, prev_ack=StreamSeq(1)))
 
 
 def test_the_same_message_cannot_be_submitted_twice(alice: Person) -> None:
@@ -188,9 +198,8 @@ def test_a_refusal_frees_the_client_seq(alice: Person) -> None:
 
 def test_a_refusal_takes_what_was_pipelined_behind_it_along(alice: Person) -> None:
     # client_seq is strictly +1 (I9): if one is refused, none after it can be accepted.
-    for body in (b"one", b"two", b"three"):
-        alice.submit(body)
-    alice.client.refused()
+    sent = [alice.submit(body) for body in (b"one", b"two", b"three")]
+    assert alice.client.refused() == tuple(sent)  # to be sealed anew
     assert alice.state.pending == ()
     assert alice.client.next_binding(BORN).client_seq == 1
 
@@ -285,33 +294,195 @@ def test_catching_up_forgets_the_writers_whose_entries_were_jumped_over(alice: P
     assert alice.state.last_stream_seq == 4
 
 
-def test_an_earlier_message_that_was_jumped_over_is_confirmed_by_its_inclusion(alice: Person) -> None:
-    one, two = alice.submit(b"one"), alice.submit(b"two")
-    first = alice.hub.append(one)
+# --- confirming what was jumped over
+
+
+@pytest.fixture
+def jumped(alice: Person) -> tuple[Person, Receipt]:
+    """Alice's message landed at 2; she knows the log up to 4, from a checkpoint, and not its receipt."""
+    msg = alice.submit()
     alice.hub.write("bob")
-    second = alice.hub.append(two)
-    alice.client.catch_up(second, alice.hub.proof(3), None)
-    assert alice.client.unanswered == (one,)
-    with refusing(alice, StateError, "within the verified prefix"):
-        alice.client.accept_receipt(first)
-    with refusing(alice, StateError, "within the verified prefix"):
-        alice.client.catch_up(first, alice.hub.proof(1), None)
-    alice.client.confirm(first, alice.hub.proof(1, tree_size=3))
+    receipt = alice.hub.append(msg)
+    alice.hub.write("bob", b"x", b"y")
+    alice.client.resync(*_from_checkpoint(alice.hub, 4))
+    return alice, receipt
+
+
+def test_a_message_that_was_jumped_over_is_confirmed_by_proofs(jumped: tuple[Person, Receipt]) -> None:
+    alice, receipt = jumped
+    rk = alice.state.rk
+    with refusing(alice, StateError, "within the verified prefix: confirm it"):
+        alice.client.accept_receipt(receipt)
+    with refusing(alice, StateError, "within the verified prefix: confirm it"):
+        alice.client.catch_up(receipt, alice.hub.proof(2), None)
+    alice.client.confirm(receipt, alice.hub.proof(2), alice.hub.consistency(2, 4))
     assert alice.state.pending == ()
-    assert alice.state.last_stream_seq == 3
-    assert alice.state.head == second
-
-
-def test_a_confirmation_needs_a_proof_in_the_verified_tree(alice: Person) -> None:
-    one, two = alice.submit(b"one"), alice.submit(b"two")
-    first, second = alice.hub.append(one), alice.hub.append(two)
-    with refusing(alice, StateError, "beyond the verified prefix"):
-        alice.client.confirm(first, alice.hub.proof(1))
-    alice.client.catch_up(second, alice.hub.proof(2), None)
-    with refusing(alice, ProofError):
-        alice.client.confirm(first, alice.hub.proof(1))  # in its own tree, not in the verified one
+    assert alice.state.last_stream_seq == 4
+    assert alice.state.rk == rk.after(StreamSeq(2))
     with refusing(alice, StateError, "answers no pending"):
-        alice.client.confirm(second, alice.hub.proof(2))
+        alice.client.confirm(receipt, alice.hub.proof(2), alice.hub.consistency(2, 4))
+
+
+def test_a_message_at_the_end_of_the_prefix_is_confirmed_by_its_inclusion_alone(alice: Person) -> None:
+    receipt = alice.hub.append(alice.submit())
+    alice.client.resync(*_from_checkpoint(alice.hub, 1))
+    alice.client.confirm(receipt, alice.hub.proof(1))
+    assert alice.state.pending == ()
+
+
+def test_a_message_beyond_the_prefix_is_not_confirmed(alice: Person) -> None:
+    receipt = alice.hub.append(alice.submit())
+    with refusing(alice, StateError, "beyond the verified prefix: accept_receipt"):
+        alice.client.confirm(receipt, alice.hub.proof(1))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [pytest.param(None, id="none"), pytest.param((2, 3), id="short"), pytest.param((1, 4), id="early")],
+)
+def test_a_confirmation_wants_the_consistency_from_the_receipts_tree_to_the_prefix(
+    jumped: tuple[Person, Receipt], sizes: tuple[int, int] | None
+) -> None:
+    alice, receipt = jumped
+    consistency = alice.hub.consistency(*sizes) if sizes else None
+    with refusing(alice, StateError, "wants a consistency proof from 2 to 4"):
+        alice.client.confirm(receipt, alice.hub.proof(2), consistency)
+
+
+def test_a_confirmation_wants_the_proof_in_the_receipts_own_tree(jumped: tuple[Person, Receipt]) -> None:
+    alice, receipt = jumped
+    with refusing(alice, ProofError):
+        alice.client.confirm(receipt, alice.hub.proof(2, tree_size=4), alice.hub.consistency(2, 4))
+
+
+def test_a_confirmation_from_another_history_is_a_divergence(alice: Person) -> None:
+    """The receipt alone proves nothing about the prefix: its tree must be a part of it."""
+    msg = alice.submit()
+    fork = alice.hub.fork(0)
+    alice.hub.write("bob", b"1", b"2", b"3")
+    alice.client.resync(*_from_checkpoint(alice.hub, 2))
+    receipt = fork.append(msg)
+    with refusing(alice, DivergenceError, "mmr_consistency") as caught:
+        alice.client.confirm(receipt, fork.proof(1), alice.hub.consistency(1, 2))
+    assert caught.value.shown == receipt.encode()
+
+
+def test_a_confirmation_by_another_tree_of_the_prefixs_size_is_a_divergence(alice: Person) -> None:
+    msg = alice.submit()
+    fork = alice.hub.fork(0)
+    alice.hub.write("bob")
+    alice.client.resync(*_from_checkpoint(alice.hub, 1))
+    receipt = fork.append(msg)
+    with refusing(alice, DivergenceError, "another tree of 1 entries"):
+        alice.client.confirm(receipt, fork.proof(1))
+
+
+# --- every own receipt is held to the invariants (§7)
+
+
+@contextmanager
+def breaking(who: Person, invariant: str) -> Iterator[None]:
+    with refusing(who, InvariantError) as caught:
+        yield
+    assert isinstance(caught.value, InvariantError)
+    assert caught.value.invariant == invariant
+
+
+def _answer(who: Person, receipt: Receipt, way: str) -> None:
+    """Hand in a receipt by each of the three ways there are."""
+    seq = receipt.stream_seq
+    match way:
+        case "accept_receipt":
+            who.client.accept_receipt(receipt)
+        case "catch_up":
+            who.client.catch_up(receipt, who.hub.proof(seq), None)
+        case _:
+            who.client.confirm(receipt, who.hub.proof(seq))
+
+
+WAYS = ["accept_receipt", "catch_up", "confirm"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_placed_before_what_it_had_seen_breaks_i6(alice: Person, way: str) -> None:
+    alice.hub.write("bob", b"1", b"2")
+    alice.read()
+    msg = alice.submit()  # prev_ack 2
+    receipt = alice.hub.fork(1).append(msg)
+    alice.hub.write("bob")
+    alice.read()  # the head is elsewhere, and says nothing of place 2
+    with breaking(alice, "I6"):
+        _answer(alice, receipt, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_admitted_after_its_epoch_breaks_i12(rotating_hub: Hub, way: str) -> None:
+    alice = person("alice", rotating_hub)
+    msg = alice.submit()
+    rotating_hub.now = UnixTime(BORN + 240)
+    with breaking(alice, "I12"):
+        _answer(alice, rotating_hub.append(msg), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_beyond_the_hubs_limits_breaks_i11(alice: Person, way: str) -> None:
+    receipt = alice.hub.append(alice.submit())
+    limits = DEFAULT_LIMITS.lowered({"max_body_bytes": 8})
+    alice.client.trust = dataclasses.replace(alice.client.trust, limits=limits)
+    with breaking(alice, "I11"):
+        _answer(alice, receipt, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_that_was_damaged_in_the_state_breaks_i1(alice: Person, way: str) -> None:
+    msg = alice.compose()
+    damaged = dataclasses.replace(msg, ciphertext=flip(msg.ciphertext, 50))
+    alice.client.submitted(damaged)
+    with breaking(alice, "I1"):
+        _answer(alice, alice.hub.append(damaged), way)
+
+
+def test_a_message_without_a_client_seq_breaks_i9(alice: Person) -> None:
+    msg = dataclasses.replace(alice.compose(), client_seq=ClientSeq(0))
+    alice.client.state = dataclasses.replace(alice.state, pending=(msg.encode(),))
+    with breaking(alice, "I9"):
+        alice.client.accept_receipt(alice.hub.append(msg))
+
+
+# --- its own messages on a page
+
+
+def test_an_own_message_that_the_state_does_not_know_of_uses_up_its_client_seq(alice: Person) -> None:
+    """As after a restored backup: what the log shows of a client_id counts."""
+    backup = alice.restarted()
+    alice.send(b"one")
+    alice.send(b"two")
+    backup.read()
+    assert backup.state.client_seq == 2
+    assert backup.client.next_binding(BORN).client_seq == 3
+    backup.send()
+
+
+def test_a_client_seq_used_by_another_message_asks_for_another_client_id(alice: Person) -> None:
+    twin = alice.restarted()
+    alice.send(b"one")
+    mine = twin.submit(b"another")
+    with refusing(twin, StateError, "client_seq 1 was used by another MSG: rotate client_id"):
+        twin.read()
+    assert twin.client.refused() == (mine,)
+    twin.client.rotate(ClientId(signing_key("twin").public), BORN)
+    twin.name = "twin"
+    twin.read()
+    assert (twin.state.last_stream_seq, twin.state.client_seq) == (1, 0)
+    twin.send(b"another")
+
+
+def test_pages_read_again_after_a_rewind_use_up_nothing(alice: Person) -> None:
+    for _ in range(3):
+        alice.send()
+    alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 3))
+    alice.read()
+    assert alice.client.next_binding(BORN).client_seq == 4
 
 
 # --- reading (§9 Read)
@@ -550,8 +721,33 @@ def test_a_clock_that_goes_back_is_a_divergence(alice: Person, already_read: int
     alice.client.accept_page(alice.hub.page(already_read + 1, 2) if already_read else [])
     alice.hub.now = UnixTime(BORN + 99)  # H3
     alice.hub.write("bob")
-    with refusing(alice, DivergenceError, "hub_ts goes back at stream_seq 3"):
+    with refusing(alice, DivergenceError, "hub_ts goes back (at stream_seq|between 2 and) 3"):
         alice.read()
+
+
+@pytest.mark.parametrize("way", ["accept_receipt", "catch_up"])
+def test_a_clock_that_goes_back_in_an_own_receipt_is_a_divergence(alice: Person, way: str) -> None:
+    alice.hub.now = UnixTime(BORN + 100)
+    held = alice.send()
+    msg = alice.submit()
+    alice.hub.now = UnixTime(BORN + 99)
+    receipt = alice.hub.append(msg)
+    with refusing(alice, DivergenceError, "hub_ts goes back between 1 and 2") as caught:
+        _answer(alice, receipt, way)
+    assert (caught.value.held, caught.value.shown) == (held.encode(), receipt.encode())
+    alice.client.accept_receipt(alice.hub.forged(receipt, hub_ts=held.hub_ts))  # standing still is not
+
+
+def test_a_receipt_before_the_head_is_not_later_than_it(alice: Person) -> None:
+    msg = alice.submit()
+    receipt = alice.hub.append(msg)
+    alice.hub.write("bob")
+    alice.client.resync(*_from_checkpoint(alice.hub, 1))
+    alice.client.accept_page(alice.hub.page(2))  # the head is at 2
+    late = alice.hub.forged(receipt, hub_ts=UnixTime(BORN + 1))
+    with refusing(alice, DivergenceError, "hub_ts goes back between 2 and 1"):
+        alice.client.confirm(late, alice.hub.proof(1), alice.hub.consistency(1, 2))
+    alice.client.confirm(receipt, alice.hub.proof(1), alice.hub.consistency(1, 2))
 
 
 def test_a_page_read_again_is_a_wrong_page_and_no_divergence(alice: Person) -> None:
@@ -585,12 +781,29 @@ def test_two_receipts_for_one_stream_seq_are_evidence_that_convicts_the_hub(alic
 def test_a_page_that_changes_its_mind_about_the_head_is_evidence_too(alice: Person) -> None:
     alice.hub.write("bob", b"1", b"2")
     alice.read()
-    alice.client.resync(*_from_checkpoint(alice.hub, 1))
+    alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 2))
     fork = alice.hub.fork(1)
     fork.write("carol")
     with refusing(alice, DivergenceError, "two receipts for stream_seq 2") as caught:
         alice.client.accept_page(fork.page(2))
     assert Receipt.decode(caught.value.held).leaf_hash != Receipt.decode(caught.value.shown).leaf_hash
+
+
+def test_another_root_over_the_heads_own_leaf_is_evidence_too(alice: Person) -> None:
+    alice.hub.write("bob", b"1", b"2")
+    alice.read()
+    alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 2))
+    (entry,) = alice.hub.page(2)
+    forged = alice.hub.forged(entry.receipt, mmr_root=MmrRoot(bytes(32)))
+    with refusing(alice, DivergenceError, "the hub signed two receipts for stream_seq 2") as caught:
+        alice.client.accept_page([_replaced(entry, receipt_bytes=forged.encode())])
+    held, shown = (Receipt.decode(wire) for wire in (caught.value.held, caught.value.shown))
+    assert held.leaf_hash == shown.leaf_hash
+    hub_pk = alice.hub.hub_pk
+    verify_evidence(
+        evidence_of(Statement(hub_pk=hub_pk, receipt=held), Statement(hub_pk=hub_pk, receipt=shown)),
+        alice.hub.identity,
+    )
 
 
 def test_a_rewritten_history_is_found_when_catching_up(alice: Person) -> None:
@@ -670,8 +883,40 @@ def rewound(alice: Person) -> Person:
     """Alice verified four entries, and went back to a checkpoint at two."""
     for _ in range(4):
         alice.send()
-    alice.client.resync(*_from_checkpoint(alice.hub, 2))
+    alice.client.resync(*_from_checkpoint(alice.hub, 2), alice.hub.consistency(2, 4))
     return alice
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [pytest.param(None, id="none"), pytest.param((2, 3), id="short"), pytest.param((1, 4), id="early")],
+)
+def test_a_rewind_wants_the_consistency_from_the_checkpoint_to_what_was_verified(
+    alice: Person, sizes: tuple[int, int] | None
+) -> None:
+    for _ in range(4):
+        alice.send()
+    consistency = alice.hub.consistency(*sizes) if sizes else None
+    with refusing(alice, StateError, "wants a consistency proof from 2 to 4"):
+        alice.client.resync(*_from_checkpoint(alice.hub, 2), consistency)
+
+
+def test_a_rewind_to_another_history_is_a_divergence(alice: Person) -> None:
+    for _ in range(4):
+        alice.send()
+    fork = alice.hub.fork(1)
+    fork.write("mallory")
+    with refusing(alice, DivergenceError, "mmr_consistency") as caught:
+        alice.client.resync(*_from_checkpoint(fork, 2), alice.hub.consistency(2, 4))
+    assert caught.value.held == alice.hub.receipt(4).encode()
+    assert Checkpoint.decode(caught.value.shown) == fork.checkpoint(2)
+
+
+def test_a_second_rewind_is_measured_by_the_head_and_not_by_the_prefix(rewound: Person) -> None:
+    with refusing(rewound, StateError, "wants a consistency proof from 3 to 4"):
+        rewound.client.resync(*_from_checkpoint(rewound.hub, 3), rewound.hub.consistency(2, 3))
+    rewound.client.resync(*_from_checkpoint(rewound.hub, 3), rewound.hub.consistency(3, 4))
+    assert rewound.state.last_stream_seq == 3
 
 
 def test_an_earlier_checkpoint_rewinds_and_what_was_verified_ahead_comes_back(rewound: Person) -> None:
@@ -721,7 +966,7 @@ def test_a_rewound_client_cannot_be_led_past_its_head_by_a_receipt(alice: Person
     for _ in range(3):
         alice.send()
     msg = alice.submit()
-    alice.client.resync(*_from_checkpoint(alice.hub, 1))
+    alice.client.resync(*_from_checkpoint(alice.hub, 1), alice.hub.consistency(1, 3))
     fork = alice.hub.fork(1)
     fork.write("mallory", b"1", b"2", b"3")
     receipt = fork.append(msg)
@@ -756,14 +1001,6 @@ def test_a_checkpoint_whose_peaks_are_not_proved_is_refused(alice: Person) -> No
     checkpoint, leaf, _ = _from_checkpoint(alice.hub, 3)
     with refusing(alice, ProofError):
         alice.client.resync(checkpoint, leaf, alice.hub.proof(2))
-
-
-def test_a_message_pending_across_a_resync_is_confirmed_by_its_inclusion(alice: Person) -> None:
-    receipt = alice.hub.append(alice.submit())
-    alice.hub.write("bob")
-    alice.client.resync(*_from_checkpoint(alice.hub, 2))
-    alice.client.confirm(receipt, alice.hub.proof(1, tree_size=2))
-    assert alice.state.pending == ()
 
 
 # --- rekeying (RESYNC0.3, spec-1 §9)
@@ -865,7 +1102,20 @@ def test_a_client_id_cannot_be_rotated_while_a_message_is_pending(alice: Person)
         alice.client.rotate(ClientId(signing_key("alice-2").public), BORN)
 
 
+def test_a_client_id_does_not_follow_itself(alice: Person) -> None:
+    alice.send()
+    with refusing(alice, StateError, "does not follow itself"):
+        alice.client.rotate(alice.state.client_id, BORN)
+
+
 # --- the hub it trusts (§8.4, H10)
+
+
+def test_an_identity_that_does_not_chain_is_not_trusted(hub: Hub) -> None:
+    (first,) = hub.identity.hub_keys
+    for keys in ((), (dataclasses.replace(first, key_id=KeyId(bytes(32))),)):
+        with pytest.raises(IdentityError):
+            Trust(identity=dataclasses.replace(hub.identity, hub_keys=keys), profile=hub.profile)
 
 
 def test_a_state_of_another_profile_is_refused(alice: Person) -> None:

@@ -7,6 +7,7 @@ import pytest
 from veen_core import Equivocation, HubPk, Label, MmrRoot, Receipt, verify_evidence
 from veen_core.equivocation import Statement, evidence_of
 from veen_core.errors import EvidenceError
+from veen_core.hub_identity import HubKey, key_id
 from veen_core.ids import StreamSeq, UnixTime
 
 from .simulator import BORN, Hub, signing_key
@@ -83,12 +84,13 @@ def test_a_receipt_the_hub_did_not_sign_proves_nothing(evidence: Equivocation, w
 
 
 def test_evidence_against_another_hub_says_nothing_of_this_one(evidence: Equivocation) -> None:
-    with pytest.raises(EvidenceError, match="is not one of hub"):
+    with pytest.raises(EvidenceError, match="was not one of hub"):
         verify_evidence(evidence, Hub(name="innocent").identity)
 
 
 def test_two_keys_are_one_hubs_only_by_its_identity(hub: Hub) -> None:
     other = hub.fork(0).write("mallory")[0]
+    hub.now = UnixTime(BORN + 1)
     hub.rotate_key(600)
     receipt = hub.append(hub.compose("bob"))
     a = _statement(hub, receipt)
@@ -105,3 +107,47 @@ def test_two_strangers_cannot_frame_a_hub(hub: Hub, receipt: Receipt) -> None:
     forged = Hub(name="stranger").forged(receipt, mmr_root=MmrRoot(bytes(32)))
     with pytest.raises(EvidenceError):
         evidence_of(_statement(hub, receipt), Statement(hub_pk=HubPk(stranger.public), receipt=forged))
+
+
+def _promises(hub: Hub, now: int, key: int) -> Equivocation:
+    """Two receipts for the first place, both signed at ``now`` with one of the hub's keys."""
+    statements = []
+    for who in ("bob", "mallory"):
+        fork = hub.fork(0)
+        fork.now = UnixTime(now)
+        receipt = fork.append(fork.compose(who), key=hub.keys[key])
+        statements.append(Statement(hub_pk=HubPk(hub.keys[key].public), receipt=receipt))
+    return evidence_of(*statements)
+
+
+@pytest.mark.parametrize(
+    ("offset", "key", "convicts"),
+    [
+        pytest.param(0, 0, True, id="the first key in its time"),
+        pytest.param(1_599, 0, True, id="the first key in its last second"),
+        pytest.param(1_600, 0, False, id="the first key after its end"),
+        pytest.param(1_000, 1, True, id="the second key from its start"),
+        pytest.param(999, 1, False, id="the second key before its start"),
+    ],
+)
+def test_a_key_convicts_the_hub_only_for_its_own_time(
+    hub: Hub, offset: int, key: int, convicts: bool
+) -> None:
+    hub.now = UnixTime(BORN + 1_000)
+    hub.rotate_key(600)
+    evidence = _promises(hub, BORN + offset, key)
+    verify_evidence(evidence)  # whoever held the key did it
+    if convicts:
+        verify_evidence(evidence, hub.identity)
+    else:
+        with pytest.raises(EvidenceError, match=f"was not one of hub .* at {BORN + offset}"):
+            verify_evidence(evidence, hub.identity)
+
+
+def test_an_identity_that_does_not_chain_convicts_nobody(hub: Hub, evidence: Equivocation) -> None:
+    """Else a key slipped into a hub's record could be used to accuse it."""
+    mallory = HubPk(signing_key("mallory").public)
+    slipped = HubKey(key_id=key_id(mallory), hub_pk=mallory, valid_from=UnixTime(BORN + 1))
+    forged = dataclasses.replace(hub.identity, hub_keys=(*hub.identity.hub_keys, slipped))
+    with pytest.raises(EvidenceError, match=r"endorsement §8\.4: missing"):
+        verify_evidence(evidence, forged)

@@ -296,7 +296,7 @@ every_raw_decoder = pytest.mark.parametrize("name", RAW_DECODERS)
 @every_class
 def test_damaged_objects_are_refused_or_decode_to_exactly_their_bytes(cls: type[Wire]) -> None:
     own = corpus()[cls.__name__]
-    for rng in rounds(600):
+    for rng in rounds(400):
         data = mutated(rng, rng.choice(own), everything())
         value = survives(cls.__name__, cls.decode, data, rng)
         if value is not None:
@@ -515,6 +515,7 @@ def test_a_proof_of_the_right_shape_and_no_truth_is_refused(data: st.DataObject,
 
 # --- hostile lengths
 
+MANY = 250_000
 HOSTILE = {
     "array-of-2^63": head(4, 2**63),
     "map-of-2^63": head(5, 2**63),
@@ -525,18 +526,19 @@ HOSTILE = {
     "array-of-2^31": head(4, 2**31) + b"\x00" * 9,
     "map-of-2^31": head(5, 2**31) + b"\x00\x00",
     "array-of-arrays-of-2^40": head(4, 2**40) * 30,
-    "deep-arrays": b"\x81" * 10**6,
-    "deep-maps": b"\xa1\x00" * 500_000,
-    "deep-map-keys": b"\xa1" * 10**6,
-    "deep-tags": b"\xc1" * 10**6,
+    "deep-arrays": b"\x81" * MANY,
+    "deep-maps": b"\xa1\x00" * MANY,
+    "deep-map-keys": b"\xa1" * MANY,
+    "deep-tags": b"\xc1" * MANY,
     "bignum": b"\xc2" + head(2, 10**6) + b"\xff" * 10**6,
     "exponent": bytes.fromhex("c4821a7fffffff01"),
     "regular-expression": b"\xd8\x23" + head(3, 20) + b"(a+)+" * 4,
     "shared-reference-to-itself": bytes.fromhex("d81c81d81d00"),
     "indefinite-chunks": b"\x5f" + b"\x41x" * 300_000,
-    "many-items": head(4, 10**6) + b"\x00" * 10**6,
-    "many-items-and-one-too-few": head(4, 10**6) + b"\x00" * (10**6 - 1),
+    "many-items": head(4, MANY) + b"\x00" * MANY,
+    "many-items-and-one-too-few": head(4, MANY) + b"\x00" * (MANY - 1),
     "many-keys": head(5, 2**16) + b"".join(head(0, n) + b"\x00" for n in range(2**16)),
+    "array-keys": head(5, 40_000) + b"".join(b"\x82" + head(0, n) + b"\x00\x00" for n in range(40_000)),
     "colliding-keys": head(5, 40_000) + b"".join(head(0, n << 44) + b"\x00" for n in range(40_000)),
 }
 

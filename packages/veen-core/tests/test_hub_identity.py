@@ -120,6 +120,7 @@ BREAKS: dict[str, tuple[Callable[[HubIdentity], HubIdentity], str]] = {
     ),
     "an endorsed start moved": (lambda i: _with_key(i, 1, valid_from=TURN + 1), "does not verify"),
     "a key that starts before its endorser": (lambda i: _with_key(i, 1, valid_from=BORN - 1), "order"),
+    "a key that starts with its endorser": (lambda i: _with_key(i, 1, valid_from=BORN), "order"),
 }
 
 
@@ -143,9 +144,24 @@ def test_only_the_newest_key_endorses_the_next(rotated: Hub) -> None:
         rotate(rotated.identity, rotated.keys[0], _stranger_key(), at(2_000), WINDOW)
 
 
-def test_a_key_cannot_become_valid_before_the_last_one(rotated: Hub) -> None:
-    with pytest.raises(IdentityError, match="before the last one"):
-        rotate(rotated.identity, rotated.key, _stranger_key(), at(999), WINDOW)
+def test_a_key_becomes_valid_after_the_last_one_did(rotated: Hub) -> None:
+    for offset in (999, 1_000):
+        with pytest.raises(IdentityError, match="becomes valid after the last one did"):
+            rotate(rotated.identity, rotated.key, _stranger_key(), at(offset), WINDOW)
+    rotate(rotated.identity, rotated.key, _stranger_key(), at(1_001), WINDOW)
+
+
+def test_a_window_is_not_negative(hub: Hub) -> None:
+    with pytest.raises(IdentityError, match="window not negative"):
+        rotate(hub.identity, hub.key, _stranger_key(), TURN, -1)
+    assert rotate(hub.identity, hub.key, _stranger_key(), TURN, 0).hub_keys[0].valid_until == TURN
+
+
+def test_a_newest_key_that_ends_brings_in_no_other(hub: Hub) -> None:
+    closed = _with_key(hub.identity, 0, valid_until=at(5_000))
+    verify_identity(closed)
+    with pytest.raises(IdentityError, match="must be open"):
+        rotate(closed, hub.key, _stranger_key(), TURN, WINDOW)
 
 
 def test_a_key_cannot_come_in_twice(rotated: Hub) -> None:
@@ -189,12 +205,13 @@ def test_before_birth_no_key_is_active(hub: Hub) -> None:
 
 def test_keys_of_one_moment_are_selected_by_their_bytes(hub: Hub) -> None:
     # §8.4's example of a deterministic rule: valid_from, then lexicographic hub_pk.
-    hub.rotate_key(WINDOW)
-    hub.rotate_key(WINDOW)
-    assert {key.valid_from for key in hub.identity.hub_keys} == {BORN}
-    ordered = [key.hub_pk for key in hub.identity.in_order()]
-    assert ordered == sorted(ordered)
-    assert hub.identity.signing_key_at(BORN).hub_pk == max(ordered)
+    publics = [HubPk(signing_key(name).public) for name in "abc"]
+    keys = tuple(HubKey(key_id=key_id(pk), hub_pk=pk, valid_from=BORN) for pk in publics)
+    record = dataclasses.replace(hub.identity, hub_keys=keys)
+    assert [key.hub_pk for key in record.in_order()] == sorted(publics)
+    assert record.signing_key_at(BORN).hub_pk == max(publics)
+    with pytest.raises(IdentityError):  # no hub that rotates its keys gets there
+        verify_identity(record)
 
 
 def test_valid_from_comes_before_bytes_in_the_selection(rotated: Hub) -> None:
@@ -278,6 +295,33 @@ def test_a_checkpoint_counts_under_any_key_active_in_its_epoch(
             verify_checkpoint(hub.identity, signed, 60)
 
 
+E = BORN // 60 + 5
+
+
+@pytest.mark.parametrize(
+    ("valid_from", "window", "key", "counts"),
+    [
+        pytest.param(60 * (E + 1), 600, 1, False, id="valid from the end of the epoch"),
+        pytest.param(60 * (E + 1) - 1, 600, 1, True, id="valid from its last second"),
+        pytest.param(60 * E - 100, 100, 0, False, id="valid until its start"),
+        pytest.param(60 * E - 100, 101, 0, True, id="valid until after its first second"),
+    ],
+)
+def test_a_key_counts_for_an_epoch_if_it_shares_a_second_with_it(
+    rotating_hub: Hub, valid_from: int, window: int, key: int, counts: bool
+) -> None:
+    hub = rotating_hub
+    hub.write("bob")
+    hub.now = UnixTime(valid_from)
+    hub.rotate_key(window)
+    signed = sign_checkpoint(hub.keys[key], dataclasses.replace(hub.checkpoint(1), epoch=Epoch(E)))
+    if counts:
+        assert verify_checkpoint(hub.identity, signed, 60).hub_pk == hub.keys[key].public
+    else:
+        with pytest.raises(SignatureError, match=f"active in epoch {E}"):
+            verify_checkpoint(hub.identity, signed, 60)
+
+
 @pytest.mark.parametrize("key", [0, 1], ids=["archived key", "current key"])
 def test_without_epochs_any_key_of_the_hub_counts_for_a_checkpoint(rotated: Hub, key: int) -> None:
     rotated.write("bob")
@@ -333,8 +377,24 @@ def test_a_later_record_may_add_keys_and_close_an_open_end(hub: Hub) -> None:
     held = hub.identity
     hub.now = TURN
     hub.rotate_key(WINDOW)
-    verify_successor(held, hub.identity)
-    verify_successor(hub.identity, hub.identity)
+    signature = sign_identity(hub.key, hub.identity)
+    verify_successor(held, hub.identity, signature)
+    verify_successor(hub.identity, hub.identity, signature)
+
+
+def test_a_later_record_is_signed_by_its_newest_key(rotated: Hub) -> None:
+    """Endorsements do not cover the ends: without the signature anybody could retire a key."""
+    held = Hub().identity
+    retired = _with_key(held, 0, valid_until=at(1))
+    verify_identity(retired, pinned=held.hub_id)
+    for signer in (signing_key("stranger"), rotated.key):
+        with pytest.raises(SignatureError, match=r"hub-identity\.sig"):
+            verify_successor(held, retired, sign_identity(signer, retired))
+    with pytest.raises(SignatureError):
+        verify_successor(held, rotated.identity, sign_identity(rotated.keys[0], rotated.identity))
+    with pytest.raises(SignatureError):
+        verify_successor(held, rotated.identity, sign_identity(rotated.key, held))
+    verify_successor(held, retired, sign_identity(rotated.keys[0], retired))
 
 
 SETBACKS: dict[str, tuple[Callable[[HubIdentity], HubIdentity], str]] = {
@@ -347,8 +407,10 @@ SETBACKS: dict[str, tuple[Callable[[HubIdentity], HubIdentity], str]] = {
 @pytest.mark.parametrize("name", SETBACKS)
 def test_a_later_record_takes_nothing_back(rotated: Hub, name: str) -> None:
     change, match = SETBACKS[name]
+    shown = change(rotated.identity)
+    signer = rotated.keys[len(shown.hub_keys) - 1]
     with pytest.raises(IdentityError, match=match):
-        verify_successor(rotated.identity, change(rotated.identity))
+        verify_successor(rotated.identity, shown, sign_identity(signer, shown))
 
 
 def test_a_later_record_does_not_replace_a_key(hub: Hub) -> None:
@@ -356,12 +418,13 @@ def test_a_later_record_does_not_replace_a_key(hub: Hub) -> None:
     held = rotate(born, first, HubPk(signing_key("a").public), TURN, WINDOW)
     shown = rotate(born, first, HubPk(signing_key("b").public), TURN, WINDOW)
     with pytest.raises(IdentityError, match="replaced"):
-        verify_successor(held, shown)
+        verify_successor(held, shown, sign_identity(signing_key("b"), shown))
 
 
 def test_a_later_record_is_of_the_same_hub(hub: Hub) -> None:
+    other = Hub(name="other")
     with pytest.raises(IdentityError, match="pinned"):
-        verify_successor(hub.identity, Hub(name="other").identity)
+        verify_successor(hub.identity, other.identity, sign_identity(other.key, other.identity))
 
 
 def test_a_key_without_an_end_is_active_for_ever(hub: Hub) -> None:

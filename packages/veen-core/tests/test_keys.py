@@ -1,5 +1,9 @@
 """Key pairs: deterministic, strict in verifying, and silent about their secrets (§3.2, SH0.2)."""
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import pytest
 
 from veen_core import DhKey, DhSecret, SigningKey, SigningSeed
@@ -98,3 +102,10 @@ def test_both_sides_export_the_same_keys() -> None:
 def test_a_secret_of_another_size_is_refused(kind: type[SigningSeed | DhSecret], size: int) -> None:
     with pytest.raises(DecodeError, match=f"of 32 bytes, found {size}"):
         kind(bytes(size))
+
+
+@pytest.mark.parametrize("key", [signing_key("a"), dh_key("a")], ids=["signing", "dh"])
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+def test_a_key_pair_does_not_leave_its_process(key: object, way: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match="not pickled: hand over its keystore"):
+        way(key)

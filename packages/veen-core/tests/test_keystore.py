@@ -4,6 +4,7 @@ import dataclasses
 import traceback
 from collections.abc import Callable, Iterator
 
+import nacl.exceptions
 import pytest
 from nacl import bindings, pwhash
 
@@ -48,6 +49,19 @@ def keystore(secrets: Secrets) -> Keystore:
 
 
 # --- sealing and opening
+
+
+@pytest.mark.parametrize("cause", [MemoryError, nacl.exceptions.RuntimeError, nacl.exceptions.CryptoError])
+def test_too_little_memory_is_said(
+    keystore: Keystore, monkeypatch: pytest.MonkeyPatch, cause: type[Exception]
+) -> None:
+    def exhausted(*_: object) -> bytes:
+        raise cause
+
+    monkeypatch.setattr(pwhash.argon2id, "kdf", exhausted)
+    with pytest.raises(KeystoreError, match="needs 8192 bytes of memory to open") as caught:
+        open_keystore(keystore, PASSPHRASE)
+    assert caught.value.__suppress_context__
 
 
 def test_what_was_sealed_is_what_opens(keystore: Keystore, secrets: Secrets) -> None:
@@ -235,6 +249,12 @@ WRONG: dict[str, Callable[[], object]] = {
     "content with a secret of another size": lambda: open_keystore(
         _sealed_anyway(cbor.encode({1: 1, 2: SEED + SEED, 3: DH, 4: 0, 5: []})), PASSPHRASE
     ),
+    "secrets in JSON as they would be": lambda: Secrets.from_json(
+        f'{{"ver":1,"id_sign":"{SEED.hex()}","id_dh":"{DH.hex()}","created_at":0,"prekeys":[]}}'
+    ),
+    "secrets to be written as JSON": lambda: Secrets(
+        id_sign=SigningSeed(SEED), id_dh=DhSecret(DH), created_at=BORN
+    ).to_json(),
     "secrets in JSON that is cut off": lambda: Secrets.from_json(f'{{"id_sign": "{SEED.hex()}'),
     "secrets in JSON with a stray letter": lambda: Secrets.from_json(
         f'{{"ver":1,"id_sign":"{SEED.hex()}zz","id_dh":"","created_at":0,"prekeys":[]}}'

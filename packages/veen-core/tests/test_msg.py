@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from veen_core import (
+    DEFAULT_LIMITS,
     DEFAULT_PROFILE,
     PROFILES,
     ClientId,
@@ -22,10 +23,11 @@ from veen_core import (
     seal_msg,
     verify_msg,
 )
-from veen_core.ciphertext import PREFIX_SIZE, pad, split
+from veen_core.attachment import EMPTY_ATT_ROOT
+from veen_core.ciphertext import PREFIX_SIZE, Sealer, pad, split
 from veen_core.errors import Fault, OpenError, SignatureError
 from veen_core.hashing import u64be
-from veen_core.ids import AuthRef, ClientSeq, CtHash, ProfileId, SchemaId, Signature, StreamSeq
+from veen_core.ids import AttRoot, AuthRef, ClientSeq, CtHash, ProfileId, SchemaId, Signature, StreamSeq
 from veen_core.keys import DhSecret
 from veen_core.msg import check_ct_hash, sign_msg, signing_digest
 
@@ -119,6 +121,42 @@ def test_what_is_sealed_comes_with_its_encoding(msg: Msg) -> None:
     )
     assert sealed.wire == sealed.msg.encode()
     assert sealed.attachments == ()
+
+
+def _seal(msg: Msg, **changes: object) -> object:
+    how: dict[str, object] = {
+        "binding": msg.binding,
+        "header": PayloadHeader(schema=SCHEMA),
+        "body": b"hello",
+        "profile": DEFAULT_PROFILE,
+        "ephemeral": DhSecret(bytes(32)),
+    } | changes
+    return seal_msg(signing_key("bob"), READER.public, **how)  # type: ignore[arg-type]
+
+
+def test_a_message_is_sealed_by_the_profile_it_names(msg: Msg) -> None:
+    with pytest.raises(VerificationError, match="another profile than the one to seal by"):
+        _seal(msg, profile=PROFILES["bulk"])
+
+
+def test_a_message_is_not_sealed_under_client_seq_0(msg: Msg) -> None:
+    with pytest.raises(VerificationError, match="client_seq starts at 1"):  # B16
+        _seal(msg, binding=dataclasses.replace(msg.binding, client_seq=ClientSeq(0)))
+
+
+def test_a_header_commits_to_no_attachments_that_are_not_there(msg: Msg) -> None:
+    _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=EMPTY_ATT_ROOT))
+    with pytest.raises(VerificationError, match=r"att_root §4\.6: there are no attachments"):
+        _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=AttRoot(bytes(32))))
+
+
+def test_padding_beyond_the_largest_message_is_refused_before_it_is_made(msg: Msg) -> None:
+    sealer = Sealer(READER.public, msg.binding, DhSecret(bytes(32)))
+    with pytest.raises(DecodeError, match="exceeds max_msg_bytes = 1048576"):
+        sealer.seal(PayloadHeader(schema=SCHEMA), b"", pad_block=2**50)  # more memory than there is
+    small = DEFAULT_LIMITS.lowered({"max_msg_bytes": 255})
+    with pytest.raises(DecodeError, match="block of 256 it exceeds max_msg_bytes = 255"):
+        sealer.seal(PayloadHeader(schema=SCHEMA), b"", pad_block=256, limits=small)
 
 
 # --- opening (§4.2)

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from veen_core import DEFAULT_PROFILE, PROFILES, DecodeError, Ht, Profile, cbor
+from veen_core import DEFAULT_LIMITS, DEFAULT_PROFILE, PROFILES, DecodeError, Ht, Profile, cbor
+from veen_core.errors import ConfigError
+from veen_core.profile import MAX_PAD_BLOCK
 
 
 def test_profile_id_is_the_tagged_hash_of_the_profile() -> None:
@@ -53,4 +55,15 @@ def test_there_is_no_implicit_pad_block() -> None:
     items = DEFAULT_PROFILE.codec.write(DEFAULT_PROFILE)
     del items[7]
     with pytest.raises(DecodeError, match=r"pad_block §3\.2: missing"):
+        Profile.decode(cbor.encode(items))
+
+
+def test_a_block_of_padding_is_no_larger_than_a_message() -> None:
+    assert MAX_PAD_BLOCK == DEFAULT_LIMITS.max_msg_bytes == 2**20
+    largest = Profile(epoch_sec=0, pad_block=MAX_PAD_BLOCK)
+    assert Profile.decode(largest.encode()) == largest
+    with pytest.raises(ConfigError, match="pad_block 1048577 is more than a whole MSG"):
+        dataclasses.replace(largest, pad_block=MAX_PAD_BLOCK + 1)
+    items = largest.codec.write(largest) | {7: MAX_PAD_BLOCK + 1}
+    with pytest.raises(DecodeError, match=r"profile §3\.2: pad_block 1048577"):
         Profile.decode(cbor.encode(items))

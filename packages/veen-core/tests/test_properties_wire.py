@@ -97,21 +97,25 @@ def test_what_holds_a_secret_is_known_by_its_declaration() -> None:
     assert {cls.__name__ for cls in SECRET_CLASSES} == {"ClientState", "PrekeySecret", "Secrets"}
 
 
+def _by_hand(value: Any) -> Any:
+    """As a JSON form would say it, if there were one."""
+    return bytes(value).hex() if isinstance(value, bytes) else [] if isinstance(value, tuple) else value
+
+
 @pytest.mark.parametrize("cls", SECRET_CLASSES, ids=lambda cls: cls.__name__)
 def test_a_value_that_holds_a_secret_has_no_json_form(cls: type[Wire]) -> None:
     """Neither way: what was once written as JSON by others is not read either."""
-    names = {f.name: f.kind for f in cls.codec.fields}
+    names = [f.name for f in cls.codec.fields]
 
     @steady(5)
     @given(strategy_for(cls))
     def check(value: Any) -> None:
         with pytest.raises(EncodeError, match="has no JSON form: it is a secret"):
             value.to_json()
-        by_hand = {
-            n: v.hex() if isinstance(v, bytes) else v for n in names if (v := getattr(value, n)) is not None
-        }
+        held = {name: getattr(value, name) for name in names}
+        item = {name: _by_hand(v) for name, v in held.items() if v is not None and not isinstance(v, Wire)}
         with pytest.raises(DecodeError, match="has no JSON form: it is a secret"):
-            cls.codec.read_json({n: v for n, v in by_hand.items() if not isinstance(v, tuple | Wire)})
+            cls.codec.read_json(item)
 
     check()
 
@@ -169,7 +173,7 @@ def test_bytes_that_are_accepted_are_what_encoding_gives(cls: type[Wire]) -> Non
 
 @every_class
 def test_no_other_spelling_of_a_value_is_accepted(cls: type[Wire]) -> None:
-    @steady(6)
+    @steady(4)
     @given(strategy_for(cls))
     def check(value: Wire) -> None:
         for name, wrong in respellings(cls.codec.write(value)):

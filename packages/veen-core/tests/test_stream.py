@@ -3,6 +3,7 @@
 import pytest
 
 from veen_core import H, Ht, HubPk, StreamId, label, routing_key, stream, stream_id
+from veen_core.errors import EncodeError
 from veen_core.hashing import u64be
 from veen_core.ids import Epoch, UnixTime
 
@@ -60,3 +61,14 @@ def test_a_hub_accepts_the_epochs_within_its_skew(
     now: int, epoch_sec: int, skew: int, window: list[int]
 ) -> None:
     assert list(stream.epoch_window(UnixTime(now), epoch_sec, skew)) == window
+
+
+def test_a_lone_surrogate_names_no_stream() -> None:
+    with pytest.raises(EncodeError, match="lone surrogate") as caught:
+        stream_id("orders\ud800")
+    assert caught.value.__cause__ is None
+
+
+def test_the_control_label_is_of_a_stream_and_epoch_of_its_own() -> None:
+    routing = routing_key(stream.hub_id(HubPk(bytes(32))))
+    assert stream.control_label(routing) == label(routing, stream_id("veen/control"), Epoch(0))  # H5

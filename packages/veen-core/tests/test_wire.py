@@ -1,16 +1,18 @@
 """Declared once, codecs derived: layouts, strictness, and what an error says (§3.1, B1-B3, B17)."""
 
+import enum
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NewType
 
 import pytest
 
 from veen_core import DecodeError, Label, cbor
+from veen_core.card import IdentityCard
 from veen_core.errors import EncodeError, Fault
 from veen_core.hashing import hkdf, trunc_24, u32be, u64be
 from veen_core.ids import Signature
-from veen_core.kinds import SIGNED, found, kind_of
-from veen_core.wire import EXPLICIT, TRAILING, Wire, array, int_map, parse_json, text_map
+from veen_core.kinds import SIGNED, WordOf, found, kind_of
+from veen_core.wire import EXPLICIT, TRAILING, Wire, array, int_map, parse_json, text_map, where
 
 LABEL = Label(b"\xab" * 32)
 Count = NewType("Count", int)
@@ -180,7 +182,7 @@ MAPS: dict[str, tuple[Any, str]] = {
     "an unknown text key": ({1: 1, 2: "n", "secret": 0}, "box §9.8: unknown key (tstr of 6 characters)"),
     "keys out of order": (
         {2: "n", 1: 1},
-        "box §9.8: not CBOR: a map key that is neither an integer nor a string",
+        "box.ver §9.8: keys out of order",
     ),
     "an optional key out of order": ({1: 1, 2: "n", 5: b"", 3: True}, "box §9.8: keys out of order"),
     "null for an absent field": ({1: 1, 2: "n", 3: None}, "box.flag §9.8: want bool, found null"),
@@ -315,6 +317,25 @@ def test_a_free_value_passes_json_and_cbor_alike() -> None:
         Note.codec.read({"zeta": 1, "alpha": 2, "shift": 3, "mode": "on", "free": 1.5})
 
 
+def test_two_keys_with_one_name_in_json_have_no_json_form() -> None:
+    note = Note(zeta=1, alpha=2, shift=3, free=[{1: "a", "1": "b"}])
+    assert Note.decode(note.encode()) == note
+    with pytest.raises(EncodeError, match="two keys of a map have one name in JSON"):
+        note.to_json()
+
+
+@pytest.mark.parametrize("text", ['{"a":-0}', "[-0]", "-0"])
+def test_zero_is_written_in_one_way(text: str) -> None:
+    assert parse_json("[0,-1]") == [0, -1]
+    with pytest.raises(DecodeError, match="not JSON"):
+        parse_json(text)
+
+
+def test_a_long_unknown_key_is_not_repeated_whole() -> None:
+    with pytest.raises(DecodeError, match=r"box §9\.8: unknown key 'x{40}'"):
+        Box.from_json('{"ver":1,"name":"n","' + "x" * 1_000 + '":0}')
+
+
 def test_json_bytes_are_utf_8() -> None:
     assert parse_json('{"a":"ø"}'.encode()) == {"a": "ø"}
     with pytest.raises(DecodeError, match="not JSON"):
@@ -333,6 +354,16 @@ def test_json_bytes_are_utf_8() -> None:
         pytest.param(Thing(ver=2, label=LABEL, middle=None, count=0), id="another version"),
         pytest.param(Thing(label=LABEL, middle=None, count=0, trail=()), id="empty trailing field"),
         pytest.param(Box(name=b"n"), id="bytes for text"),
+        pytest.param(Box(name="n", data="text"), id="text for bytes"),
+        pytest.param(Box(name="n", data=bytearray(1)), id="a bytearray for bytes"),
+        pytest.param(Box(name="n", data=7), id="a number for bytes"),
+        pytest.param(Thing(label=bytes(31), middle=None, count=0), id="a label too short"),
+        pytest.param(Thing(label=bytes(33), middle=None, count=0), id="a label too long"),
+        pytest.param(Thing(label="x" * 32, middle=None, count=0), id="text for a label"),
+        pytest.param(Thing(label=None, middle=None, count=0), id="null for a label"),
+        pytest.param(Thing(label=LABEL, middle=bytearray(32), count=0), id="a bytearray for a label"),
+        pytest.param(Thing(ver=True, label=LABEL, middle=None, count=0), id="true for version 1"),
+        pytest.param(Thing(ver=1.0, label=LABEL, middle=None, count=0), id="a float for version 1"),
         pytest.param(Note(zeta=0, alpha=None, shift=2**64), id="signed too large"),
         pytest.param(Note(zeta=0, alpha=None, shift=0, mode="up"), id="another word"),
     ],
@@ -384,6 +415,40 @@ def test_an_annotation_without_a_wire_form_is_refused_when_declared(annotation: 
 )
 def test_what_was_found_is_said_without_repeating_it(item: object, text: str) -> None:
     assert found(item) == text
+
+
+def test_a_section_of_another_document_is_named_as_it_is() -> None:
+    assert where("RECEIPT.label", "4.3") == "RECEIPT.label §4.3"
+    assert where("identity_card", "spec-1 §15") == "identity_card (spec-1 §15)"
+    with pytest.raises(DecodeError, match=r"^identity_card \(spec-1 §15\): want map, found array of 0$"):
+        IdentityCard.decode(b"\x80")
+
+
+# --- words of an enumeration
+
+
+class Mood(enum.StrEnum):
+    """Two words."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+def test_a_word_is_read_as_the_enumerations_member_and_written_as_text() -> None:
+    kind = kind_of(Mood)
+    assert kind == WordOf(Mood)
+    assert kind.read("good") is kind.read_json("good") is Mood.GOOD
+    assert type(kind.write(Mood.BAD)) is type(kind.write_json(Mood.BAD)) is str
+    assert (kind.write(Mood.BAD), kind.describe()) == ("bad", "one of Mood")
+
+
+@pytest.mark.parametrize("item", ["GOOD", "", "good ", b"good", 0, None, ["good"]])
+def test_any_other_word_is_refused_both_ways(item: object) -> None:
+    kind = kind_of(Mood)
+    with pytest.raises(DecodeError, match="want one of Mood, found"):
+        kind.read(item)
+    with pytest.raises(EncodeError, match="want one of Mood, have"):
+        kind.write(item)
 
 
 # --- integers and hashes of §3.3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -60,18 +61,26 @@ class HubProcess:
     """A data directory and the process that serves it, which may be stopped, killed and started again."""
 
     def __init__(
-        self, root: Path, *, profile: str = "default", gated: bool = False, config: str = ""
+        self,
+        root: Path,
+        *,
+        profile: str = "default",
+        gated: bool = False,
+        config: str = "",
+        twin_of: HubProcess | None = None,
     ) -> None:
         self.directory = root / "data"
-        key = SigningKey(SigningSeed(os.urandom(32)))
-        self.identity = create(
-            self.directory,
-            key,
-            UnixTime(int(time.time()) - 1_000),
-            profile=PROFILES[profile],
-            admin_pk=ADMIN.public,
-        )
-        self.hub_pk = self.identity.hub_keys[0].hub_pk
+        if twin_of is None:
+            self.identity = create(
+                self.directory,
+                SigningKey(SigningSeed(os.urandom(32))),
+                UnixTime(int(time.time()) - 1_000),
+                profile=PROFILES[profile],
+                admin_pk=ADMIN.public,
+            )
+        else:
+            shutil.copytree(twin_of.directory, self.directory)
+            self.identity = twin_of.identity
         self._config = root / "hub.yaml"
         self._config.write_text(config)
         self._gated = gated
@@ -124,10 +133,8 @@ class HubProcess:
 
 
 @contextmanager
-def serving(
-    root: Path, *, profile: str = "default", gated: bool = False, config: str = ""
-) -> Iterator[HubProcess]:
-    hub = HubProcess(root, profile=profile, gated=gated, config=config)
+def serving(root: Path, **options: Any) -> Iterator[HubProcess]:
+    hub = HubProcess(root, **options)
     try:
         yield hub
     finally:

@@ -29,7 +29,7 @@ class Proxy:
         self.requests: list[str] = []
         self.url = ""
         self._session: aiohttp.ClientSession | None = None
-        self._open: set[web.Request] = set()
+        self._open: list[web.Request] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request.path)
@@ -54,7 +54,7 @@ class Proxy:
         response = web.StreamResponse(headers={"Content-Type": answer.headers["Content-Type"]})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        self._open.add(request)
+        self._open.append(request)
         try:
             async for part in answer.content.iter_any():
                 given = self.lie(request.path, b"", part)
@@ -62,7 +62,7 @@ class Proxy:
                     return self._cut(request)
                 await response.write(given)
         finally:
-            self._open.discard(request)
+            self._open.remove(request)
         return response
 
     @staticmethod

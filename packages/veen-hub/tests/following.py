@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,9 +43,15 @@ class Follower:
             self._held = self._held[stream.tell() :]
             return item
 
+    def each(self, n: int) -> Iterator[dict[int, Any]]:
+        """The next so many items, as they come; fewer if the hub ends the stream."""
+        for _ in range(n):
+            if (item := self.next()) is None:
+                return
+            yield item
+
     def take(self, n: int) -> list[dict[int, Any]]:
-        items = [self.next() for _ in range(n)]
-        return [item for item in items if item is not None]
+        return list(self.each(n))
 
     def close(self) -> None:
         self._connection.close()

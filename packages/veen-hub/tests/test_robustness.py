@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import http.client
+import io
 import os
 import resource
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import cbor2
 import pytest
@@ -22,7 +24,7 @@ from veen_core.limits import Limits
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import Writer, ciphertext, envelope
-from .serving import CBOR, PATIENCE, Answer, Calls, HubProcess, RunningHub, until
+from .serving import CBOR, PATIENCE, Answer, Calls, RunningHub, until
 from .test_admission import is_refused_by
 
 IDLE = int(os.environ.get("VEEN_IDLE_CONNECTIONS", "2000"))
@@ -43,6 +45,13 @@ def answer_to(connection: socket.socket) -> Answer:
     return found
 
 
+def post(path: str, body: bytes, length: int | None = None, kind: str = CBOR) -> bytes:
+    """A request as it goes over the wire, which may announce another length than it has."""
+    announced = len(body) if length is None else length
+    head = f"POST {path} HTTP/1.1\r\nHost: hub\r\nContent-Type: {kind}\r\nContent-Length: {announced}\r\n\r\n"
+    return head.encode() + body
+
+
 def say(hub: Calls, data: bytes) -> Answer:
     with talk(hub) as connection:
         connection.sendall(data)
@@ -57,22 +66,22 @@ def say(hub: Calls, data: bytes) -> Answer:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 this is TLS\r\n\r\n",
         b"hello\r\n\r\n",
-        b"GET /healthz\r\n\r\n",
         b"GET /healthz HTTP/9.9\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nno colon here\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: hub\r\nno colon here\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: a\r\nbad\x00name: x\r\n\r\n",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Length: many\r\n\r\n",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
-        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % n for n in range(500)) + b"\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Length: many\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: hub\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: hub\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: hub\r\n"
+        + b"".join(b"X-%d: 1\r\n" % n for n in range(500))
+        + b"\r\n",
     ],
     ids=[
         "TLS",
         "not a request line",
-        "no version",
         "another version",
         "no colon",
         "a zero in a name",
@@ -93,28 +102,23 @@ def test_what_is_not_http_gets_an_envelope_and_ends(hub: RunningHub, data: bytes
 
 
 def test_a_broken_chunk_is_a_bad_request(hub: RunningHub) -> None:
-    head = b"POST /v1/submit HTTP/1.1\r\nContent-Type: application/cbor\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = say(hub, head + b"zz\r\nxx\r\n0\r\n\r\n")
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
 
 
 def test_an_expectation_nobody_knows_is_a_bad_request(hub: RunningHub) -> None:
     for path in ("/v1/submit", "/nowhere"):
-        answer = say(hub, f"POST {path} HTTP/1.1\r\nExpect: miracles\r\nContent-Length: 0\r\n\r\n".encode())
+        answer = say(
+            hub,
+            f"POST {path} HTTP/1.1\r\nHost: hub\r\nExpect: miracles\r\nContent-Length: 0\r\n\r\n".encode(),
+        )
         assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
 
 
 def test_pipelined_requests_are_answered_in_order(hub: RunningHub, alice: Writer) -> None:
-    def submit(wire: bytes) -> bytes:
-        body = envelope(wire)
-        return (
-            b"POST /v1/submit HTTP/1.1\r\nContent-Type: application/cbor\r\nContent-Length: %d\r\n\r\n"
-            % len(body)
-            + body
-        )
-
     with talk(hub) as connection:
-        connection.sendall(b"".join(submit(alice.next()) for _ in range(20)))
+        connection.sendall(b"".join(post("/v1/submit", envelope(alice.next())) for _ in range(20)))
         file = connection.makefile("rb")
         seqs = []
         for _ in range(20):
@@ -143,9 +147,7 @@ def test_a_compressed_body_is_refused_before_it_is_unpacked(hub: RunningHub, ali
 def test_a_body_that_does_not_arrive_in_time_is_given_up(start_hub: StartHub) -> None:
     hub = start_hub(listen__request_timeout_sec=1)
     started = time.monotonic()
-    answer = say(
-        hub, b"POST /v1/submit HTTP/1.1\r\nContent-Type: application/cbor\r\nContent-Length: 100\r\n\r\nabc"
-    )
+    answer = say(hub, post("/v1/submit", b"abc", length=100))
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
     assert 0.9 < time.monotonic() - started < 5
 
@@ -154,9 +156,7 @@ def test_a_body_that_drips_is_given_up_as_a_whole(start_hub: StartHub) -> None:
     """Not by the pause between two bytes: the whole has its time."""
     hub = start_hub(listen__request_timeout_sec=1)
     with talk(hub) as connection:
-        connection.sendall(
-            b"POST /v1/stream HTTP/1.1\r\nContent-Type: application/cbor\r\nContent-Length: 1000\r\n\r\n"
-        )
+        connection.sendall(post("/v1/stream", b"", length=1_000))
         connection.settimeout(0.1)
         started = time.monotonic()
         answer = b""
@@ -176,10 +176,10 @@ def test_a_body_that_drips_is_given_up_as_a_whole(start_hub: StartHub) -> None:
         b"",
         b"PO",
         b"POST /v1/submit HT",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Type: appl",
-        b"POST /v1/submit HTTP/1.1\r\nContent-Type: application/cbor\r\nContent-Length: 100\r\n\r\nabc",
-        b"POST /v1/submit HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
-        b"PUT /v1/attachment/" + b"ab" * 32 + b" HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Type: appl",
+        post("/v1/submit", b"abc", length=100),
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        b"PUT /v1/attachment/" + b"ab" * 32 + b" HTTP/1.1\r\nHost: hub\r\nContent-Length: 100\r\n\r\nabc",
     ],
     ids=["nothing", "a word", "a line", "a header", "a body", "a chunk", "an attachment"],
 )
@@ -191,16 +191,12 @@ def test_a_request_that_is_half_sent_and_left_disturbs_nobody(
             connection.sendall(half)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     assert hub.submit(alice.next()).status == 200
-    until(lambda: hub.do(lambda: hub.server._listener.connections) <= 1, "their connections are gone")
+    until(lambda: hub.server.connections <= 1, "their connections are gone")
 
 
 def test_a_message_whose_sender_hangs_up_is_decided_all_the_same(hub: RunningHub, alice: Writer) -> None:
-    body = envelope(alice.next())
-    head = b"POST /v1/submit HTTP/1.1\r\nContent-Type: application/cbor\r\nContent-Length: %d\r\n\r\n" % len(
-        body
-    )
     with talk(hub) as connection:
-        connection.sendall(head + body)
+        connection.sendall(post("/v1/submit", envelope(alice.next())))
     until(lambda: hub.metric("veen_stage_entries", stage="durable") == 2, "token and message are durable")
     assert hub.submit(alice.message(1)).detail == "DUPLICATE"
     assert hub.accept(alice.message(2)).stream_seq == 2
@@ -211,17 +207,16 @@ def test_a_message_whose_sender_hangs_up_is_decided_all_the_same(hub: RunningHub
 
 def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
     hub = start_hub(listen__max_connections=5)
-    held = [socket.create_connection(("127.0.0.1", hub.port), timeout=PATIENCE) for _ in range(5)]
-    until(lambda: hub.do(lambda: hub.server._listener.connections) == 5, "the hub has them all")
-    with talk(hub) as connection:
-        answer = answer_to(connection)
-    assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
-    assert answer.headers["retry-after"] == "1"
-    held.pop().close()
-    until(lambda: hub.do(lambda: hub.server._listener.connections) < 5, "there is room again")
-    assert hub.get("/healthz").status == 200
-    for connection in held:
-        connection.close()
+    with ExitStack() as stack:
+        held = [stack.enter_context(talk(hub)) for _ in range(5)]
+        until(lambda: hub.server.connections == 5, "the hub has them all")
+        with talk(hub) as connection:
+            answer = answer_to(connection)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert answer.headers["retry-after"] == "1"
+        held[0].close()
+        until(lambda: hub.server.connections < 5, "there is room again")
+        assert hub.get("/healthz").status == 200
 
 
 def open_files_for(many: int) -> None:
@@ -238,16 +233,13 @@ def test_idle_connections_cost_little_and_the_next_client_is_answered(start_proc
     hub = start_process("data", "--open")
     alice = Writer("alice", hub.status().identity.hub_id)
     before = hub.resident_bytes
-    idle = [socket.create_connection(("127.0.0.1", hub.port), timeout=PATIENCE) for _ in range(IDLE)]
-    try:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(talk(hub)) for _ in range(IDLE)]
         for connection in idle[::2]:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHos")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: hub\r\nHos")
         for _ in range(20):
             assert hub.submit(alice.next()).status == 200
         assert (hub.resident_bytes - before) / IDLE < 32 * 1_024
-    finally:
-        for connection in idle:
-            connection.close()
     assert hub.get("/healthz").status == 200
 
 
@@ -265,7 +257,7 @@ async def follow(port: int, label: bytes, wanted: int) -> list[int]:
         held += await reader.readexactly(size)
         await reader.readexactly(2)
     writer.close()
-    decoder = cbor2.CBORDecoder(__import__("io").BytesIO(held))
+    decoder = cbor2.CBORDecoder(io.BytesIO(held))
     return [decoder.decode()[1] for _ in range(wanted)]
 
 
@@ -288,50 +280,54 @@ def test_many_followers_of_one_label_all_get_everything(start_process: StartProc
 def test_a_follower_that_does_not_read_is_dropped_and_slows_nobody(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     alice = hub.writer()
+    big, total = ciphertext(bytes(200_000)), 60
     with (
         Follower(hub.port, alice.label, receive_buffer=4_096) as deaf,
         Follower(hub.port, alice.label) as keen,
+        ThreadPoolExecutor(1) as pool,
     ):
-        big = ciphertext(bytes(200_000))
-        slowest, n = 0.0, 0
-        while hub.hub.metrics.dropped_followers._value.get() == 0:
-            started = time.perf_counter()
-            n = hub.accept(alice.next(ciphertext=big)).stream_seq
-            slowest = max(slowest, time.perf_counter() - started)
-            assert n < 500, "a follower that does not read is still there"
-        assert [item[1] for item in keen.take(n)] == list(range(1, n + 1))
-        assert slowest < 1
-        with pytest.raises((ConnectionError, http.client.IncompleteRead)):
-            deaf.take(n)
+        reading = pool.submit(lambda: {item[1]: time.perf_counter() for item in keen.each(total)})
+        durable = {}
+        for _ in range(total):
+            durable[hub.accept(alice.next(ciphertext=big)).stream_seq] = time.perf_counter()
+        arrived = reading.result(PATIENCE)
+        assert list(arrived) == list(range(1, total + 1))
+        assert max(arrived[seq] - durable[seq] for seq in durable) < 1
+        until(lambda: hub.metric("veen_followers_dropped_total") == 1, "the deaf one is dropped")
+        assert deaf.status == 200
     until(lambda: hub.do(lambda: hub.hub.feed.followers) == 0, "both are gone")
 
 
 # --- memory
 
 
-def hostile(hub: HubProcess, alice: Writer) -> list[bytes]:
+def hostile(alice: Writer) -> list[bytes]:
     """Requests that try to make the hub hold, unpack or compute much."""
     big = envelope(alice.message(1, ciphertext=ciphertext(bytes(900_000)), sig=bytes(64)))
-    post = b"POST %s HTTP/1.1\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s"
     deep = b"\x81" * 30_000 + b"\x00"
     return [
-        post % (b"/v1/submit", b"application/cbor", len(big), big),
-        post % (b"/v1/submit", b"application/cbor", 10**12, b""),
-        post % (b"/v1/submit", b"application/cbor-seq", len(deep), deep),
-        post % (b"/v1/submit", b"application/cbor", 9, b"\xa2\x01\x01\x02\x9b\x7f\xff\xff\xff"),
-        post % (b"/v1/stream", b"application/json", 60_000, b"[" * 60_000),
-        post % (b"/v1/stream", b"application/json", 60_000, b"9" * 60_000),
-        post % (b"/tooling/authorize", b"application/cbor", len(deep), deep),
-        b"GET /v1/stream/" + alice.label.hex().encode() + b"?from=" + b"9" * 5_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET /" + b"%2e" * 2_000 + b" HTTP/1.1\r\n\r\n",
-        b"POST /v1/submit HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n" + bytes(100_000),
+        post("/v1/submit", big),
+        post("/v1/submit", b"", length=10**12),
+        post("/v1/submit", deep, kind="application/cbor-seq"),
+        post("/v1/submit", b"\xa2\x01\x01\x02\x9b\x7f\xff\xff\xff"),
+        post("/v1/stream", b"[" * 60_000, kind="application/json"),
+        post("/v1/stream", b"9" * 60_000, kind="application/json"),
+        post("/tooling/authorize", deep),
+        b"GET /v1/stream/"
+        + alice.label.hex().encode()
+        + b"?from="
+        + b"9" * 5_000
+        + b" HTTP/1.1\r\nHost: hub\r\n\r\n",
+        b"GET /" + b"%2e" * 2_000 + b" HTTP/1.1\r\nHost: hub\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n"
+        + bytes(100_000),
     ]
 
 
 def test_a_thousand_hostile_requests_leave_no_memory_behind(start_process: StartProcess) -> None:
     hub = start_process("data", "--open")
     alice = Writer("alice", hub.status().identity.hub_id)
-    attacks = hostile(hub, alice)
+    attacks = hostile(alice)
 
     def attack(times: int) -> None:
         for n in range(times):
@@ -341,15 +337,15 @@ def test_a_thousand_hostile_requests_leave_no_memory_behind(start_process: Start
                     connection.shutdown(socket.SHUT_WR)
                     while connection.recv(65_536):
                         pass
-                except ConnectionError:
+                except OSError:
                     pass
 
     attack(200)
     before = hub.resident_bytes
     attack(1_000)
-    assert hub.resident_bytes - before < 32 * 1_048_576
+    assert hub.resident_bytes - before < 48 * 1_048_576
     assert hub.submit(alice.next()).status == 200
-    assert not [line for line in hub.lines if line["event"] == "bug"]
+    assert [line for line in hub.lines if line["event"].startswith("bug")] == []
 
 
 def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: StartHub) -> None:

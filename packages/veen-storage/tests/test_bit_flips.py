@@ -27,17 +27,17 @@ from veen_core.entry import FRAME_SIZE
 from veen_core.errors import VeenError
 from veen_core.ids import Coid, StreamSeq
 from veen_core.limits import Limits
-from veen_storage import fsck_directory
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
+from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
-from veen_storage.fsck_book import Book
-from veen_storage.fsck_derive import Derivation
-from veen_storage.fsck_entries import Trust
-from veen_storage.fsck_files import applied_by_files, list_log, read_journal
-from veen_storage.fsck_log import check_log
-from veen_storage.fsck_plan import Workers
-from veen_storage.fsck_report import Level, Report
+from veen_storage.fsck.book import Book
+from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files import applied_by_files, list_log, read_journal
+from veen_storage.fsck.log import check_log
+from veen_storage.fsck.plan import Workers
+from veen_storage.fsck.report import Level, Report
 from veen_storage.hub_keys import read_identity
 from veen_storage.index import Index, Transaction, View
 from veen_storage.journal import HEADER_SIZE

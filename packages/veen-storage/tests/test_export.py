@@ -16,10 +16,11 @@ from veen_core.ids import HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_storage import export_format, export_judge
 from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
 from veen_storage.export import export, export_window, verify_export
-from veen_storage.export_format import (
+from veen_storage.export import format as export_format
+from veen_storage.export import judge as export_judge
+from veen_storage.export.format import (
     MANIFEST,
     ExportedFile,
     FileHash,

@@ -318,14 +318,30 @@ def test_a_batch_out_of_order_is_damage(tmp_path: Path) -> None:
         assert refuses(tmp_path, segment, offset) == found
 
 
-def test_segments_go_only_when_every_batch_in_them_is_applied(tmp_path: Path, segments: list[Path]) -> None:
-    writer = Journal(tmp_path, Files(), 10)
+def test_a_segment_missing_among_applied_ones_is_no_damage(tmp_path: Path, segments: list[Path]) -> None:
+    """It was trimmed, and the removal of the one before it did not reach the disk."""
+    segments[1].unlink()
+    assert numbers(tmp_path, applied=6) == [7, 8, 9]
+    assert numbers(tmp_path, applied=8) == [9]
+    with pytest.raises(DamageError, match="batch 7 follows batch 3"):
+        numbers(tmp_path, applied=5)
+
+
+def test_segments_go_only_when_every_batch_in_them_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 2 * len(encode_batch(1, LARGE)) + 1)
+    writer = Journal(tmp_path, Files(), 1)
+    for _ in range(9):
+        writer.append(LARGE)
+    segments = journal.list_segments(tmp_path)
     for applied, left in ((0, 3), (2, 3), (3, 2), (5, 2), (6, 1), (8, 1)):
         writer.trim(applied)
         assert journal.list_segments(tmp_path) == segments[-left:]
         assert numbers(tmp_path, applied) == list(range(applied + 1, 10))
     writer.trim(9)
     assert journal.list_segments(tmp_path) == segments[-1:], "never the last: it may be the one being written"
+    writer.close()
 
 
 def test_the_segment_that_grows_is_never_removed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from veen_core.ids import StreamSeq
 from veen_storage.errors import LockedError
 from veen_storage.fsck import fsck
-from veen_storage.fsck_index import NUMBER_AT
+from veen_storage.fsck.index import NUMBER_AT
 from veen_storage.index import TABLES, Index
 from veen_storage.layout import Layout
 from veen_storage.repair import RefusedError, rebuild_index, repair

@@ -8,7 +8,7 @@ import pytest
 from veen_core import hub_identity
 from veen_core.checkpoint import verify_witnesses
 from veen_core.errors import IdentityError
-from veen_core.ids import HubPk, StreamSeq
+from veen_core.ids import HubPk, Signature, StreamSeq
 from veen_core.profile import PROFILES
 from veen_core.receipt import verify_receipt
 from veen_storage.errors import LockedError, StorageError
@@ -205,7 +205,8 @@ def test_the_record_lists_both_keys_and_is_signed_by_the_new_one(
     held = first.identity
     first.close()
     shown = rotate(tmp_path / "data", NEXT_KEY, at(100), window_sec=50)
-    hub_identity.verify_successor(held, shown)
+    signature = Signature((tmp_path / "data" / "hub-identity.sig").read_bytes())
+    hub_identity.verify_successor(held, shown, signature)
     assert shown.hub_keys[0].valid_until == at(150)
     assert make_store().identity == shown
     assert shown.newest.valid_from == at(100)

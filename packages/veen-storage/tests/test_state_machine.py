@@ -7,6 +7,8 @@ runs the same histories every time; ``VEEN_STATE_EXAMPLES`` asks for that many n
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from contextlib import ExitStack
@@ -35,11 +37,12 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
-from veen_storage import journal
+from veen_storage import journal, ledger
 from veen_storage.applier import Applier
 from veen_storage.errors import AbsentError, PrunedError
 from veen_storage.index import Index
 from veen_storage.journal import Item
+from veen_storage.ledger import Cache
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create
 from veen_storage.writer import Batch
@@ -386,3 +389,28 @@ def test_a_naive_root_is_that_of_the_specification() -> None:
     assert naive_root(leaves[:1]) == leaves[0]
     assert naive_root(leaves[:2]) == pair
     assert naive_root(leaves) == sha256(b"veen/mmr-root\x00" + leaves[2] + pair).digest()
+
+
+def test_a_cursor_is_never_evicted_while_the_writer_uses_it() -> None:
+    """Else the label would go on from what the index knows, and a stream_seq would be given twice (H2)."""
+    cache, applied, over = Cache[int, int](), [0], threading.Event()
+
+    def applier() -> None:
+        while not over.is_set():
+            cache.shrink(applied[0])
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=applier)
+    with patch.object(ledger, "CACHED", 2):
+        thread.start()
+        sys.setswitchinterval(1e-6)
+        try:
+            for batch in range(1, 100_000):
+                cache.get(batch % 5)
+                cache.put(batch % 5, batch, batch)
+                assert cache.get(batch % 5) == batch
+                applied[0] = batch - 1
+        finally:
+            sys.setswitchinterval(interval)
+            over.set()
+            thread.join()

@@ -71,8 +71,8 @@ def uint_size(n: int) -> int:
 def decode_items(data: bytes, *, flat: bool = False) -> Any:
     """Decode canonical bytes whose every leaf the caller checks against a declaration.
 
-    ``flat``: an array that holds no array and no map, which cbor2 itself makes sure of. Anything
-    else is looked over first (``item_end``), so that no map with odd keys is ever built.
+    ``flat``: an array that holds no array and no map but empty ones, which cbor2 itself makes sure
+    of. Anything else is looked over first (``item_end``), so that no map with odd keys is ever built.
     """
     flat = flat and data[:1] in _ARRAYS
     if not flat and (end := item_end(data)) != len(data):

@@ -29,7 +29,7 @@ class Bucket:
         return self.tokens > 0
 
     def take(self) -> Bucket:
-        return Bucket(self.tokens - 1, self.refilled_at)
+        return Bucket(max(0, self.tokens - 1), self.refilled_at)
 
     def retry_after(self, rate: Rate) -> int | None:
         """Seconds until a token is there; None if never (a rate of nothing)."""

@@ -117,7 +117,7 @@ class Intake:
         try:
             return examine(wire, self._supported)
         except AdmissionError as exc:
-            return exc
+            return exc.with_traceback(None)  # its frames hold the message, and through it themselves
         except Exception:  # noqa: BLE001 - logged; a bug refuses one message, not the hub
             LOGGER.exception("bug in admission")
             return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)

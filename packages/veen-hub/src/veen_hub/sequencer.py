@@ -140,7 +140,7 @@ class Sequencer:
         try:
             ticket.outcome = ticket.action(batch)
         except (AdmissionError, ApiError) as exc:
-            ticket.outcome = exc
+            ticket.outcome = exc.with_traceback(None)  # its frames hold this ticket
         except VeenError as exc:
             if not ticket.reads:
                 raise

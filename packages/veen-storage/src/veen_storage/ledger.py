@@ -9,6 +9,7 @@ Cursors that the applier has not yet written must stay in memory; the rest are a
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,27 +70,34 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Values by key, with the batch that last changed them; evicts only what is applied, oldest first."""
+    """Values by key, with the batch that last changed them; evicts only what is applied, oldest first.
+
+    The writer gets and puts, the applier shrinks: what it evicts must not be what was put just now.
+    """
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, tuple[int, V]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        if (held := self._values.get(key)) is None:
-            return None
-        self._values.move_to_end(key)
-        return held[1]
+        with self._lock:
+            if (held := self._values.get(key)) is None:
+                return None
+            self._values.move_to_end(key)
+            return held[1]
 
     def put(self, key: K, value: V, batch: int) -> None:
-        self._values[key] = (batch, value)
-        self._values.move_to_end(key)
+        with self._lock:
+            self._values[key] = (batch, value)
+            self._values.move_to_end(key)
 
     def shrink(self, applied: int) -> None:
-        while len(self._values) > CACHED:
-            key, (batch, _value) = next(iter(self._values.items()))
-            if batch > applied:
-                return
-            del self._values[key]
+        with self._lock:
+            while len(self._values) > CACHED:
+                key, (batch, _value) = next(iter(self._values.items()))
+                if batch > applied:
+                    return
+                del self._values[key]
 
 
 @dataclass(slots=True)

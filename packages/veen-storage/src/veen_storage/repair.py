@@ -25,16 +25,18 @@ from veen_core import hub_identity
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature
-from veen_storage import fsck_directory, fsck_index, hub_keys
+from veen_storage import hub_keys
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
-from veen_storage.fsck_book import Book
-from veen_storage.fsck_derive import Derivation
-from veen_storage.fsck_entries import Trust
-from veen_storage.fsck_files import applied_by_files, list_log, pieces_of, read_journal, walk_frames
-from veen_storage.fsck_log import check_log
-from veen_storage.fsck_plan import Workers
-from veen_storage.fsck_report import REPAIR, Counters, Fault, Level, Progress, Report
+from veen_storage.fsck import directory as fsck_directory
+from veen_storage.fsck import index as fsck_index
+from veen_storage.fsck.book import Book
+from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files import applied_by_files, list_log, pieces_of, read_journal, walk_frames
+from veen_storage.fsck.log import check_log
+from veen_storage.fsck.plan import Workers
+from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.registry import Registry, read_registry

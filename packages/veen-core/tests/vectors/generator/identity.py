@@ -239,6 +239,11 @@ HUB_IDENTITY = Object(
                     _keys(FIRST, _endorsed(cast.BORN - 1)),
                     "not in the order of valid_from",
                 ),
+                (
+                    "keys_of_one_moment",
+                    _keys(FIRST, _endorsed(cast.BORN)),
+                    "not in the order of valid_from",
+                ),
             )
         ),
     ),

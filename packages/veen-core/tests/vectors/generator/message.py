@@ -54,7 +54,8 @@ PROFILE = Object(
             "mmr_hash_other", _other_profile(8, "sha512"), DecodeError, "profile.mmr_hash §3.2: want 'sha256'"
         ),
         Bad("pad_block_text", _other_profile(7, "256"), DecodeError, "profile.pad_block §3.2: want uint"),
-        Bad("epoch_sec_65_bits", _other_profile(6, 2**64), DecodeError, "CBOR tags are not allowed"),
+        Bad("epoch_sec_65_bits", _other_profile(6, 2**64), DecodeError, "tags are not allowed"),
+        Bad("pad_block_over_1_mib", _other_profile(7, 2**20 + 1), DecodeError, "pad_block 1048577 is more"),
     ),
 )
 

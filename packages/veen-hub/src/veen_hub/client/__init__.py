@@ -15,6 +15,7 @@ from veen_hub.client.attachments import Source
 from veen_hub.client.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
 from veen_hub.client.errors import (
     BadRequest,
+    BoundsReached,
     CapRefused,
     Conflict,
     Denied,
@@ -32,7 +33,6 @@ from veen_hub.client.hub import Hub, connect
 from veen_hub.client.identity import Identity
 from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.message import Message
-from veen_hub.client.outbox import BoundsReached
 from veen_hub.client.retry import Retry
 from veen_hub.client.settling import Delivery
 from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore

@@ -16,6 +16,7 @@ VeenError
 │   ├── Misbehaved       the answer is not one to the question asked
 │   └── Diverged         DivergenceError with an Equivocation where two receipts contradict
 └── StateError       this side cannot take the step, and says which one it can
+    └── BoundsReached    the client_id that a token names is used up (KEX1+ 4.1)
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Final
 
 from veen_core.api import ErrorEnvelope
 from veen_core.equivocation import Equivocation
-from veen_core.errors import DivergenceError, VeenError, VerificationError
+from veen_core.errors import DivergenceError, StateError, VeenError, VerificationError
+from veen_core.ids import ClientId
 from veen_core.rejection import Code
 
 HINTS: Final = {
@@ -154,3 +156,14 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
     ) -> None:
         super().__init__(message, held=held, shown=shown)
         self.equivocation = equivocation
+
+
+class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
+    """The client_id that a token names may sign no more (KEX1+ 4.1)."""
+
+    def __init__(self, client_id: ClientId) -> None:
+        super().__init__(
+            f"client_id {client_id.hex()} has reached its bounds (KEX1+ 4.1), and the token names no other: "
+            "call stream.rotate() and ask for a token for what it returns"
+        )
+        self.client_id = client_id

@@ -8,14 +8,14 @@ it by extending it. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from veen_core.checkpoint import Checkpoint, LabelOrigin
 from veen_core.client_state import ClientState, RatchetKey
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
-from veen_core.errors import DivergenceError
+from veen_core.errors import DivergenceError, SignatureError
 from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
@@ -26,6 +26,8 @@ from veen_hub.client.label_client import PipelinedClient
 from veen_hub.client.label_state import LabelState
 from veen_hub.client.link import Link
 from veen_hub.client.records import LabelRecord
+
+T = TypeVar("T")
 
 
 class LabelLog:
@@ -64,13 +66,6 @@ class LabelLog:
     def client_id(self) -> ClientId:
         return self.client.state.client_id
 
-    async def keep_current(self) -> None:
-        """After an outage the hub may sign with a key it did not have before (§8.4)."""
-        if self.link.stale:
-            await self.link.refresh()
-        if self.client.trust.identity != self.link.status.identity:
-            self.client.trust = self.link.trust(self.client.trust.origin)
-
     # --- first contact
 
     async def greet(self) -> None:
@@ -85,25 +80,44 @@ class LabelLog:
         head = self.client.state.head
         if head is None:
             return
-        async with self.judging():
-            shown = await self.link.ask(lambda: self.link.api.receipt_or_none(self.label, head.stream_seq))
-            if shown is None:
-                raise Diverged(
-                    f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
-                    "and has no such entry any more",
-                    held=head.encode(),
-                )
-            self.client.verify_own(shown)
+        shown = await self.link.ask(lambda: self.link.api.receipt_or_none(self.label, head.stream_seq))
+        if shown is None:
+            raise Diverged(
+                f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
+                "and has no such entry any more",
+                held=head.encode(),
+            )
+        await self._judged(lambda: self._compare(shown))
 
-    @asynccontextmanager
-    async def judging(self) -> AsyncIterator[None]:
-        """A divergence inside the block leaves it with all the evidence there is."""
+    async def _compare(self, shown: Receipt) -> None:
+        self.client.verify_own(shown)
+
+    async def judged(self, step: Callable[[], Awaitable[T]]) -> T:
+        """A step that verifies what the hub showed and then changes state, alone with the prefix."""
+        async with self.prefix:
+            return await self._judged(step)
+
+    async def _judged(self, step: Callable[[], Awaitable[T]]) -> T:
+        """A signature by a key not known yet is looked into once; a divergence comes with its evidence."""
         try:
-            yield
+            try:
+                return await step()
+            except SignatureError:
+                if not await self._has_new_key():
+                    raise
+                return await step()
         except Diverged:
             raise
         except DivergenceError as exc:
             raise await convict(self.link, self.label, exc) from exc
+
+    async def _has_new_key(self) -> bool:
+        """Whether the hub has come back from a restart with a key that it did not have before (§8.4)."""
+        await self.link.refresh()
+        if self.client.trust.identity == self.link.status.identity:
+            return False
+        self.client.trust = self.link.trust(self.client.trust.origin)
+        return True
 
     # --- entries
 
@@ -123,18 +137,21 @@ class LabelLog:
         self, entries: Sequence[Entry], reader: PipelinedClient | None
     ) -> PipelinedClient | None:
         """Verify entries without holes; returns what to hand in with those that follow."""
-        await self.keep_current()
-        async with self.prefix, self.judging():
-            before = StreamSeq(entries[0].stream_seq - 1)
-            if before > self.client.size:
-                await self._extend(await self._fetch(before))
-            inside = entries[: max(0, self.client.size - before)]
-            beyond = entries[len(inside) :]
-            if inside:
-                reader = await self._accept_inside(inside, before, reader)
-            if beyond:
-                await self._accept_beyond(beyond)
-                reader = None
+        return await self.judged(lambda: self._accept(entries, reader))
+
+    async def _accept(
+        self, entries: Sequence[Entry], reader: PipelinedClient | None
+    ) -> PipelinedClient | None:
+        before = StreamSeq(entries[0].stream_seq - 1)
+        if before > self.client.size:
+            await self._extend(await self._fetch(before))
+        inside = entries[: max(0, self.client.size - before)]
+        beyond = entries[len(inside) :]
+        if inside:
+            reader = await self._accept_inside(inside, before, reader)
+        if beyond:
+            await self._accept_beyond(beyond)
+            reader = None
         return reader
 
     async def _accept_inside(
@@ -201,7 +218,10 @@ class LabelLog:
 
     async def confirm(self, receipt: Receipt) -> None:
         """Settle a pending MSG inside the prefix; ``prefix`` is held."""
-        self.client.confirm(receipt, await self._proof(receipt.stream_seq, self.client.size))
+        proof, consistency = await asyncio.gather(
+            self._proof(receipt.stream_seq), self._consistency(receipt.stream_seq)
+        )
+        self.client.confirm(receipt, proof, consistency)
 
     # --- questions
 
@@ -213,9 +233,7 @@ class LabelLog:
 
     async def verify(self, receipt: Receipt) -> None:
         """A receipt from anywhere against this log."""
-        await self.keep_current()
-        async with self.prefix, self.judging():
-            await self.include(receipt)
+        await self.judged(lambda: self.include(receipt))
 
     async def proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
         """Verified against the receipt that completed the tree (B10)."""
@@ -239,15 +257,14 @@ class LabelLog:
         if found is None:
             return None
         last = await self._fetch(found.upto_seq)
-        async with self.prefix, self.judging():
-            await self.include(last)
-            reader = self.client.at(found.upto_seq, await self._consistency(found.upto_seq))
-            if upto_seq == 0:
-                self.client.accept_checkpoint(found, reader.tree, last)
-            else:
-                reader.accept_checkpoint(found, reader.tree, last)
-            await self.state.note_progress()
+        await self.judged(lambda: self._accept_checkpoint(found, last, latest=upto_seq == 0))
         return found
+
+    async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, *, latest: bool) -> None:
+        await self.include(last)
+        part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
+        (self.client if latest else part).accept_checkpoint(checkpoint, part.tree, last)
+        await self.state.note_progress()
 
     async def head(self) -> Receipt | None:
         """The newest receipt; the prefix is extended to it. O(log) questions: the API names no newest one."""

@@ -14,11 +14,12 @@ from veen_core.checkpoint import Checkpoint, verify_checkpoint, verify_witnesses
 from veen_core.client import Gap, LabelClient
 from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
-from veen_core.errors import ProofError, StateError
+from veen_core.errors import InvariantError, ProofError, StateError
 from veen_core.hub_identity import verify_checkpoint as verify_checkpoint_signature
 from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.invariants import Before, verify_pair
 from veen_core.mmr import Mmr
-from veen_core.msg import Sealed
+from veen_core.msg import Msg, Sealed
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 
@@ -55,16 +56,20 @@ class PipelinedClient(LabelClient):
         )
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
-        """``accept_receipt`` for receipts in order of stream_seq; at a ``Gap`` none of them is accepted."""
-        own = {msg.leaf_hash for msg in self.unanswered}
-        if any(receipt.leaf_hash not in own for receipt in receipts):
+        """``accept_receipt`` for the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
+        after, pending = self._log.copy(), self.unanswered
+        if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
-        after = self._log.copy()
-        for receipt in receipts:
+        for msg, wire, receipt in zip(pending, self.state.pending, receipts, strict=False):
+            if msg.leaf_hash != receipt.leaf_hash:
+                raise StateError(
+                    f"the MSG with client_seq {msg.client_seq} has no receipt yet: settle it first"
+                )
             self._verify_receipt(receipt)
             if receipt.stream_seq > after.size + 1:
                 return Gap(after.stream_seq, receipt.stream_seq)
             self._refuse_within(receipt)
+            self._verify_own(msg, wire, receipt)
             after.add(receipt.leaf_hash)
             if after.root != receipt.mmr_root:
                 raise self._diverged(
@@ -75,10 +80,28 @@ class PipelinedClient(LabelClient):
             self._writers.pop(self.state.client_id, None)
         return None
 
+    def _verify_own(self, msg: Msg, wire: bytes, receipt: Receipt) -> None:
+        """The invariants that a receipt can break; the others hold of what was sealed here (§7)."""
+        if msg.prev_ack >= receipt.stream_seq:
+            raise InvariantError("I6", f"prev_ack {msg.prev_ack} is not before {receipt.stream_seq} (§7)")
+        origin = self.trust.origin
+        if origin is not None and origin.epoch_sec:  # I12
+            before = Before(
+                last_stream_seq=StreamSeq(receipt.stream_seq - 1),
+                last_client_seq=ClientSeq(msg.client_seq - 1),
+                profiles=(self.state.profile_id,),
+                limits=self.trust.limits,
+                origin=origin,
+            )
+            verify_pair(wire, receipt.encode(), before)
+
     def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
-        """Go on under a client_id that may have been used before."""
-        self.rotate(client_id, created_at)
-        self.state = dataclasses.replace(self.state, client_seq=client_seq)
+        """Go on under a client_id that may have been used before, from where it had come."""
+        if self.state.pending:
+            raise StateError("settle what is pending before changing client_id")
+        self.state = dataclasses.replace(
+            self.state, client_id=client_id, created_at=created_at, client_seq=client_seq
+        )
 
     # --- the verified prefix
 
@@ -107,16 +130,7 @@ class PipelinedClient(LabelClient):
 
     def verify_part(self, tree: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
         """``tree``, whose root the hub has signed, is a prefix of the verified one, or the hub diverged."""
-        if tree.size == self.size:
-            if tree.root != self.root:
-                raise self._divergence(f"another tree of {tree.size} entries than the verified one", shown)
-            return
-        if consistency is None or (consistency.from_seq, consistency.to_seq) != (tree.size, self.size):
-            raise StateError(f"wants a consistency proof from {tree.size} to {self.size}")
-        try:
-            verify_consistency(consistency, tree.root, self.root)
-        except ProofError as exc:
-            raise self._divergence(str(exc), shown) from None
+        self._verify_part(tree, (self._log.size, self._log.root), consistency, shown)
 
     def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
         """A reader that has verified ``size`` entries of this prefix; it knows the head to come."""
@@ -127,8 +141,11 @@ class PipelinedClient(LabelClient):
         else:
             if consistency is None:
                 raise StateError(f"wants a consistency proof from {size} to {self.size}")
-            tree = Mmr(consistency.from_seq, consistency.peaks_from)
-            verify_consistency(consistency, tree.root, self.root)
+            try:
+                tree = Mmr(consistency.from_seq, consistency.peaks_from)
+                verify_consistency(consistency, tree.root, self.root)
+            except ProofError as exc:
+                raise self._divergence(str(exc), consistency.encode()) from None
         state = dataclasses.replace(
             self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NOTHING
         )

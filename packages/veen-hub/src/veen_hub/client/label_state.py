@@ -76,19 +76,17 @@ class LabelState:
 
     async def _reload(self) -> None:
         """Somebody may have written since we loaded: their record counts, and what we verified beyond it."""
-        log = self._log
-        async with log.prefix, log.judging():
+        log, head = self._log, self._log.client.state.head
+        async with log.prefix:
             content = await log.link.workers.run(log.link.store.load, log.link.hub_id, self._name)
             if content is None:
                 return
-            record, ours = LabelRecord.decode(content), log.client.state
-            if record.state == ours:
-                return
+            record = LabelRecord.decode(content)
             log.client.adopt(record.state)
             log.ring = KeyRing(log.link.identity, record.keys, log.link.randomness)
             self._stored = _place(record.state)
-            if ours.head is not None and ours.head.stream_seq > log.client.size:
-                await log.include(ours.head)
+        if head is not None and head.stream_seq > log.client.size:
+            await log.verify(head)
 
     def release(self) -> None:
         if self._lock is not None:

@@ -65,8 +65,6 @@ class Link:
     time: HubTime
     lock_timeout: float
     batch: int
-    stale: bool = False
-    """The hub was out of reach meanwhile: it may have come back with another key."""
 
     @property
     def hub_id(self) -> HubId:
@@ -105,10 +103,7 @@ class Link:
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """A question that may be repeated, until it is answered."""
-        return await retrying(self.retry, call, self._missed)
-
-    def _missed(self) -> None:
-        self.stale = True
+        return await retrying(self.retry, call)
 
     async def refresh(self) -> None:
         """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4)."""
@@ -116,5 +111,5 @@ class Link:
         check_status(status, self.status.identity)
         if status.identity != self.status.identity:
             await self.workers.run(self.store.save, self.hub_id, IDENTITY, status.identity.encode())
-        self.status, self.stale = status, False
+        self.status = status
         self.time.set(status.hub_ts)

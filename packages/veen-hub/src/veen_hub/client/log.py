@@ -85,7 +85,7 @@ class HubLogWriter:
             try:
                 outcome = (await log.link.api.submit([wire]))[0]
             except Unreachable as exc:
-                uncertain = log.link.stale = True
+                uncertain = True
                 await attempts.wait(exc)
                 continue
             if isinstance(outcome, Receipt):

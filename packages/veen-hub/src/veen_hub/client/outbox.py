@@ -25,16 +25,12 @@ from veen_core.ids import ClientSeq, StreamSeq
 from veen_core.msg import Sealed, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.body import Draft
-from veen_hub.client.errors import Refused
+from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.label import LabelLog
 from veen_hub.client.sealing import Prepared, Slot, seal_all
 from veen_hub.client.settling import SEARCH_PAGE, Delivery, Settler
 
 logger: Final = logging.getLogger("veen.client")
-
-
-class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
-    """The client_id that the token names may sign no more (KEX1+ 4.1)."""
 
 
 @dataclass(slots=True)
@@ -99,7 +95,11 @@ class Outbox:
         todo, repaired = list(drafts), False
         async with self._writing():
             while todo:
-                prepared = await self._prepare(todo, token, ready)
+                try:
+                    prepared = await self._prepare(todo, token, ready)
+                except BoundsReached as exc:
+                    done.failure = exc
+                    break
                 last = len(prepared.sealed) == len(todo)
                 async with self._sealing_ahead(prepared, ahead if last else ()) as sealing:
                     delivery = await self._dispatch(prepared)
@@ -130,10 +130,7 @@ class Outbox:
             if token is not None:
                 log.ring.use(log.client, token.subject_pk, now)
                 if log.client.must_rotate(now):
-                    raise BoundsReached(
-                        f"client_id {log.client_id.hex()} has reached its bounds (KEX1+ 4.1), and the token "
-                        "names no other: call stream.rotate() and ask for a token for what it returns"
-                    )
+                    raise BoundsReached(log.client_id)
             elif log.client.must_rotate(now):
                 log.ring.rotate(log.client, now)
             return Slot(

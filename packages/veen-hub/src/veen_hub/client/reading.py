@@ -42,7 +42,6 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
     reader: PipelinedClient | None = None
     while True:
         try:
-            await log.keep_current()
             async with log.prefix:
                 await log.check_head()
             attempts.renew()
@@ -51,7 +50,5 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
                     reader = await log.accept(entries, reader)
                     at = StreamSeq(at + len(entries))
                     yield entries
-            link.stale = True  # it ended the stream: it may be restarting
         except (Unreachable, Refused) as exc:
-            link.stale = True
             await attempts.wait(exc)

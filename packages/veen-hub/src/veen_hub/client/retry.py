@@ -88,15 +88,11 @@ def worth_another_try(why: VeenError) -> bool:
     return isinstance(why, RateLimited | Unavailable)
 
 
-async def retrying(
-    policy: Retry, call: Callable[[], Awaitable[T]], missed: Callable[[], None] = lambda: None
-) -> T:
-    """``call`` until it answers; for requests that may be repeated. ``missed`` hears of every silence."""
+async def retrying(policy: Retry, call: Callable[[], Awaitable[T]]) -> T:
+    """``call`` until it answers; for requests that may be repeated."""
     attempts = policy.begin()
     while True:
         try:
             return await call()
         except (Unreachable, Refused) as exc:
-            if isinstance(exc, Unreachable):
-                missed()
             await attempts.wait(exc)

@@ -63,10 +63,9 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                await self._log.keep_current()
                 outcomes = await self._submit()
             except Unreachable as exc:
-                uncertain = self._log.link.stale = True
+                uncertain = True
                 await attempts.wait(exc)
                 continue
             except Refused as exc:
@@ -139,24 +138,24 @@ class Settler:
 
     async def _take(self, receipts: Sequence[Receipt]) -> None:
         """Verify receipts of own messages and settle them, wherever in the log they lie."""
-        log = self._log
-        async with log.prefix, log.judging():
-            todo = self._still_pending(receipts)
-            while todo:
-                if todo[0].stream_seq <= log.client.size:
-                    await log.confirm(todo[0])
-                    count = 1
-                elif todo[0].stream_seq > log.client.size + 1:
-                    await log.catch_up(todo[0])
-                    count = 1
-                else:
-                    count = _run_length(todo)
-                    await log.link.workers.run(log.client.accept_receipts, todo[:count])
-                for receipt in todo[:count]:
-                    self._answers[receipt.leaf_hash] = receipt
-                    log.link.time.hear(receipt.hub_ts)
-                del todo[:count]
-            await log.state.save(durable=False)  # a crash from here on finds them in the log again
+        await self._log.judged(lambda: self._settle(receipts))
+
+    async def _settle(self, receipts: Sequence[Receipt]) -> None:
+        log, todo = self._log, self._still_pending(receipts)
+        while todo:
+            count = 1
+            if todo[0].stream_seq <= log.client.size:
+                await log.confirm(todo[0])
+            elif todo[0].stream_seq > log.client.size + 1:
+                await log.catch_up(todo[0])
+            else:
+                count = _run_length(todo)
+                await log.link.workers.run(log.client.accept_receipts, todo[:count])
+            for receipt in todo[:count]:
+                self._answers[receipt.leaf_hash] = receipt
+                log.link.time.hear(receipt.hub_ts)
+            del todo[:count]
+        await log.state.save(durable=False)  # a crash from here on finds them in the log again
 
     def _still_pending(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """In order of stream_seq; a reader may have come across some already, and then they must agree."""
@@ -165,7 +164,7 @@ class Settler:
             raise Misbehaved("two receipts for one message")
         todo: list[Receipt] = []
         for receipt in sorted(receipts, key=lambda r: r.stream_seq):
-            met = log.answers.get(receipt.leaf_hash)
+            met = log.answers.get(receipt.leaf_hash) or self._answers.get(receipt.leaf_hash)
             if receipt.leaf_hash in pending:
                 todo.append(receipt)
             elif met is None:

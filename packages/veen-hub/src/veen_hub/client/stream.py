@@ -44,10 +44,10 @@ from veen_hub.client.attachments import Parcel, Source
 from veen_hub.client.body import AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.chunks import Chunks
 from veen_hub.client.epochs import follow_epochs, window
-from veen_hub.client.errors import Refused
+from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.label import LabelLog
 from veen_hub.client.message import Message, open_all
-from veen_hub.client.outbox import BoundsReached, Outbox
+from veen_hub.client.outbox import Outbox, Sending
 from veen_hub.client.sealing import Prepared
 from veen_hub.client.settling import Delivery
 
@@ -195,9 +195,8 @@ class Stream:
         batch, ready, tries = self.hub.link.batch, None, 0
         async with aclosing(drafts):
             while chunk := await drafts.peek(batch):
-                done = await self._deliver_chunk(chunk, drafts.waiting(batch), cap, ready)
-                ready = done[1]
-                delivery = done[0]
+                delivery = await self._deliver_chunk(chunk, drafts.waiting(batch), cap, ready)
+                ready = delivery.ahead
                 drafts.drop(len(delivery.receipts))
                 for receipt in delivery.receipts:
                     yield receipt
@@ -214,14 +213,13 @@ class Stream:
         ahead: Sequence[Draft],
         cap: CapToken | AuthRef | None,
         ready: Prepared | None,
-    ) -> tuple[Delivery, Prepared | None]:
+    ) -> Sending:
         outbox = await self._outbox()
-        token = await self.hub.tokens.choose(outbox.log, self.id, cap)
         try:
-            done = await outbox.send(chunk, token=token, ready=ready, ahead=ahead)
+            token = await self.hub.tokens.choose(outbox.log, self.id, cap)
         except BoundsReached as exc:
-            return Delivery(failure=exc), None
-        return done, done.ahead
+            return Sending(failure=exc)
+        return await outbox.send(chunk, token=token, ready=ready, ahead=ahead)
 
     async def _can_go_on(self, why: VeenError) -> bool:
         """The epoch turned, or the token's client_id is used up and another can be had."""

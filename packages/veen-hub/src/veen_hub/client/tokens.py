@@ -11,7 +11,7 @@ from veen_core.errors import StateError
 from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse
-from veen_hub.client.errors import Misbehaved
+from veen_hub.client.errors import BoundsReached, Misbehaved
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import Link
 from veen_hub.client.records import HeldToken, HeldTokens
@@ -75,6 +75,8 @@ class Tokens:
             return found
         if self.source is None or not self._link.status.gating:
             return None
+        if self._link.bounds.exhausted(log.client.state, self._link.time.now()):
+            raise BoundsReached(log.client_id)
         token = await self.source(log.client_id, stream_id)
         await self.authorize(token)
         return token

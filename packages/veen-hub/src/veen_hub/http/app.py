@@ -55,6 +55,7 @@ class Server:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self._runner = web.AppRunner(make_app(hub), shutdown_timeout=SHUTDOWN_SEC)
+        self._listener: Listener | None = None
 
     async def start(self) -> str:
         """Listen; returns the URL."""
@@ -62,9 +63,14 @@ class Server:
         context = server_context(tls) if tls is not None else None
         await self.hub.start()
         await self._runner.setup()
-        listener = Listener(self._runner, listen, context)
-        await listener.start()
-        return listener.name
+        self._listener = Listener(self._runner, listen, context)
+        await self._listener.start()
+        return self._listener.name
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._listener.connections if self._listener is not None else 0
 
     async def stop(self) -> None:
         """Stop accepting, answer what is under way, settle, close (SIGTERM)."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import ssl
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 
@@ -20,12 +20,14 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.config import Listen
 from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, refuse
-from veen_hub.http.keys import REQUEST_ID
+from veen_hub.http.keys import name_request
 from veen_hub.logs import LOGGER, log
 
 MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
+LINGER_SEC: Final = 2
+"""How long the rest of a body is read and thrown away after its request was refused."""
 
 
 class Connection(web.RequestHandler):
@@ -43,6 +45,7 @@ class Connection(web.RequestHandler):
             max_line_size=MAX_HEADER,
             max_field_size=MAX_HEADER,
             max_headers=MAX_HEADERS,
+            lingering_time=LINGER_SEC,
         )
         self._listener = listener
         self.lost = asyncio.Event()
@@ -62,6 +65,7 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """What aiohttp refuses before a handler is asked."""
         if isinstance(resp, web.HTTPException) and isinstance(request, web.Request):
+            name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
         return await super().finish_response(request, resp, start_time)
@@ -74,9 +78,11 @@ class Connection(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002 - may quote what was sent
     ) -> web.StreamResponse:
         """What never became a request; its bytes are not logged."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # there is nobody to answer
         if request.writer.output_size > 0:
             raise ConnectionError("the answer is under way: it can only be cut off")
-        request[REQUEST_ID] = request_id = secrets.token_hex(8)
+        request_id = name_request(request)
         kind = type(exc).__name__ if exc is not None else "none"
         if status < 500:
             log(logging.INFO, "not HTTP", error=kind, request_id=request_id)
@@ -100,9 +106,9 @@ class _Full(asyncio.Protocol):
             f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
             f"Content-Length: {len(body)}\r\nRetry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
         )
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(head.encode() + body)
-        transport.close()
+        stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
+        stream.write(head.encode() + body)
+        stream.close()
 
 
 class Listener(web.BaseSite):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -13,7 +12,7 @@ from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import reply
-from veen_hub.http.keys import REQUEST_ID
+from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.logs import LOGGER, log
 from veen_storage.attachments import ContentError, TooLargeError
 from veen_storage.errors import AbsentError, StorageError
@@ -32,7 +31,7 @@ class DetailedError(ApiError):
 @web.middleware
 async def envelopes(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The only place that turns an error into an answer."""
-    request[REQUEST_ID] = request_id = secrets.token_hex(8)
+    request_id = name_request(request)
     try:
         response = await handler(request)
     except VeenError as exc:
@@ -45,6 +44,9 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
         )
     except ConnectionError:
         raise  # the client is gone; there is nobody to answer
+    except OSError as exc:
+        log(logging.ERROR, "storage", error=str(exc), request_id=request_id)
+        response = refuse(request, storage_failed())
     except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
         LOGGER.exception("bug", extra={"fields": {"path": request.path, "request_id": request_id}})
         response = refuse(
@@ -53,6 +55,11 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
     if not response.prepared:
         response.headers["VEEN-Request-Id"] = request_id
     return response
+
+
+def storage_failed() -> ApiError:
+    """What a client is told; paths and reasons are the operator's business."""
+    return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
 
 
 def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
@@ -68,7 +75,7 @@ def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
             return ApiError(Code.BAD_REQUEST, str(exc))
         case StorageError():
             log(logging.ERROR, "storage", error=str(exc))
-            return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
+            return storage_failed()
         case _:
             return ApiError(Code.BAD_REQUEST, str(exc))
 
@@ -79,6 +86,8 @@ def refuse(request: web.Request, error: AdmissionError | ApiError) -> web.Respon
     if isinstance(error, DetailedError):
         envelope = dataclasses.replace(envelope, detail=error.detail)
     response = reply(request, envelope, HTTP_STATUS[code])
+    if (request_id := request.get(REQUEST_ID)) is not None:
+        response.headers["VEEN-Request-Id"] = request_id
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

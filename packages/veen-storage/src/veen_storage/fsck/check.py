@@ -17,17 +17,18 @@ from typing import Final, Literal
 
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
-from veen_storage import fsck_directory, fsck_index
 from veen_storage.applier import decode_finishing
 from veen_storage.errors import DamageError, StorageError
-from veen_storage.fsck_book import Book, Unfinished
-from veen_storage.fsck_derive import Derivation
-from veen_storage.fsck_entries import Trust
-from veen_storage.fsck_files import JournalFiles, LogFiles, applied_by_files, list_log, read_journal
-from veen_storage.fsck_index import Comparison, Excused, Row, Survey
-from veen_storage.fsck_log import check_log
-from veen_storage.fsck_plan import Workers
-from veen_storage.fsck_report import REPAIR, Counters, Fault, Level, Progress, Report
+from veen_storage.fsck import directory as fsck_directory
+from veen_storage.fsck import index as fsck_index
+from veen_storage.fsck.book import Book, Unfinished
+from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files import JournalFiles, LogFiles, applied_by_files, list_log, read_journal
+from veen_storage.fsck.index import Comparison, Excused, Row, Survey
+from veen_storage.fsck.log import check_log
+from veen_storage.fsck.plan import Workers
+from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.records import LABEL_SEQ, U64, LabelNo, Location

@@ -10,12 +10,12 @@ from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.applier import encode_finishing
 from veen_storage.chunk_files import ChunkFile, read_pruned
-from veen_storage.fsck_book import Book
-from veen_storage.fsck_entries import NEVER
-from veen_storage.fsck_files import Piece, pieces_of
-from veen_storage.fsck_label import LabelFold
-from veen_storage.fsck_plan import Event, LabelBegins, LabelEnds, PieceBegins, PieceEnds, Planner, Workers
-from veen_storage.fsck_report import Progress
+from veen_storage.fsck.book import Book
+from veen_storage.fsck.entries import NEVER
+from veen_storage.fsck.files import Piece, pieces_of
+from veen_storage.fsck.label import LabelFold
+from veen_storage.fsck.plan import Event, LabelBegins, LabelEnds, PieceBegins, PieceEnds, Planner, Workers
+from veen_storage.fsck.report import Progress
 from veen_storage.ledger import Changes
 
 Tell = Callable[[Progress], None]

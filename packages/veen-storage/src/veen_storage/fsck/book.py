@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.ids import AuthRef, Label, StreamSeq
-from veen_storage.fsck_beside import Bindings
-from veen_storage.fsck_derive import Derivation
-from veen_storage.fsck_entries import Trust
-from veen_storage.fsck_files import JournalFiles, LogFiles
-from veen_storage.fsck_report import REPAIR, Fault, Report
+from veen_storage.fsck.beside import Bindings
+from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.files import JournalFiles, LogFiles
+from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.layout import Layout
 from veen_storage.ledger import Step
 

@@ -22,12 +22,12 @@ from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr, Node
 from veen_storage.chunk_files import PrunedHead
 from veen_storage.errors import DamageError
-from veen_storage.fsck_beside import Beside
-from veen_storage.fsck_book import Book
-from veen_storage.fsck_derive import DerivedDraft
-from veen_storage.fsck_entries import NEVER, Fact
-from veen_storage.fsck_files import Journaled, Piece
-from veen_storage.fsck_report import RESTORE
+from veen_storage.fsck.beside import Beside
+from veen_storage.fsck.book import Book
+from veen_storage.fsck.derive import DerivedDraft
+from veen_storage.fsck.entries import NEVER, Fact
+from veen_storage.fsck.files import Journaled, Piece
+from veen_storage.fsck.report import RESTORE
 from veen_storage.ledger import Checkpointed, Prune, Sealed
 from veen_storage.records import LabelCursor, LabelNo
 from veen_storage.writer import file_checkpoint, note_msg

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 
 from veen_core.ids import Label, StreamSeq
 from veen_storage.errors import DamageError
-from veen_storage.fsck_entries import Checked, Span, Trust, check_span
-from veen_storage.fsck_files import Journaled, LabelFiles, LabelJournal, Piece, pieces_of, walk_frames
-from veen_storage.fsck_index import context
+from veen_storage.fsck.entries import Checked, Span, Trust, check_span
+from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, Piece, pieces_of, walk_frames
+from veen_storage.fsck.index import context
 from veen_storage.layout import Layout
 
 SPAN_FRAMES: Final = 512
@@ -147,7 +147,7 @@ _trust: Trust | None = None
 def _start_worker(trust: Trust) -> None:
     global _trust  # noqa: PLW0603 - a process's own, set once when it starts
     _trust = trust
-    gc.disable()  # nothing here makes cycles, and looking for them takes 5 % of the time
+    gc.disable()
 
 
 def _check_spans(spans: list[Span]) -> list[Checked]:
@@ -162,8 +162,12 @@ class Workers:
     trust: Trust
     processes: int
     _pool: ProcessPoolExecutor | None = field(default=None)
+    _collected: bool = field(default=False)
 
     def __enter__(self) -> Workers:
+        # Millions of small tuples and no cycles: looking for them takes 5 % of the time.
+        self._collected = gc.isenabled()
+        gc.disable()
         if self.processes > 1:
             self._pool = ProcessPoolExecutor(
                 self.processes, mp_context=context(), initializer=_start_worker, initargs=(self.trust,)
@@ -173,6 +177,8 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        if self._collected:
+            gc.enable()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=kind is not None)
 

@@ -20,7 +20,7 @@ import lmdb
 from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, Label
 from veen_storage.errors import DamageError, StorageError
-from veen_storage.fsck_report import REPAIR
+from veen_storage.fsck.report import REPAIR
 from veen_storage.index import TABLES, Index, View
 from veen_storage.records import (
     CAP_LABEL,
@@ -43,7 +43,7 @@ FILE: Final = "index/data.mdb"
 def context() -> multiprocessing.context.ForkServerContext:
     """Processes that inherit nothing; after the first they start in milliseconds."""
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["veen_storage.fsck_index", "veen_storage.fsck_entries"])
+    made.set_forkserver_preload(["veen_storage.fsck.index", "veen_storage.fsck.entries"])
     return made
 
 

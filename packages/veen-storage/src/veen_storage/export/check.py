@@ -37,7 +37,7 @@ from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
 from veen_storage.chunk_files import ChunkFile, PrunedHead
 from veen_storage.errors import MismatchError, StorageError
-from veen_storage.export_format import (
+from veen_storage.export.format import (
     CHECKPOINTS,
     IDENTITY,
     MANIFEST,
@@ -52,7 +52,7 @@ from veen_storage.export_format import (
     sequence_name,
     sidecar_name,
 )
-from veen_storage.export_judge import Judge, Verified, damage
+from veen_storage.export.judge import Judge, Verified, damage
 from veen_storage.registry import Registry
 
 MAX_MANIFEST: Final = 64 * 1_048_576

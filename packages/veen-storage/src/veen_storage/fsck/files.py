@@ -17,7 +17,7 @@ from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage import journal
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
-from veen_storage.fsck_report import Fault, Report
+from veen_storage.fsck.report import Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
 from veen_storage.ledger import Anchor, Prune

@@ -22,7 +22,7 @@ from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
 from veen_storage.errors import DamageError
-from veen_storage.export_format import MANIFEST, REMEDY, Manifest, PrunedRange, note_pruned
+from veen_storage.export.format import MANIFEST, REMEDY, Manifest, PrunedRange, note_pruned
 from veen_storage.registry import Registry
 
 WRITERS: Final = 65_536

@@ -1,7 +1,6 @@
-"""Export: a range of one label as a folder that verifies without the hub (spec-1 §15, OP0.5, COMP0.1).
+"""Writing an export, in either form of ``format``. Everything is streamed.
 
-``export`` and ``export_window`` write one, in either form of ``export_format``; ``verify_export`` judges
-one. Everything is streamed. The manifest comes last: a folder without it was never finished.
+The manifest comes last: a folder without it was never finished.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from veen_core.receipt import Receipt
 from veen_storage.chunk_files import PrunedHead, read_pruned_chunk
 from veen_storage.cut import chunk_starts
 from veen_storage.errors import AbsentError, DamageError, StorageError
-from veen_storage.export_check import verify_export
-from veen_storage.export_format import (
+from veen_storage.export.format import (
     CHECKPOINTS,
     IDENTITY,
     MANIFEST,
@@ -52,12 +50,9 @@ from veen_storage.export_format import (
     sequence_name,
     sidecar_name,
 )
-from veen_storage.export_judge import Verified
 from veen_storage.files import Files
 from veen_storage.reader import Reader
 from veen_storage.store import Store
-
-__all__ = ["Manifest", "Verified", "export", "export_window", "verify_export"]
 
 PAGE: Final = 1_024
 BUFFER: Final = 1_048_576

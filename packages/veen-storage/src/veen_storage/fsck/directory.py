@@ -17,7 +17,7 @@ from veen_storage import hub_keys
 from veen_storage.attachments import PART
 from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.files import SECRET
-from veen_storage.fsck_report import REPAIR, RESTORE, Fault, Report
+from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.hub_keys import NextIdentity
 from veen_storage.layout import Layout
 from veen_storage.registry import Registry, read_registry

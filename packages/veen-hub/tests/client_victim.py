@@ -1,0 +1,32 @@
+"""A client that sends until it is killed, saying on stdout what was acknowledged: ``url hub_id state round``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from veen_core.hashing import H
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_hub.client import Identity, connect
+
+
+async def main(url: str, hub_id: str, state: str, number: str) -> None:
+    identity = Identity(
+        signing_key=SigningKey(SigningSeed(H(b"victim/sign"))), dh_keys=(DhKey(DhSecret(H(b"victim/dh"))),)
+    )
+    async with connect(url, identity, trust=hub_id, state=state) as hub:
+        stream, n = hub.stream("crash"), 0
+        print("ready", flush=True)
+        while True:
+            await stream.send(f"{number}/{n}")
+            print(f"{number}/{n}", flush=True)
+            batch = [f"{number}/{n + 1 + k}" for k in range(30)]
+            k = 0
+            async for _ in stream.send_many(batch):
+                print(batch[k], flush=True)
+                k += 1
+            n += 31
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

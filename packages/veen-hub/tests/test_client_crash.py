@@ -1,0 +1,424 @@
+"""What survives: kills, lost answers, cancellations, outages of the hub (RESYNC0, H2)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from veen_core.api import ErrorEnvelope
+from veen_core.errors import StateError
+from veen_core.hashing import H
+from veen_core.ids import HubId
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_core.rejection import Code
+from veen_hub.client import (
+    Conflict,
+    FileStateStore,
+    Identity,
+    MemoryStateStore,
+    Message,
+    Retry,
+    Stream,
+    Unavailable,
+    Unreachable,
+    connect,
+)
+
+from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_proxy import between, honest
+
+ALICE = person("alice")
+VICTIM = Identity(
+    signing_key=SigningKey(SigningSeed(H(b"victim/sign"))), dh_keys=(DhKey(DhSecret(H(b"victim/dh"))),)
+)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("hub")) as one:
+        yield one
+
+
+async def texts(stream: Stream) -> list[str]:
+    return [m.text async for m in stream.read()]
+
+
+# --- kill -9
+
+
+def test_a_killed_client_leaves_no_gap_and_no_duplicate(hub: HubProcess, tmp_path: Path) -> None:
+    dice, state, acknowledged = random.Random(7), tmp_path / "state", []  # noqa: S311
+    until = time.monotonic() + 20
+    for number in range(12):
+        if time.monotonic() > until:
+            break
+        acknowledged += _die(hub, state, number, dice.uniform(0.0, 0.5))
+
+    async def survivors() -> list[str]:
+        async with connect(hub.url, VICTIM, trust=hub.hub_id, state=state) as client:
+            await client.stream("crash").settle()
+            await client.stream("crash").send("last")
+            return await texts(client.stream("crash"))
+
+    found = Counter(run(survivors()))
+    assert set(found.values()) == {1}, "a message is in the log twice"
+    assert set(acknowledged) <= set(found), "an acknowledged message is not in the log"
+    assert len(acknowledged) > 20
+
+
+def _die(hub: HubProcess, state: Path, number: int, after: float) -> list[str]:
+    victim = subprocess.Popen(
+        [
+            sys.executable,
+            Path(__file__).with_name("client_victim.py"),
+            hub.url,
+            hub.hub_id.hex(),
+            state,
+            str(number),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert victim.stdout is not None
+    with victim.stdout as output:
+        assert output.readline() == b"ready\n"
+        time.sleep(after)
+        victim.kill()
+        lines = output.read().decode().splitlines(keepends=True)
+    victim.wait()
+    return [line.strip() for line in lines if line.endswith("\n")]
+
+
+# --- answers that are lost
+
+
+def test_a_lost_answer_is_settled_without_sending_twice(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            lost = 0
+
+            def lose_every_other(path: str, _request: bytes, answer: bytes) -> bytes | None:
+                nonlocal lost
+                lost += path == "/v1/submit"
+                return None if path == "/v1/submit" and lost % 2 else answer
+
+            proxy.lie = lose_every_other
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+                stream = client.stream("lost")
+                for n in range(5):
+                    assert (await stream.send(str(n))).stream_seq == n + 1
+                seqs = [r.stream_seq async for r in stream.send_many(str(n) for n in range(5, 205))]
+                assert seqs == list(range(6, 206))
+                assert await texts(stream) == [str(n) for n in range(205)]
+            assert lost > 10
+
+    run(story())
+
+
+def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    impatient = Retry(attempts=2, first=0.01, deadline=1.0)
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=impatient) as client:
+                stream = client.stream("silent")
+                await stream.send("one")
+                proxy.lie = lambda path, _r, a: None if path == "/v1/submit" else a
+                with pytest.raises(Unreachable, match="settled by the next operation"):
+                    await stream.send("two")
+            proxy.lie = honest
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+                assert (await client.stream("silent").send("three")).stream_seq == 3
+                assert await texts(client.stream("silent")) == ["one", "two", "three"]
+
+    run(story())
+
+
+def test_a_message_that_never_arrived_is_sent_by_the_next_client(hub: HubProcess, tmp_path: Path) -> None:
+    impatient = Retry(attempts=2, first=0.01, deadline=1.0)
+
+    async def unavailable(path: str) -> web.Response | None:
+        return web.Response(status=503) if path == "/v1/submit" else None
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=impatient) as client:
+                proxy.before = unavailable
+                with pytest.raises(Unavailable):
+                    await client.stream("unsent").send("one")
+            proxy.before = None
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+                (receipt,) = (await client.stream("unsent").settle()).receipts
+                assert receipt.stream_seq == 1
+                assert await texts(client.stream("unsent")) == ["one"]
+                assert (await client.stream("unsent").settle()).receipts == []
+
+    run(story())
+
+
+def test_a_client_seq_that_somebody_else_used_makes_the_client_go_on_under_another(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    """A state restored from a backup: its client_seqs are taken."""
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path / "a") as client:
+            await client.stream("restored").send("one")
+            backup = FileStateStore(tmp_path / "a")
+            record = backup.load(hub.hub_id, client.stream("restored").label().hex())
+            assert record is not None
+            await client.stream("restored").send("two")
+            FileStateStore(tmp_path / "b").save(hub.hub_id, client.stream("restored").label().hex(), record)
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path / "b") as client:
+            await client.stream("restored").send("three")
+            messages = [m async for m in client.stream("restored").read()]
+            assert [m.text for m in messages] == ["one", "two", "three"]
+            assert messages[2].client_id != messages[0].client_id
+
+    run(story())
+
+
+def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
+    answered: list[float] = []
+
+    async def busy(path: str) -> web.Response | None:
+        if path != "/v1/submit":
+            return None
+        answered.append(time.monotonic())
+        if len(answered) > 2:
+            return None
+        envelope = ErrorEnvelope(code=Code.UNAVAILABLE, message="later", retry_after=1)
+        return web.Response(status=503, body=envelope.encode(), headers={"Retry-After": "1"})
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            proxy.before = busy
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                await client.stream("busy").send("x")
+            assert len(answered) == 3
+            assert all(later - sooner >= 1 for sooner, later in zip(answered, answered[1:], strict=False))
+            answered.clear()
+            patience = Retry(deadline=0.5)
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client:
+                with pytest.raises(Unavailable, match="later"):
+                    await client.stream("busy").send("x")
+            assert len(answered) == 1
+
+    run(story())
+
+
+# --- cancelling
+
+
+def test_cancelling_anywhere_leaves_nothing_half_done(hub: HubProcess, tmp_path: Path) -> None:
+    dice = random.Random(11)  # noqa: S311
+
+    async def story() -> None:
+        done: set[str] = set()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            stream = client.stream("cancelled")
+
+            async def many(number: int) -> None:
+                bodies = [f"{number}/{n}" for n in range(20)]
+                at = 0
+                async for _ in stream.send_many(bodies):
+                    done.add(bodies[at])
+                    at += 1
+
+            async def one(number: int) -> None:
+                await stream.send(f"{number}")
+                done.add(f"{number}")
+
+            for number in range(60):
+                task = asyncio.create_task(one(number) if number % 3 else many(number))
+                await asyncio.sleep(dice.uniform(0.0, 0.03))
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            last = await stream.send("last")
+            found = Counter(await texts(stream))
+            assert set(found.values()) == {1}
+            assert done <= set(found)
+            assert last.stream_seq == sum(found.values())
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            assert (await client.stream("cancelled").send("after")).stream_seq == last.stream_seq + 1
+
+    run(story())
+
+
+def test_a_message_that_cannot_be_written_down_does_not_leave(hub: HubProcess) -> None:
+    class Full(MemoryStateStore):
+        full = False
+
+        def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+            if self.full:
+                raise StateError("no space left on device")
+            super().save(hub, name, content, durable=durable)
+
+    async def story() -> None:
+        store = Full()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store) as client:
+            stream = client.stream("full")
+            await stream.send("one")
+            store.full = True
+            with pytest.raises(StateError, match="no space left"):
+                await stream.send("two")
+            store.full = False
+            await stream.send("three")
+            assert await texts(stream) == ["one", "three"]
+
+    run(story())
+
+
+# --- outages
+
+
+def test_follow_and_send_survive_a_restart_of_the_hub(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "hub") as hub:
+            async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                stream = client.stream("outage")
+                found: list[Message] = []
+                arrived = asyncio.Event()
+
+                async def follow() -> None:
+                    async for message in stream.follow():
+                        found.append(message)
+                        arrived.set()
+
+                following = asyncio.create_task(follow())
+                for number, end in enumerate((hub.kill, hub.stop)):
+                    for n in range(5):
+                        await stream.send(f"{number}/{n}")
+                    end()
+                    sending = asyncio.create_task(stream.send(f"{number}/during"))
+                    await asyncio.sleep(0.2)
+                    await asyncio.to_thread(hub.start)
+                    await sending
+                while len(found) < 12:
+                    arrived.clear()
+                    await arrived.wait()
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+                expected = [f"{n}/{k}" for n in range(2) for k in (0, 1, 2, 3, 4, "during")]
+                assert [m.text for m in found] == expected
+
+    run(story())
+
+
+def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "hub") as hub:
+            patience = Retry(first=0.01, longest=0.1, outage=1.0, attempts=3, deadline=1.0)
+            async with connect(hub.url, ALICE, trust=hub.hub_id, retry=patience) as client:
+                await client.stream("gone").send("x")
+                following = client.stream("gone").follow()
+                await anext(following)
+                hub.kill()
+                with pytest.raises(Unreachable):
+                    await anext(following)
+
+    run(story())
+
+
+def test_a_silent_live_stream_is_asked_for_again(hub: HubProcess) -> None:
+    from veen_hub.client import Timeouts  # noqa: PLC0415
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            async with connect(
+                proxy.url, ALICE, trust=hub.hub_id, retry=QUICK, timeouts=Timeouts(idle=0.3)
+            ) as client:
+                stream = client.stream("idle")
+                following = asyncio.create_task(anext(stream.follow()))  # type: ignore[arg-type]
+                while sum(path.startswith("/v1/stream/") for path in proxy.requests) < 3:
+                    await asyncio.sleep(0.05)
+                await stream.send("at last")
+                assert (await following).text == "at last"
+
+    run(story())
+
+
+# --- two processes, one state
+
+
+def test_one_label_has_one_writer_at_a_time(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        options = {"trust": hub.hub_id, "state": tmp_path, "retry": QUICK}
+        async with (
+            connect(hub.url, ALICE, **options) as first,  # type: ignore[arg-type]
+            connect(hub.url, ALICE, lock_timeout=0.2, **options) as second,  # type: ignore[arg-type]
+        ):
+            await first.stream("owned").send("one")
+            assert await texts(second.stream("owned")) == ["one"]  # reading is free
+            with pytest.raises(StateError, match="another process is sending"):
+                await second.stream("owned").send("two")
+            await second.stream("other").send("elsewhere")
+            await first.close()
+            assert (await second.stream("owned").send("two")).stream_seq == 2
+
+    run(story())
+
+
+def test_what_a_reader_verified_is_written_down_too(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as writer:
+            async for _ in writer.stream("noted").send_many(["x"] * 10):
+                pass
+            label = writer.stream("noted").label()
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as reader:
+            assert len(await texts(reader.stream("noted"))) == 10
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as reader:
+            assert (await reader.log(label)).client.size == 10
+            assert (await reader.stream("noted").send("y")).stream_seq == 11
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
+    store = FileStateStore(tmp_path / "deep" / "state") if kind == "file" else MemoryStateStore()
+    hub, other = HubId(bytes(32)), HubId(bytes([1]) * 32)
+    assert store.load(hub, "a") is None
+    for durable in (True, False):
+        store.save(hub, "a", b"content", durable=durable)
+        assert store.load(hub, "a") == b"content"
+        store.save(hub, "a", b"shorter", durable=durable)
+        assert store.load(hub, "a") == b"shorter"
+    assert store.load(other, "a") is None
+    lock = store.lock(hub, "a")
+    assert lock is not None
+    assert store.lock(hub, "a") is None
+    assert store.lock(hub, "b") is not None
+    lock.release()
+    lock.release()
+    assert store.lock(hub, "a") is not None
+    if isinstance(store, FileStateStore):
+        for path in store.root.rglob("*"):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_conflict_is_a_conflict(hub: HubProcess) -> None:
+    """Signed requests are carried out once; the client signs each afresh."""
+    from .client_fixtures import ADMIN  # noqa: PLC0415
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as client:
+            admin = client.admin(ADMIN)
+            for _ in range(3):
+                await admin.retention()
+            again = client.admin(ADMIN)
+            again._last = admin._last - 1
+            with pytest.raises(Conflict):
+                await again.retention()
+
+    run(story())

@@ -1,0 +1,384 @@
+"""A hub, or somebody in between, that lies: the client raises, and what is false never comes out (§9)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from veen_core import Equivocation, Receipt, VerificationError, verify_evidence
+from veen_core.api import (
+    ConsistencyResponse,
+    ProofResponse,
+    ReceiptResponse,
+    StreamItem,
+    StreamResponse,
+    SubmitResponse,
+)
+from veen_core.errors import DivergenceError, IdentityError, SignatureError
+from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.status import Status
+from veen_hub.client import Diverged, Hub, Misbehaved, Stream, connect
+
+from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_proxy import Lie, Proxy, between, honest
+
+ALICE = person("alice")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("hub")) as one:
+        yield one
+
+
+@asynccontextmanager
+async def talking(
+    hub: HubProcess, name: str, *, sent: int = 20, state: Path | None = None
+) -> AsyncIterator[tuple[Proxy, Hub, Stream]]:
+    """A stream with some messages, and a client that reaches the hub through a proxy."""
+    async with between(hub.url) as proxy:
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as direct:
+            async for _ in direct.stream(name).send_many(f"{n}" for n in range(1, sent + 1)):
+                pass
+        async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK, state=state) as client:
+            yield proxy, client, client.stream(name)
+
+
+def on_pages(change: Callable[[StreamResponse], StreamResponse]) -> Lie:
+    def lie(path: str, _request: bytes, answer: bytes) -> bytes:
+        return change(StreamResponse.decode(answer)).encode() if path == "/v1/stream" else answer
+
+    return lie
+
+
+def with_item(page: StreamResponse, at: int, **changes: object) -> StreamResponse:
+    items = list(page.items)
+    items[at] = dataclasses.replace(items[at], **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(page, items=tuple(items))
+
+
+def forged_root(page: StreamResponse) -> StreamResponse:
+    receipt = page.items[9].receipt
+    assert receipt is not None
+    return with_item(page, 9, receipt=dataclasses.replace(receipt, mmr_root=MmrRoot(bytes(32))))
+
+
+def dropped_entry(page: StreamResponse) -> StreamResponse:
+    return dataclasses.replace(page, items=page.items[:5] + page.items[6:])
+
+
+def swapped_messages(page: StreamResponse) -> StreamResponse:
+    first, second = page.items[3], page.items[4]
+    return with_item(with_item(page, 3, msg=second.msg), 4, msg=first.msg)
+
+
+def altered_message(page: StreamResponse) -> StreamResponse:
+    msg = page.items[7].msg
+    return with_item(page, 7, msg=dataclasses.replace(msg, ciphertext=bytes(len(msg.ciphertext))))
+
+
+def without_receipt(page: StreamResponse) -> StreamResponse:
+    return with_item(page, 2, receipt=None)
+
+
+def later_time(page: StreamResponse) -> StreamResponse:
+    receipt = page.items[9].receipt
+    assert receipt is not None
+    return with_item(page, 9, receipt=dataclasses.replace(receipt, hub_ts=UnixTime(receipt.hub_ts + 1)))
+
+
+def wrong_cursor(page: StreamResponse) -> StreamResponse:
+    return dataclasses.replace(page, next_cursor=type(page.from_seq)(9))
+
+
+PAGE_LIES = [
+    forged_root,
+    dropped_entry,
+    swapped_messages,
+    altered_message,
+    without_receipt,
+    later_time,
+    wrong_cursor,
+]
+
+
+@pytest.mark.parametrize("lie", PAGE_LIES, ids=lambda lie: lie.__name__)
+def test_a_page_with_a_lie_gives_nothing(hub: HubProcess, lie: Callable[..., StreamResponse]) -> None:
+    async def story() -> None:
+        async with talking(hub, f"pages/{lie.__name__}") as (proxy, _client, stream):
+            proxy.lie = on_pages(lie)
+            with pytest.raises(VerificationError):
+                await anext(stream.read())
+            proxy.lie = honest
+            assert len([m async for m in stream.read()]) == 20  # the state was left as it was
+
+    run(story())
+
+
+def test_a_replayed_older_page_is_no_answer(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "replay") as (proxy, _client, stream):
+            first: list[bytes] = []
+
+            def replay(path: str, _request: bytes, answer: bytes) -> bytes:
+                if path != "/v1/stream":
+                    return answer
+                first.append(answer)
+                return first[0]
+
+            proxy.lie = replay
+            assert len([m async for m in stream.read(1, 5)]) == 5
+            with pytest.raises(Misbehaved, match="entry 1 where 6 was to come"):
+                _ = [m async for m in stream.read(6, 10)]
+
+    run(story())
+
+
+def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "hidden") as (proxy, _client, stream):
+            _ = [m async for m in stream.read()]
+            proxy.lie = on_pages(lambda page: dataclasses.replace(page, items=(), next_cursor=None))
+            with pytest.raises(Misbehaved, match="an empty page"):
+                _ = [m async for m in stream.read()]
+
+    run(story())
+
+
+def test_a_forged_answer_to_a_submit_is_refused_and_the_message_settled(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "submit", sent=3) as (proxy, _client, stream):
+
+            def forge(path: str, _request: bytes, answer: bytes) -> bytes:
+                if path != "/v1/submit":
+                    return answer
+                receipt = SubmitResponse.decode(answer).receipt
+                forged = dataclasses.replace(receipt, mmr_root=MmrRoot(bytes(32)))
+                return SubmitResponse(receipt=forged).encode()
+
+            proxy.lie = forge
+            with pytest.raises(SignatureError):
+                await stream.send("once")
+            proxy.lie = honest
+            (receipt,) = (await stream.settle()).receipts
+            assert receipt.stream_seq == 4
+            assert [m.text async for m in stream.read()] == ["1", "2", "3", "once"]
+
+    run(story())
+
+
+def test_somebody_elses_receipt_is_no_answer_to_a_submit(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "other receipt", sent=3) as (proxy, _client, stream):
+            other = await stream.receipt(2)
+            proxy.lie = lambda path, _r, a: (
+                SubmitResponse(receipt=other).encode() if path == "/v1/submit" else a
+            )
+            with pytest.raises(Misbehaved):
+                await stream.send("mine")
+            proxy.lie = honest
+            assert len((await stream.settle()).receipts) == 1
+
+    run(story())
+
+
+def test_false_receipts_proofs_and_consistency_proofs_are_refused(hub: HubProcess) -> None:
+    def other_receipt(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/receipt":
+            return answer
+        receipt = ReceiptResponse.decode(answer).receipt
+        return ReceiptResponse(receipt=dataclasses.replace(receipt, leaf_hash=LeafHash(bytes(32)))).encode()
+
+    def other_proof(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/proof":
+            return answer
+        proof = ProofResponse.decode(answer).mmr_proof
+        peaks = (NodeHash(bytes(32)), *proof.peaks_after[1:])
+        return ProofResponse(mmr_proof=dataclasses.replace(proof, peaks_after=peaks)).encode()
+
+    def other_consistency(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/consistency":
+            return answer
+        proof = ConsistencyResponse.decode(answer).mmr_consistency
+        path_ = (NodeHash(bytes(32)), *proof.path[1:])
+        return ConsistencyResponse(mmr_consistency=dataclasses.replace(proof, path=path_)).encode()
+
+    async def story() -> None:
+        for number, lie in enumerate((other_receipt, other_proof, other_consistency)):
+            async with talking(hub, f"proofs/{number}") as (proxy, _client, stream):
+                _ = [m async for m in stream.read()]
+                proxy.lie = lie
+                with pytest.raises(VerificationError):
+                    await stream.receipt(11)
+                with pytest.raises(VerificationError):
+                    await stream.proof(11, 19)
+                with pytest.raises(VerificationError):
+                    await stream.consistency(5, 11)
+
+    run(story())
+
+
+def test_a_live_stream_with_a_lie_ends_before_it(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "live lie") as (proxy, _client, stream):
+
+            def cut_out(path: str, _request: bytes, answer: bytes) -> bytes:
+                return (
+                    answer[: len(answer) // 2] + answer[len(answer) // 2 + 1 :]
+                    if "/v1/stream/" in path
+                    else answer
+                )
+
+            async def read_live() -> None:
+                async for message in stream.follow():
+                    assert message.text == str(message.stream_seq)
+
+            proxy.lie = cut_out
+            with pytest.raises(VerificationError):
+                await read_live()
+
+    run(story())
+
+
+def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "other") as other:
+            async with connect(other.url, ALICE, trust=other.hub_id) as elsewhere:
+                theirs = await elsewhere.status()
+        async with between(hub.url) as proxy:
+
+            def impersonate(path: str, _request: bytes, answer: bytes) -> bytes:
+                if path != "/v1/status":
+                    return answer
+                own = Status.decode(answer)
+                return dataclasses.replace(own, identity_sig=theirs.identity_sig).encode()
+
+            proxy.lie = impersonate
+            with pytest.raises((IdentityError, SignatureError)):
+                async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK):
+                    pass
+
+    run(story())
+
+
+# --- a hub that signs two histories
+
+
+@asynccontextmanager
+async def forked(tmp_path: Path, name: str) -> AsyncIterator[tuple[HubProcess, HubProcess]]:
+    """Two hubs with one key whose logs part after ten messages: one goes on with a, the other with b."""
+    with serving(tmp_path / "one") as one:
+        async with connect(one.url, ALICE, trust=one.hub_id) as client:
+            async for _ in client.stream(name).send_many(["common"] * 10):
+                pass
+        one.stop()
+        with serving(tmp_path / "two", twin_of=one) as two:
+            one.start()
+            for hub, text in ((one, "a"), (two, "b")):
+                async with connect(hub.url, ALICE, trust=one.hub_id) as client:
+                    async for _ in client.stream(name).send_many([text] * 10):
+                        pass
+            yield one, two
+
+
+@pytest.mark.parametrize("step", ["read", "follow", "send", "head", "receipt", "checkpoint"])
+def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
+    async def act(stream: Stream) -> None:
+        match step:
+            case "read":
+                assert [m.text async for m in stream.read(9)] == []
+            case "follow":
+                async for message in stream.follow(1):
+                    assert message.text == "common"
+            case "send":
+                await stream.send("mine")
+            case "head":
+                await stream.head()
+            case "receipt":
+                await stream.receipt(18)
+            case "checkpoint":
+                await stream.checkpoint()
+
+    async def story() -> None:
+        async with forked(tmp_path, "fork") as (one, two), between(one.url) as proxy:
+            if step == "checkpoint":
+                from .client_fixtures import ADMIN  # noqa: PLC0415
+
+                async with connect(two.url, ALICE, trust=two.hub_id) as admin:
+                    await admin.admin(ADMIN).checkpoint()
+            state = tmp_path / "state"
+            async with connect(proxy.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
+                texts = [m.text async for m in client.stream("fork").read(1, 15)]
+                assert texts == ["common"] * 10 + ["a"] * 5
+                proxy.upstream = two.url
+                with pytest.raises(DivergenceError) as caught:
+                    await act(client.stream("fork"))
+                _check_evidence(caught.value, client.identity)
+                await client.report_equivocation(_evidence(caught.value))
+            # and after a restart, from what was written down
+            async with connect(proxy.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
+                with pytest.raises(DivergenceError):
+                    await client.stream("fork").head()
+
+    run(story())
+
+
+def _evidence(error: DivergenceError) -> Equivocation:
+    assert isinstance(error, Diverged)
+    assert error.equivocation is not None
+    return error.equivocation
+
+
+def _check_evidence(error: DivergenceError, identity: object) -> None:
+    evidence = _evidence(error)
+    verify_evidence(evidence, identity)  # type: ignore[arg-type]
+    assert Receipt.decode(error.held).stream_seq == 15
+    assert evidence.first.receipt.stream_seq == evidence.second.receipt.stream_seq
+
+
+def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "one") as one:
+            async with connect(one.url, ALICE, trust=one.hub_id) as client:
+                await client.stream("memory").send("kept")
+            one.stop()
+            with serving(tmp_path / "two", twin_of=one) as two:
+                one.start()
+                state = tmp_path / "state"
+                async with connect(one.url, ALICE, trust=one.hub_id, state=state) as client:
+                    await client.stream("memory").send("forgotten")
+                async with connect(two.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
+                    with pytest.raises(Diverged, match="has no such entry any more"):
+                        await client.stream("memory").send("next")
+                    with pytest.raises(Diverged):
+                        _ = [m async for m in client.stream("memory").read()]
+
+    run(story())
+
+
+def test_items_of_a_live_stream_are_framed_wherever_they_are_cut(hub: HubProcess) -> None:
+    from veen_hub.client.framing import Framer  # noqa: PLC0415
+
+    async def story() -> bytes:
+        async with talking(hub, "framing", sent=5) as (_proxy, client, stream):
+            entries = await client.log_reader().page(
+                stream.label(), type((await stream.receipt(1)).stream_seq)(1), 5
+            )
+            return b"".join(
+                StreamItem(stream_seq=e.stream_seq, msg=e.msg, receipt=e.receipt).encode() for e in entries
+            )
+
+    data = run(story())
+    for size in (1, 7, 64, 1_000, len(data)):
+        framer = Framer(10_000)
+        items = [item for at in range(0, len(data), size) for item in framer.feed(data[at : at + size])]
+        assert b"".join(items) == data
+        assert len(items) == 5
+    with pytest.raises(Misbehaved):
+        Framer(100).feed(data[:600])
+    with pytest.raises(Misbehaved, match="indefinite"):
+        Framer(100).feed(b"\x9f")

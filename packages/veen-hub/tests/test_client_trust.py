@@ -1,0 +1,149 @@
+"""Whom the client believes: pins, the first use, rotated keys, certificates (§8.4, KEX0.1)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_core import SigningKey, SigningSeed
+from veen_core.errors import ConfigError, IdentityError, StateError
+from veen_core.ids import HubId, UnixTime
+from veen_hub.client import PinOnFirstUse, Tls, Unreachable, connect
+from veen_storage.rotation import rotate
+
+from .certificates import Certificates
+from .client_fixtures import QUICK, HubProcess, person, run, serving
+
+ALICE = person("alice")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with serving(tmp_path_factory.mktemp("hub")) as one:
+        yield one
+
+
+async def greet(hub: HubProcess, trust: object, state: Path | None = None) -> None:
+    async with connect(hub.url, ALICE, trust=trust, state=state, retry=QUICK) as connected:  # type: ignore[arg-type]
+        await connected.stream("greetings").send("hello")
+
+
+@pytest.mark.parametrize("what", ["hub_id", "hub_pk", "hub_id in hex", "hub_pk in hex", "identity"])
+def test_a_hub_is_the_one_that_was_pinned_by(hub: HubProcess, what: str) -> None:
+    pins = {
+        "hub_id": hub.hub_id,
+        "hub_pk": hub.identity.hub_keys[0].hub_pk,
+        "hub_id in hex": hub.hub_id.hex(),
+        "hub_pk in hex": hub.identity.hub_keys[0].hub_pk.hex(),
+        "identity": hub.identity,
+    }
+    run(greet(hub, pins[what]))
+
+
+@pytest.mark.parametrize("pin", [HubId(bytes(32)), "00" * 32, "not hex"], ids=["typed", "hex", "text"])
+def test_another_hub_than_the_pinned_one_is_refused(hub: HubProcess, pin: object) -> None:
+    with pytest.raises(IdentityError):
+        run(greet(hub, pin))
+
+
+def test_the_first_use_pins_and_another_hub_is_refused_later(hub: HubProcess, tmp_path: Path) -> None:
+    pin = PinOnFirstUse(tmp_path / "pins" / "hub")
+    run(greet(hub, pin))
+    run(greet(hub, pin))
+    assert Path(pin.path).stat().st_mode & 0o077 == 0
+    with (
+        serving(tmp_path / "other") as other,
+        pytest.raises(IdentityError, match="If the hub was replaced on purpose, remove"),
+    ):
+        run(greet(other, pin))
+
+
+def test_a_damaged_pin_is_not_overwritten(hub: HubProcess, tmp_path: Path) -> None:
+    (tmp_path / "pin").write_bytes(b"rubbish")
+    with pytest.raises(StateError, match="cannot be read"):
+        run(greet(hub, PinOnFirstUse(tmp_path / "pin")))
+    assert (tmp_path / "pin").read_bytes() == b"rubbish"
+
+
+def _rotate(hub: HubProcess) -> None:
+    rotate(hub.directory, SigningKey(SigningSeed(os.urandom(32))), UnixTime(int(time.time()) + 1), 600)
+
+
+def test_an_endorsed_new_key_is_a_successor_and_going_back_is_not(tmp_path: Path) -> None:
+    pin, state = PinOnFirstUse(tmp_path / "pin"), tmp_path / "state"
+    with serving(tmp_path / "hub") as hub:
+        run(greet(hub, pin, state))
+        hub.stop()
+        with serving(tmp_path / "twin", twin_of=hub) as old:
+            old.stop()
+            _rotate(hub)
+            hub.start()
+            run(greet(hub, pin, state))
+            run(greet(hub, hub.hub_id, state))
+            old.start()
+            with pytest.raises(IdentityError, match="keys that were there are gone"):
+                run(greet(old, pin))
+            with pytest.raises(IdentityError, match="keys that were there are gone"):
+                run(greet(old, hub.hub_id, state))  # the state store remembers too
+
+
+def test_a_connection_outlives_a_key_rotation(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "hub") as hub:
+            async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as connected:
+                stream = connected.stream("rotation")
+                await stream.send("before")
+                hub.stop()
+                _rotate(hub)
+                hub.start()
+                await stream.send("after")
+                while (
+                    await stream.receipt((await stream.send("again")).stream_seq)
+                ).hub_ts < time.time() - 1:
+                    pass  # until the new key signs
+                messages = [m.text async for m in stream.read()]
+                assert messages[:2] == ["before", "after"]
+                assert len(connected.identity.hub_keys) == 2
+
+    run(story())
+
+
+def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:
+    made = Certificates(tmp_path)
+    cert, key = made.hub
+    config = f"tls: {{cert: {cert}, key: {key}, client_ca: {made.authority}}}\n"
+    with serving(tmp_path / "hub", config=config) as hub:
+        url = hub.url.replace("http://", "https://")
+
+        async def greet_by(tls: Tls | None) -> None:
+            async with connect(url, ALICE, trust=hub.hub_id, tls=tls, retry=QUICK) as connected:
+                await connected.stream("secure").send("hello")
+
+        run(greet_by(Tls(ca=made.authority, cert=made.client[0], key=made.client[1])))
+        with pytest.raises(Unreachable, match="certificate"):
+            run(greet_by(Tls(cert=made.client[0], key=made.client[1])))
+        with pytest.raises(Unreachable):
+            run(greet_by(Tls(ca=made.authority, cert=made.stranger[0], key=made.stranger[1])))
+        with pytest.raises(ConfigError, match="cannot be used"):
+            run(greet_by(Tls(ca=tmp_path / "nothing")))
+
+
+def test_an_address_without_a_hub_says_what_to_check(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connect("http://127.0.0.1:9", ALICE, trust="00" * 32, retry=QUICK):
+            pass
+
+    with pytest.raises(Unreachable, match=r"gave up after .* tries .* check that the hub runs"):
+        run(story())
+    with pytest.raises(ConfigError, match="want an http"):
+        run(_bad_address())
+    del tmp_path
+
+
+async def _bad_address() -> None:
+    async with connect("ftp://somewhere", ALICE, trust="00" * 32):
+        pass

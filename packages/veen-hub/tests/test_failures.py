@@ -1,0 +1,290 @@
+"""When disk, clock or load goes wrong: nothing is acknowledged that is not durable, and reads go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from veen_core.api import (
+    ProofRequest,
+    ProofResponse,
+    ReceiptRequest,
+    ReceiptResponse,
+    StreamRequest,
+    StreamResponse,
+)
+from veen_core.ids import StreamSeq
+from veen_core.proof import verify_inclusion
+from veen_core.status import CapStatus
+from veen_hub.policy import AllowAll, Question
+from veen_storage.files import Files
+from veen_storage.fsck import fsck
+
+from .conftest import StartHub, StartProcess
+from .following import Follower
+from .people import Writer, envelope
+from .serving import PATIENCE, RunningHub, SetClock, make_directory, until
+from .test_attachments import put
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FailingFiles(Files):
+    """Real files until the test says which operation fails, and on what."""
+
+    def __init__(self) -> None:
+        self.fails: Callable[[str, str], bool] = lambda _operation, _path: False
+        self._paths: dict[int, str] = {}
+
+    def _check(self, operation: str, path: str) -> None:
+        if self.fails(operation, path):
+            raise FULL
+
+    def open_append(self, path: Path, mode: int = 0o644) -> int:
+        self._check("open", str(path))
+        fd = super().open_append(path, mode)
+        self._paths[fd] = str(path)
+        return fd
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        self._check("write", self._paths.get(fd, ""))
+        super().write(fd, data, offset)
+
+    def sync(self, fd: int) -> None:
+        self._check("sync", self._paths.get(fd, ""))
+        super().sync(fd)
+
+
+def journal_fails(operation: str) -> Callable[[str, str], bool]:
+    return lambda asked, path: asked == operation and "/journal/" in path
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_when_the_journal_fails_nothing_is_acknowledged_and_everything_can_be_read(
+    start_hub: StartHub, operation: str
+) -> None:
+    files = FailingFiles()
+    hub = start_hub(files=files)
+    alice = hub.writer()
+    receipts = [hub.accept(alice.next()) for _ in range(3)]
+    files.fails = journal_fails(operation)
+    for wire in (alice.message(4), alice.message(4)):
+        answer = hub.submit(wire)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert answer.headers["retry-after"] == "5"
+    assert hub.post("/tooling/authorize", Writer("bob", hub.hub_id).token()).status == 503
+    assert hub.admin("/tooling/checkpoint").status == 503
+
+    ready = hub.get("/readyz")
+    assert (ready.status, ready.json["ok"]) == (503, False)
+    assert "No space left" in ready.json["why"]
+    assert hub.get("/healthz").status == 200
+    assert hub.metric("veen_ready") == 0
+    assert hub.metric("veen_submit_err_total", code="E.UNAVAILABLE") == 2
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1), with_receipts=True)
+    assert [i.receipt for i in hub.ask("/v1/stream", asked, StreamResponse).items] == receipts
+    proof = hub.ask(
+        "/v1/proof",
+        ProofRequest(label=alice.label, stream_seq=StreamSeq(1), tree_size=StreamSeq(3)),
+        ProofResponse,
+    ).mmr_proof
+    verify_inclusion(proof, receipts[2].mmr_root, StreamSeq(1), receipts[0].leaf_hash, 3)
+    assert alice.auth_ref is not None
+    assert hub.get(f"/tooling/cap/{alice.auth_ref.hex()}").read(CapStatus).known
+    with Follower(hub.port, alice.label) as follower:
+        assert [item[1] for item in follower.take(3)] == [1, 2, 3]
+
+    hub.stop()
+    again = start_hub()
+    assert again.get("/readyz").status == 200
+    for receipt in receipts:
+        question = ReceiptRequest(label=alice.label, stream_seq=receipt.stream_seq)
+        assert again.ask("/v1/receipt", question, ReceiptResponse).receipt == receipt
+    assert again.submit(alice.message(4)).status in (200, 409)  # its bytes may have reached the disk
+    again.stop()
+    assert fsck(again.root).faults == []
+
+
+def test_a_batch_that_fails_refuses_all_of_its_messages(start_hub: StartHub) -> None:
+    files = FailingFiles()
+    hub = start_hub(files=files)
+    alice = hub.writer()
+    files.fails = journal_fails("sync")
+    body = b"".join(envelope(alice.next()) for _ in range(5))
+    answer = hub.post("/v1/submit", body, "application/cbor-seq")
+    assert answer.status == 200
+    assert answer.body.count(b"E.UNAVAILABLE") == 5
+    assert alice.label not in answer.body
+
+
+def test_when_applying_fails_the_hub_stops_acknowledging_and_says_why(start_hub: StartHub) -> None:
+    files = FailingFiles()
+    hub = start_hub(files=files)
+    alice = hub.writer()
+    hub.accept(alice.next())
+    assert hub.store.settle()
+    files.fails = lambda operation, path: operation == "write" and "/log/" in path
+    hub.accept(alice.next())  # durable in the journal
+    until(lambda: hub.store.poisoned is not None, "the applier fails")
+    assert hub.submit(alice.message(3)).status == 503
+    assert "applying failed" in hub.get("/readyz").json["why"]
+    hub.stop()
+    again = start_hub()
+    assert again.accept(alice.message(3)).stream_seq == 3
+
+
+def test_an_attachment_that_cannot_be_written_is_unavailable_and_leaves_nothing(start_hub: StartHub) -> None:
+    files = FailingFiles()
+    hub = start_hub(files=files)
+    alice = hub.writer()
+    files.fails = lambda operation, path: operation == "sync" and "/attachments/" in path
+    answer = put(hub, alice, b"content")
+    assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+    assert "content" not in answer.error.message
+    assert [path for path in (hub.root / "attachments").rglob("*") if path.is_file()] == []
+    assert hub.submit(alice.next()).status == 200
+    files.fails = lambda _operation, _path: False
+    assert put(hub, alice, b"content").status == 200
+
+
+def test_a_directory_that_vanished_makes_the_hub_not_ready(start_hub: StartHub) -> None:
+    hub = start_hub()
+    (hub.root / "registry.cbor").rename(hub.root / "hidden")
+    ready = hub.get("/readyz")
+    assert (ready.status, ready.json["ok"]) == (503, False)
+    assert ready.json["why"].startswith("data directory")
+    (hub.root / "hidden").rename(hub.root / "registry.cbor")
+    assert hub.get("/readyz").status == 200
+
+
+# --- time
+
+
+def test_when_the_clock_jumps_back_hub_ts_holds_also_across_a_restart(start_hub: StartHub) -> None:
+    clock = SetClock()
+    hub = start_hub(clock=clock)
+    alice = hub.writer()
+    clock.time += 1_000
+    high = hub.accept(alice.next()).hub_ts
+    clock.time -= 5_000
+    assert hub.accept(alice.next()).hub_ts == high
+    assert hub.status().hub_ts == high
+    hub.stop()
+    again = start_hub(clock=clock)
+    assert again.status().hub_ts == high
+    assert again.accept(alice.next()).hub_ts == high
+    clock.time = high + 1
+    assert again.accept(alice.next()).hub_ts == high + 1
+
+
+# --- one directory, one hub
+
+
+def test_a_second_hub_on_one_directory_says_so_in_one_line_and_ends(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    first = start_process("data")
+    second = subprocess.run(
+        [sys.executable, "-m", "veen_hub.main", f"--data-dir={tmp_path / 'data'}", "--port=0"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert line.startswith("veen-hub: ")
+    assert f"in use by process {first.process.pid}" in line
+    assert first.get("/readyz").status == 200
+
+
+def test_a_port_that_is_taken_is_one_line_too(start_process: StartProcess, tmp_path: Path) -> None:
+    first = start_process("data")
+    make_directory(tmp_path / "other")
+    second = subprocess.run(
+        [sys.executable, "-m", "veen_hub.main", f"--data-dir={tmp_path / 'other'}", f"--port={first.port}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "address already in use" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+# --- load, and a policy with a bug
+
+
+class Gate(AllowAll):
+    """A policy that holds the sequencer until the test lets go."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.reached = threading.Event()
+
+    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+        self.reached.set()
+        self.open.wait(PATIENCE)
+        return None
+
+
+def test_a_full_queue_is_said_at_once_with_when_to_come_back(start_hub: StartHub) -> None:
+    gate = Gate()
+    hub = start_hub(policy=gate, max_waiting=4)
+    writers = [hub.writer(f"writer {n}") for n in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(hub.submit, writer.next()) for writer in writers[:4]]
+        assert gate.reached.wait(PATIENCE)
+        until(lambda: hub.do(lambda: hub.hub._intake.waiting) == 4, "the queue is full")
+        refused = hub.submit(writers[4].message(1))
+        assert (refused.status, refused.error.code) == (503, "E.UNAVAILABLE")
+        assert refused.headers["retry-after"] == "1"
+        assert refused.error.retry_after == 1
+        assert hub.get("/healthz").status == 200
+        gate.open.set()
+        assert [job.result(PATIENCE).status for job in waiting] == [200] * 4
+    assert hub.submit(writers[4].message(1)).status == 200
+
+
+class Broken(AllowAll):
+    """A policy with a bug."""
+
+    broken = True
+
+    def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
+        if self.broken:
+            raise ZeroDivisionError("a bug in a policy")
+        return None
+
+
+def test_a_bug_in_a_policy_refuses_its_batch_and_the_hub_lives_on(start_hub: StartHub) -> None:
+    policy = Broken()
+    hub = start_hub(policy=policy)
+    alice = hub.writer()
+    answer = hub.submit(alice.message(1))
+    assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+    assert "ZeroDivision" not in answer.error.message
+    policy.broken = False
+    assert hub.submit(alice.message(1)).status == 200
+
+
+def test_a_batch_in_which_a_checkpoint_fails_does_not_take_others_with_it(hub: RunningHub) -> None:
+    """A request about a label that holds nothing is refused by itself."""
+    alice = hub.writer()
+    with ThreadPoolExecutor(8) as pool:
+        wrong = [
+            pool.submit(hub.post, "/v1/receipt", ReceiptRequest(label=alice.label, stream_seq=StreamSeq(99)))
+            for _ in range(20)
+        ]
+        right = [pool.submit(hub.submit, hub.writer(f"w{n}").next()) for n in range(20)]
+        assert {job.result(PATIENCE).status for job in right} == {200}
+        assert {job.result(PATIENCE).status for job in wrong} == {404}
