@@ -254,7 +254,7 @@ def test_a_tree_cannot_be_resumed_from_peaks_that_do_not_fit_its_size(wrong: str
 
 
 def test_every_leaf_proves_its_place_in_every_tree_that_holds_it() -> None:
-    for seq, size, proof in proofs(120):
+    for seq, size, proof in proofs(200):
         verify_inclusion(proof, small().root(size), StreamSeq(seq), LeafHash(leaf(seq - 1)), size)
 
 

@@ -1,13 +1,18 @@
-"""A client that sends until it is killed, saying on stdout what was acknowledged: ``url hub_id state round``."""
+"""A client that sends until it is killed, and says what was acknowledged: ``url hub_id state round``."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from veen_core.hashing import H
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_hub.client import Identity, connect
+
+
+def say(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
 
 
 async def main(url: str, hub_id: str, state: str, number: str) -> None:
@@ -16,14 +21,14 @@ async def main(url: str, hub_id: str, state: str, number: str) -> None:
     )
     async with connect(url, identity, trust=hub_id, state=state) as hub:
         stream, n = hub.stream("crash"), 0
-        print("ready", flush=True)
+        say("ready")
         while True:
             await stream.send(f"{number}/{n}")
-            print(f"{number}/{n}", flush=True)
+            say(f"{number}/{n}")
             batch = [f"{number}/{n + 1 + k}" for k in range(30)]
             k = 0
             async for _ in stream.send_many(batch):
-                print(batch[k], flush=True)
+                say(batch[k])
                 k += 1
             n += 31
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,13 @@ from veen_hub.client import (
     Message,
     Retry,
     Stream,
+    Timeouts,
     Unavailable,
     Unreachable,
     connect,
 )
 
-from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving
 from .client_proxy import between, honest
 
 ALICE = person("alice")
@@ -56,7 +58,7 @@ async def texts(stream: Stream) -> list[str]:
 
 
 def test_a_killed_client_leaves_no_gap_and_no_duplicate(hub: HubProcess, tmp_path: Path) -> None:
-    dice, state, acknowledged = random.Random(7), tmp_path / "state", []  # noqa: S311
+    dice, state, acknowledged = random.Random(7), tmp_path / "state", []
     until = time.monotonic() + 20
     for number in range(12):
         if time.monotonic() > until:
@@ -206,7 +208,7 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
             async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
                 await client.stream("busy").send("x")
             assert len(answered) == 3
-            assert all(later - sooner >= 1 for sooner, later in zip(answered, answered[1:], strict=False))
+            assert all(later - sooner >= 1 for sooner, later in pairwise(answered))
             answered.clear()
             patience = Retry(deadline=0.5)
             async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client:
@@ -221,7 +223,7 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
 
 
 def test_cancelling_anywhere_leaves_nothing_half_done(hub: HubProcess, tmp_path: Path) -> None:
-    dice = random.Random(11)  # noqa: S311
+    dice = random.Random(11)
 
     async def story() -> None:
         done: set[str] = set()
@@ -331,19 +333,17 @@ def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path) -> None:
 
 
 def test_a_silent_live_stream_is_asked_for_again(hub: HubProcess) -> None:
-    from veen_hub.client import Timeouts  # noqa: PLC0415
-
     async def story() -> None:
-        async with between(hub.url) as proxy:
-            async with connect(
-                proxy.url, ALICE, trust=hub.hub_id, retry=QUICK, timeouts=Timeouts(idle=0.3)
-            ) as client:
-                stream = client.stream("idle")
-                following = asyncio.create_task(anext(stream.follow()))  # type: ignore[arg-type]
-                while sum(path.startswith("/v1/stream/") for path in proxy.requests) < 3:
-                    await asyncio.sleep(0.05)
-                await stream.send("at last")
-                assert (await following).text == "at last"
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK, timeouts=Timeouts(idle=0.3)) as client,
+        ):
+            stream = client.stream("idle")
+            following = asyncio.create_task(anext(stream.follow()))  # type: ignore[arg-type]
+            while sum(path.startswith("/v1/stream/") for path in proxy.requests) < 3:
+                await asyncio.sleep(0.05)
+            await stream.send("at last")
+            assert (await following).text == "at last"
 
     run(story())
 
@@ -409,7 +409,6 @@ def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
 
 def test_a_conflict_is_a_conflict(hub: HubProcess) -> None:
     """Signed requests are carried out once; the client signs each afresh."""
-    from .client_fixtures import ADMIN  # noqa: PLC0415
 
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id) as client:

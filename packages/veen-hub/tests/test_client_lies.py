@@ -22,8 +22,9 @@ from veen_core.errors import DivergenceError, IdentityError, SignatureError
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.status import Status
 from veen_hub.client import Diverged, Hub, Misbehaved, Stream, connect
+from veen_hub.client.framing import Framer
 
-from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving
 from .client_proxy import Lie, Proxy, between, honest
 
 ALICE = person("alice")
@@ -306,8 +307,6 @@ def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
     async def story() -> None:
         async with forked(tmp_path, "fork") as (one, two), between(one.url) as proxy:
             if step == "checkpoint":
-                from .client_fixtures import ADMIN  # noqa: PLC0415
-
                 async with connect(two.url, ALICE, trust=two.hub_id) as admin:
                     await admin.admin(ADMIN).checkpoint()
             state = tmp_path / "state"
@@ -361,8 +360,6 @@ def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> 
 
 
 def test_items_of_a_live_stream_are_framed_wherever_they_are_cut(hub: HubProcess) -> None:
-    from veen_hub.client.framing import Framer  # noqa: PLC0415
-
     async def story() -> bytes:
         async with talking(hub, "framing", sent=5) as (_proxy, client, stream):
             entries = await client.log_reader().page(

@@ -4,7 +4,7 @@
 or half way through. ``ForgettingFiles`` knows at every moment what a power cut would leave:
 
 - a file's content as it was when the file was last synced;
-- a folder's names as they were when the folder was last synced;
+- a folder's names as they were when the folder was last synced, with any of the changes since;
 - the index as it was when ``Index.write`` last returned, since LMDB syncs itself.
 
 Everything else is lost, or any part of it survives: both are for the test to choose.
@@ -152,6 +152,22 @@ Forgets = Callable[[str, Path], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Of one folder's names, atomic: a name comes, goes, or takes another's place."""
+
+    gone: str | None
+    come: str | None
+    number: int | None
+    """The file's id; None for a folder."""
+
+    def happen(self, names: dict[str, int | None]) -> None:
+        if self.gone is not None:
+            names.pop(self.gone, None)
+        if self.come is not None:
+            names[self.come] = self.number
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """What the disk and the page cache held at one moment."""
 
@@ -162,9 +178,10 @@ class Cut:
     """Durable: a folder's names, each a file's id, or None for a folder."""
     content: dict[int, bytes]
     index: bytes | None
-    cached_names: dict[Path, dict[str, int | None]]
-    """What a process sees, which may or may not have reached the disk."""
+    pending: dict[Path, tuple[Change, ...]]
+    """Changes of names since then, any of which may have reached the disk, in any order."""
     cached: dict[int, bytes]
+    """Contents as a process sees them, any part of which may have reached the disk."""
 
     def key(self) -> tuple[object, ...]:
         """Two cuts that leave the same need to be looked at once."""
@@ -174,12 +191,12 @@ class Cut:
 
     def leave(self, base: Path, target: Path, chance: random.Random | None = None) -> None:
         """Write what is left of ``base`` to ``target``: the least, or with ``chance`` anything beyond."""
-        chosen = {
-            path: self.cached_names[path]
-            if chance and path in self.cached_names and chance.getrandbits(1)
-            else held
-            for path, held in ({path: {} for path in self.cached_names} | self.names).items()
-        }
+        chosen = {path: dict(held) for path, held in self.names.items()}
+        for path, changes in self.pending.items() if chance is not None else ():
+            held = chosen.setdefault(path, {})
+            for change in changes:
+                if chance is not None and chance.getrandbits(1):
+                    change.happen(held)
         self._leave(base, target, chosen, chance)
 
     def _leave(
@@ -234,6 +251,10 @@ class _Disk:
     index: bytes | None = None
 
 
+class KilledError(BaseException):
+    """The process is gone; its page cache is not."""
+
+
 class ForgettingFiles(CountingFiles):
     """Records, before each operation, what a power cut then would leave of ``base``."""
 
@@ -242,24 +263,30 @@ class ForgettingFiles(CountingFiles):
     ) -> None:
         super().__init__()
         self.cuts: list[Cut] = []
+        self.dies_at: int | None = None
+        """Before which operation the process is killed; no cuts are recorded then."""
         self._base = base
         self._promised = promised
         self._forgets = forgets
         self._disk = _Disk()
+        self._pending: dict[Path, tuple[Change, ...]] = {}
         self._ids: dict[Path, int] = {}
         self._next_id = 0
 
     def _perform(self, operation: Operation, act: Callable[[], T]) -> T:
-        self._record(operation)
+        if operation.number == self.dies_at:
+            raise KilledError(operation)
+        if self.dies_at is None:
+            self._record(operation)
         return act()
 
     def _record(self, operation: Operation) -> None:
         promised = self._promised()  # first: what is promised later may not be on this disk yet
-        cached_names, cached = self._cache()
+        cached = self._cache()
         disk = self._disk
         names = {path: dict(held) for path, held in disk.names.items()}
         self.cuts.append(
-            Cut(operation, promised, names, dict(disk.content), disk.index, cached_names, cached)
+            Cut(operation, promised, names, dict(disk.content), disk.index, dict(self._pending), cached)
         )
 
     def finish(self) -> list[Cut]:
@@ -268,15 +295,12 @@ class ForgettingFiles(CountingFiles):
             self._record(Operation(len(self.operations) + 1, "the end", ""))
         return self.cuts
 
-    def _cache(self) -> tuple[dict[Path, dict[str, int | None]], dict[int, bytes]]:
-        names: dict[Path, dict[str, int | None]] = {}
-        content: dict[int, bytes] = {}
-        for folder, _folders, _files in os.walk(self._base):
-            path = Path(folder)
-            names[path] = self._list(path)
-            if path.name != "index":
-                content |= {n: (path / name).read_bytes() for name, n in names[path].items() if n is not None}
-        return names, content
+    def _cache(self) -> dict[int, bytes]:
+        paths = (Path(folder, name) for folder, _folders, names in os.walk(self._base) for name in names)
+        return {self._id(path): path.read_bytes() for path in paths if path.parent.name != "index"}
+
+    def _change(self, folder: Path, gone: str | None, come: str | None, number: int | None) -> None:
+        self._pending[folder] = (*self._pending.get(folder, ()), Change(gone, come, number))
 
     def _list(self, folder: Path) -> dict[str, int | None]:
         with os.scandir(folder) as found:
@@ -297,19 +321,32 @@ class ForgettingFiles(CountingFiles):
 
     def open_append(self, path: Path, mode: int = PUBLIC) -> int:
         with self._turn:
-            if not path.exists():
+            new = not path.exists()
+            if new:
                 self._ids.pop(path, None)
-            return super().open_append(path, mode)
+            fd = super().open_append(path, mode)
+            if new:
+                self._change(path.parent, None, path.name, self._id(path))
+            return fd
 
     def rename(self, source: Path, target: Path) -> None:
         with self._turn:
             super().rename(source, target)
             self._ids[target] = self._ids.pop(source)
+            self._change(target.parent, source.name, target.name, self._ids[target])
 
     def remove(self, path: Path) -> None:
         with self._turn:
             super().remove(path)
-            self._ids.pop(path, None)
+            if self._ids.pop(path, None) is not None:
+                self._change(path.parent, path.name, None, None)
+
+    def make_directory(self, path: Path) -> None:
+        with self._turn:
+            new = [folder for folder in (path, *path.parents) if not folder.exists()]
+            super().make_directory(path)
+            for folder in reversed(new):
+                self._change(folder.parent, None, folder.name, None)
 
     # --- what makes things durable
 
@@ -325,6 +362,7 @@ class ForgettingFiles(CountingFiles):
             super().sync_directory(path)
             if not self._forgets("sync_directory", path):
                 self._disk.names[path] = self._list(path)
+                self._pending.pop(path, None)
 
 
 @contextmanager

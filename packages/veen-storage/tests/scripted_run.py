@@ -25,10 +25,11 @@ from veen_storage.ledger import Prune
 from veen_storage.store import Store, create
 
 from .oracle import Promises
-from .sample import BORN, CONTROL, HUB_KEY, INVOICES, ORDERS, add, at, token
+from .sample import BORN, CONTROL, HUB_KEY, INVOICES, ORDERS, add, at, label, token
 
 FEW = Limits(max_msg_bytes=1_024, max_body_bytes=600, max_chunk_bytes=4_096, max_checkpoint_interval=4)
 """A chunk ends after four entries."""
+NEWS = label("news")
 ATTACHMENT = b"an attachment's ciphertext " * 30
 TOKEN = token(rate=Rate(per_sec=1, burst=3))
 
@@ -97,6 +98,8 @@ class Run:
         self.send(1, (ORDERS, 3), (INVOICES, 1))
         self.authorize(2)
         self.apply()
+        self.send(2, (NEWS, 1))
+        self.apply()  # of nothing but a new chunk
         self.send(3, (ORDERS, 2), auth_ref=TOKEN.auth_ref)
         self.checkpoint(4, INVOICES)
         self.anchor(5, INVOICES)
@@ -105,6 +108,10 @@ class Run:
         self.attach(ATTACHMENT)
         self.prune(7, ORDERS, 1, 4)
         self.apply()
+        self.checkpoint(7, INVOICES)
+        self.apply()  # of nothing but a checkpoint
+        self.anchor(7, INVOICES)
+        self.apply()  # of nothing but an anchor
         self.send(8, (ORDERS, 1))
         self.send(8, (INVOICES, 3), (ORDERS, 1), auth_ref=TOKEN.auth_ref)
 

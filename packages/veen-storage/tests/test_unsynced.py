@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,8 @@ from veen_storage.errors import StorageError
 from veen_storage.files import Files
 from veen_storage.store import Store
 
-from .faulty_files import Cut, Forgets, ForgettingFiles, noting_the_index
-from .oracle import Promises, check_directory
+from .faulty_files import Cut, Forgets, ForgettingFiles, KilledError, noting_the_index
+from .oracle import Promises, check_directory, drop
 from .scripted_run import Run, memory_folder
 
 
@@ -28,18 +30,25 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-def play(
-    folder: Path, *, background: bool = False, zstd_level: int | None = None, forgets: Forgets | None = None
-) -> tuple[Run, Path, list[Cut]]:
-    """A whole run, with what a power cut before each of its operations would have left."""
-    base = folder / "base"
+def forgetting(
+    base: Path,
+    *,
+    background: bool = False,
+    zstd_level: int | None = None,
+    forgets: Forgets = lambda _name, _path: False,
+) -> tuple[Run, ForgettingFiles]:
     base.mkdir()
     promises = Promises()
-    files = ForgettingFiles(base, lambda: len(promises.told), forgets or (lambda _name, _path: False))
-    run = Run(base / "hub", files, background, zstd_level, promises)
+    files = ForgettingFiles(base, lambda: len(promises.told), forgets)
+    return Run(base / "hub", files, background, zstd_level, promises), files
+
+
+def play(folder: Path, **how: Any) -> tuple[Run, Path, list[Cut]]:
+    """A whole run, with what a power cut before each of its operations would have left."""
+    run, files = forgetting(folder / "base", **how)
     with noting_the_index(files):
         run.play()
-    return run, base, files.finish()
+    return run, folder / "base", files.finish()
 
 
 def check_cut(run: Run, base: Path, cut: Cut, target: Path, chance: random.Random | None = None) -> None:
@@ -88,10 +97,36 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path, seed: int) -> None:
-    """Each folder's names and each file's content, old or new; sectors of a write, any of them."""
+    """Of a folder, any of the changes to its names; of a file, old or new content, or sectors of either."""
     run, base, cuts = play(folder, zstd_level=3 if seed % 2 else None)
     for number, cut in enumerate(cuts):
         check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
+
+
+def test_a_power_cut_after_a_kill_and_a_reopening_loses_nothing_either(folder: Path) -> None:
+    """What the killed process left unsynced is in the cache still: the next one must not take it for durable."""
+    for number in count(1):
+        run, files = forgetting(folder / f"{number}", zstd_level=3 if number % 2 else None)
+        files.dies_at = number
+        with noting_the_index(files):
+            try:
+                run.play()
+            except KilledError as death:
+                note = f"killed before {death}"
+            else:
+                break
+            if run.store is not None:
+                drop(run.store)
+            if not (run.root / "VERSION").exists():
+                continue
+            Store(run.root, files=files, background=False).close()
+        try:
+            check_cut(run, run.root.parent, files.finish()[-1], folder / "left")
+        except BaseException as exc:
+            exc.add_note(note)
+            raise
+        shutil.rmtree(run.root)
+    assert number > 200
 
 
 # --- the proof that it can fail

@@ -186,13 +186,15 @@ def verify_identity_signature(
     verify(signer, identity_digest(identity), signature, "hub-identity.sig §8.4")
 
 
-def verify_successor(held: HubIdentity, shown: HubIdentity, signature: Signature) -> None:
+def verify_successor(
+    held: HubIdentity, shown: HubIdentity, signature: Signature, *, root_key: VerifyKey | None = None
+) -> None:
     """``shown`` may add keys to ``held`` and set an open ``valid_until``; it may take nothing back.
 
     ``signature`` is its hub-identity.sig: endorsements cover keys, not their ends.
     """
     verify_identity(shown, pinned=held.hub_id)
-    verify_identity_signature(shown, signature)
+    verify_identity_signature(shown, signature, root_key=root_key)
     if len(shown.hub_keys) < len(held.hub_keys):
         raise IdentityError("hub-identity §8.4: keys that were there are gone")
     for old, new in zip(held.hub_keys, shown.hub_keys, strict=False):

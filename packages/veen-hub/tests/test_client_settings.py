@@ -1,0 +1,288 @@
+"""The client under other hubs' rules: epochs, proof of work, bounds, anchors; and its own patience."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from veen_core import PROFILES
+from veen_core.client_state import ClientBounds
+from veen_core.errors import ConfigError
+from veen_core.ids import Epoch, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.keys import DhSecret, SigningSeed
+from veen_core.keystore import Secrets
+from veen_core.rejection import Code
+from veen_hub.anchors import AnchoredRoot, AnchorError
+from veen_hub.client import (
+    Denied,
+    Message,
+    OutOfTime,
+    RateLimited,
+    Refused,
+    Retry,
+    TooLarge,
+    Unavailable,
+    Unreachable,
+    connect,
+)
+from veen_hub.client.anchor import hub_anchor
+from veen_hub.client.errors import refusal
+from veen_hub.client.retry import worth_another_try
+from veen_hub.config import AnchorSettings
+
+from .client_fixtures import QUICK, person, run
+from .conftest import StartHub
+from .people import ADMIN, BORN
+from .serving import SetClock
+
+ALICE = person("alice")
+
+
+def token(*streams: str, ttl: int = 3_600) -> object:
+    from veen_core.cap import mint  # noqa: PLC0415
+    from veen_core.stream import stream_id  # noqa: PLC0415
+
+    return mint(ADMIN, ALICE.client_id, [stream_id(name) for name in streams], ttl)
+
+
+# --- epochs (§12)
+
+
+def test_messages_go_to_the_label_of_the_hubs_epoch(start_hub: StartHub, tmp_path: Path) -> None:
+    clock = SetClock()
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock)
+    first = Epoch(BORN // 60)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            await client.authorize(token("turning"))  # type: ignore[arg-type]
+            stream = client.stream("turning")
+            one = await stream.send("one")
+            assert one.label == stream.label(first)
+            clock.time += 60
+            await stream.send("two")  # still within the skew; its receipt tells the time
+            three = await stream.send("three")
+            assert three.label == stream.label(Epoch(first + 1))
+            clock.time += 300
+            four = await stream.send("four")  # refused for its epoch, then sent under the new one
+            assert four.label == stream.label(Epoch(first + 6))
+            assert [r.label async for r in stream.send_many(["five"] * 3)] == [four.label] * 3
+            clock.time += 300
+            (six,) = [r async for r in stream.send_many(["six"])]
+            assert six.label == stream.label(Epoch(first + 11))
+            clock.time += 300
+            assert (await stream.send("seven", attachments=[b"x"])).stream_seq == 1
+            assert [m.text async for m in stream.read(epoch=first)] == ["one", "two"]
+            used = {m.client_id async for m in stream.read(epoch=Epoch(first + 6))}
+            assert used == {ALICE.client_id}  # the one that the token names
+
+    run(story())
+
+
+def test_following_goes_through_the_epochs(start_hub: StartHub) -> None:
+    clock = SetClock()
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+            stream, found = client.stream("turning"), []
+            done = asyncio.Event()
+
+            async def follow() -> None:
+                async for message in stream.follow():
+                    found.append(message.text)
+                    if len(found) == 4:
+                        done.set()
+
+            following = asyncio.create_task(follow())
+            ids = set()
+            for n in range(4):
+                receipt = await stream.send(str(n))
+                (message,) = [
+                    m async for m in stream.read(receipt.stream_seq, epoch=client.epoch_at(receipt.hub_ts))
+                ] or [None]
+                if isinstance(message, Message):
+                    ids.add(message.client_id)
+                if n % 2:
+                    clock.time += 60
+            await done.wait()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            assert sorted(found) == ["0", "1", "2", "3"]
+            assert len(ids) >= 1
+
+    run(story())
+
+
+def test_what_a_crash_left_open_in_a_past_epoch_is_settled(start_hub: StartHub, tmp_path: Path) -> None:
+    clock = SetClock(BORN)
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            stream = client.stream("left open")
+            await stream.send("one")
+            log = await client.log(stream.label())
+            outbox = await client.outbox(stream.label())
+            prepared = await outbox._prepare([stream._draft("two", None, None, None, None)], None, None)
+            log.client.submit_all(prepared.sealed)  # as far as a crash might have come
+            await log.state.save(durable=True)
+            first = client.epoch_at(UnixTime(clock.time))
+        clock.time += 60
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            await client.stream("left open").send("three")
+            assert [m.text async for m in client.stream("left open").read(epoch=first)] == ["one", "two"]
+
+    run(story())
+
+
+# --- other rules
+
+
+def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, pow__difficulty=6)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+            stream = client.stream("work")
+            await stream.send("one")
+            assert [r.stream_seq async for r in stream.send_many(["x"] * 5)] == [2, 3, 4, 5, 6]
+
+    run(story())
+
+
+def test_an_address_that_is_not_served_is_denied(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, network__deny=["127.0.0.0/8"])
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+            with pytest.raises(Denied, match="PREFILTER_REJECT"):
+                await client.stream("denied").send("one")
+
+    run(story())
+
+
+def test_a_hub_with_tighter_bounds_makes_the_client_rotate(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, client_keys__max_msgs_per_client_id_per_label=4)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+            for n in range(10):
+                assert (await client.stream("tight").send("x")).stream_seq == n + 1
+
+    run(story())
+
+
+def test_lifetimes_of_client_ids_are_kept_by_the_hubs_time(start_hub: StartHub, tmp_path: Path) -> None:
+    clock = SetClock()
+    hub = start_hub(gating=False, clock=clock)
+    bounds = ClientBounds(max_client_id_lifetime_sec=100)
+
+    async def story() -> None:
+        for _ in range(3):
+            async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, bounds=bounds) as client:
+                await client.stream("lifetime").send("x")
+                await client.stream("lifetime").send("x")
+            clock.time += 100
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+            used = [m.client_id async for m in client.stream("lifetime").read()]
+        assert len(set(used)) == 3
+
+    run(story())
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_leaves(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+            stream = client.stream("large")
+            with pytest.raises(Exception, match="max_"):
+                await stream.send(bytes(2_000_000))
+            assert (await stream.send("small")).stream_seq == 1
+
+    run(story())
+
+
+# --- anchoring in another hub
+
+
+def _root(n: int) -> AnchoredRoot:
+    hub_id = AnchoredRoot.codec.fields[1].kind.read(bytes(32))
+    return AnchoredRoot(
+        hub_id=hub_id,
+        label=Label(bytes(32)),
+        upto_seq=StreamSeq(n),
+        mmr_root=MmrRoot(bytes(32)),
+        epoch=Epoch(0),
+        ts=UnixTime(BORN),
+    )
+
+
+def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path: Path) -> None:
+    hub = start_hub("anchoring")
+    secrets = Secrets(
+        id_sign=SigningSeed(ALICE.signing_key.seed),
+        id_dh=DhSecret(ALICE.dh_keys[0].secret),
+        created_at=UnixTime(BORN),
+    )
+    (tmp_path / "identity").write_bytes(secrets.encode())
+    (tmp_path / "token").write_bytes(token("veen/anchors").encode())  # type: ignore[attr-defined]
+    settings = AnchorSettings(
+        backend="hub",
+        url=hub.url,
+        pinned=hub.hub_id.hex(),
+        identity=tmp_path / "identity",
+        token=tmp_path / "token",
+    )
+
+    async def story() -> None:
+        anchor = hub_anchor(settings)
+        first, second = await anchor.publish(_root(1)), await anchor.publish(_root(2))
+        assert await anchor.verify(_root(1), first)
+        assert await anchor.verify(_root(2), second)
+        assert not await anchor.verify(_root(2), first)
+        assert not await anchor.verify(_root(1), b"rubbish")
+        hub.stop()
+        with pytest.raises(AnchorError, match="anchoring hub"):
+            await anchor.publish(_root(3))
+
+    run(story())
+    with pytest.raises(ConfigError, match=r"anchor\.identity"):
+        hub_anchor(AnchorSettings(backend="hub", url=hub.url, pinned="00", identity=tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match=r"anchor\.pinned"):
+        hub_anchor(AnchorSettings(backend="hub", url=hub.url))
+
+
+# --- patience
+
+
+def test_waits_grow_with_jitter_up_to_an_end() -> None:
+    attempts = Retry(attempts=6, first=0.1, longest=0.5, deadline=100, jitter=lambda: 1.0).begin()
+    assert [attempts.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.5, 0.5, None]
+    attempts.renew()
+    assert attempts.delay(retry_after=3) == pytest.approx(3.1)
+    assert Retry(jitter=lambda: 0.0).begin().delay() == 0.05
+    assert Retry(deadline=2).begin().delay(retry_after=3) is None
+
+
+def test_every_code_has_its_exception() -> None:
+    from veen_core.api import ErrorDetail, ErrorEnvelope  # noqa: PLC0415
+
+    for code in Code:
+        made = refusal(
+            ErrorEnvelope(
+                code=code, message="no", detail=ErrorDetail(detail_enum="X"), retry_after=2, request_id="r"
+            )
+        )
+        assert type(made) is not Refused
+        assert (made.code, made.detail_enum, made.retry_after, made.request_id) == (code, "X", 2, "r")
+        assert str(made) == f"{code.value} / X: no"
+    assert worth_another_try(RateLimited(Code.RATE, ""))
+    assert worth_another_try(Unavailable(Code.UNAVAILABLE, ""))
+    assert worth_another_try(Unreachable(""))
+    assert not worth_another_try(Unreachable("", again=False))
+    assert not worth_another_try(OutOfTime(Code.TIME, ""))
+    assert not worth_another_try(TooLarge(Code.SIZE, ""))
