@@ -34,7 +34,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """One test on a loop of its own, which must not take for ever."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             return await work
 
     return asyncio.run(bounded())

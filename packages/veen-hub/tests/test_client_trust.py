@@ -12,13 +12,14 @@ import pytest
 from veen_core import SigningKey, SigningSeed
 from veen_core.errors import ConfigError, IdentityError, StateError
 from veen_core.ids import HubId, UnixTime
-from veen_hub.client import PinOnFirstUse, Tls, Unreachable, connect
+from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect
 from veen_storage.rotation import rotate
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, HubProcess, person, run, serving
 
 ALICE = person("alice")
+IMPATIENT = Retry(attempts=3, first=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:
         url = hub.url.replace("http://", "https://")
 
         async def greet_by(tls: Tls | None) -> None:
-            async with connect(url, ALICE, trust=hub.hub_id, tls=tls, retry=QUICK) as connected:
+            async with connect(url, ALICE, trust=hub.hub_id, tls=tls, retry=IMPATIENT) as connected:
                 await connected.stream("secure").send("hello")
 
         run(greet_by(Tls(ca=made.authority, cert=made.client[0], key=made.client[1])))
@@ -134,7 +135,7 @@ def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:
 
 def test_an_address_without_a_hub_says_what_to_check(tmp_path: Path) -> None:
     async def story() -> None:
-        async with connect("http://127.0.0.1:9", ALICE, trust="00" * 32, retry=QUICK):
+        async with connect("http://127.0.0.1:9", ALICE, trust="00" * 32, retry=IMPATIENT):
             pass
 
     with pytest.raises(Unreachable, match=r"gave up after .* tries .* check that the hub runs"):

@@ -128,9 +128,9 @@ class Run:
     ) -> None:
         self.step = "commit"
         batch = self.opened.batch(at(now))
-        for label, n in what:
+        for to, n in what:
             for _ in range(n):
-                add(batch, label, "alice", body, auth_ref)
+                add(batch, to, "alice", body, auth_ref)
         self.promises.commit(self.opened, batch)
 
     def authorize(self, now: int) -> None:

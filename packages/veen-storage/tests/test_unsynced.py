@@ -20,7 +20,7 @@ from veen_storage.files import Files
 from veen_storage.store import Store
 
 from .faulty_files import Cut, Forgets, ForgettingFiles, KilledError, noting_the_index
-from .oracle import Promises, check_directory, drop
+from .oracle import Promises, check_directory, check_files, drop
 from .scripted_run import Run, memory_folder
 
 
@@ -103,8 +103,22 @@ def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path
         check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
 
 
+@pytest.mark.xfail(
+    reason="fsck reads growing files beyond the lengths that the index recorded, which opening cuts back",
+    raises=AssertionError,
+)
+def test_fsck_finds_nothing_wrong_with_what_only_waits_for_recovery(folder: Path) -> None:
+    """It would send the operator for a clone, where opening the directory puts everything right."""
+    run, base, cuts = play(folder)
+    for number, cut in enumerate(cuts):
+        if run.promises.first(cut.promised).created:
+            cut.leave(base, folder / f"{number}", random.Random(number))
+            check_files(folder / f"{number}" / "hub")
+            shutil.rmtree(folder / f"{number}")
+
+
 def test_a_power_cut_after_a_kill_and_a_reopening_loses_nothing_either(folder: Path) -> None:
-    """What the killed process left unsynced is in the cache still: the next one must not take it for durable."""
+    """What the killed process did not sync is in the cache still: the next must not take it for durable."""
     for number in count(1):
         run, files = forgetting(folder / f"{number}", zstd_level=3 if number % 2 else None)
         files.dies_at = number

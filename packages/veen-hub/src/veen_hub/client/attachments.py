@@ -16,7 +16,7 @@ from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Sealer
 from veen_core.errors import OpenError, StateError
 from veen_core.hpke import TAG_SIZE
-from veen_core.ids import Coid
+from veen_core.ids import Coid, SchemaId
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.msg import Sealed, check_size, sign_msg
 from veen_core.payload import PayloadHeader
@@ -123,19 +123,20 @@ class Parcel:
         attachment.check_bounds([len(content) + TAG_SIZE], limits)
         return content
 
-    def seal(self, body: Body | Composer, schema: object, refs: Sequence[AttachmentRef]) -> Sealed:
+    def seal(
+        self, body: Body | Composer, schema: SchemaId | str | None, refs: Sequence[AttachmentRef]
+    ) -> Sealed:
         """The message itself: the body lists the attachments, or was composed around them."""
-        named = schema if isinstance(schema, str) else None
         if callable(body):
-            own, content = encode_body(body(refs), named)
+            own, content = encode_body(body(refs), schema)
         else:
-            inner, plain = encode_body(body, named)
+            inner, plain = encode_body(body, schema)
             own = ATTACHED
             content = Attached(schema=inner, body=plain, attachments=tuple(refs)).encode()
         header: PayloadHeader = dataclasses.replace(
             header_of(self._draft, self._binding.auth_ref),
             schema=own,
-            att_root=attachment.att_root([ref.coid for ref in refs]),
+            att_root=attachment.att_root([ref.coid for ref in refs]) if refs else None,
         )
         link = self._link
         ciphertext = self._sealer.seal(header, content, pad_block=link.profile.pad_block, limits=link.limits)

@@ -166,13 +166,16 @@ class LabelLog:
         return reader
 
     async def _accept_beyond(self, entries: Sequence[Entry]) -> None:
-        own = set(self.client.pending_leaves)
-        await self.link.workers.run(self.client.accept_page, entries)
-        if own:
-            for receipt in (entry.receipt for entry in entries):
-                if receipt.leaf_hash in own:
-                    self.answers[receipt.leaf_hash] = receipt
+        await self.link.workers.run(self._accept_page, entries)
         await self.state.note_progress()
+
+    def _accept_page(self, entries: Sequence[Entry]) -> None:
+        """In a thread, whole even if cancelled: what settles a message also notes its receipt."""
+        own = set(self.client.pending_leaves)
+        self.client.accept_page(entries)
+        if own:
+            receipts = (entry.receipt for entry in entries)
+            self.answers |= {receipt.leaf_hash: receipt for receipt in receipts if receipt.leaf_hash in own}
 
     # --- the prefix
 

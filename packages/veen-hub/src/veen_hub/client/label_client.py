@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from veen_core.checkpoint import Checkpoint, verify_checkpoint, verify_witnesses
-from veen_core.client import Gap, LabelClient
-from veen_core.client_state import ClientState
+from veen_core.client import Gap, LabelClient, Trust
+from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError
 from veen_core.hub_identity import verify_checkpoint as verify_checkpoint_signature
@@ -27,7 +27,27 @@ from veen_core.receipt import Receipt
 class PipelinedClient(LabelClient):
     """One label's client for many messages at once."""
 
-    __slots__ = ()
+    __slots__ = ("_messages",)
+
+    def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
+        super().__init__(state, trust, bounds)
+        self._messages: dict[bytes, Msg] = {}
+
+    @property
+    def unanswered(self) -> tuple[Msg, ...]:
+        """As in core; decoded once a message instead of four times (40 of 480 µs in sending one)."""
+        held = self._messages
+        self._messages = {wire: held.get(wire) or Msg.decode(wire) for wire in self.state.pending}
+        return tuple(self._messages.values())
+
+    def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
+        leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
+        for receipt in receipts:
+            rk = rk.after(receipt.stream_seq)
+        left = (
+            w for w, m in zip(self.state.pending, self.unanswered, strict=True) if m.leaf_hash not in leaves
+        )
+        return dataclasses.replace(self.state, pending=tuple(left), rk=rk)
 
     @property
     def size(self) -> StreamSeq:
@@ -54,6 +74,7 @@ class PipelinedClient(LabelClient):
             client_seq=ClientSeq(self.state.client_seq + len(sealed)),
             pending=(*self.state.pending, *(one.wire for one in sealed)),
         )
+        self._messages |= {one.wire: one.msg for one in sealed}
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """``accept_receipt`` for the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
@@ -116,7 +137,8 @@ class PipelinedClient(LabelClient):
 
     def adopt(self, state: ClientState) -> None:
         """Go on from a state that was loaded; its prefix is the one that counts."""
-        self.__init__(state, self.trust, self.bounds)  # type: ignore[misc]  # same arguments, fresh start
+        fresh = PipelinedClient(state, self.trust, self.bounds)
+        self.state, self._log, self._writers, self._messages = fresh.state, fresh._log, {}, {}
 
     def verify_own(self, receipt: Receipt) -> None:
         """A receipt's signature, label, and agreement with the furthest one held."""

@@ -39,6 +39,9 @@ class LabelState:
     def __init__(self, log: LabelLog) -> None:
         self._log = log
         self._lock: Lock | None = None
+        self._owned = False
+        """Whether the lock is held and the record was read under it."""
+        self._owning = asyncio.Lock()
         self._written = time.monotonic()
         self._stored: Place = _place(log.client.state)
         """The prefix that the store had when we last looked."""
@@ -52,21 +55,19 @@ class LabelState:
 
     async def own(self) -> None:
         """Become the label's only writer, or raise after a while."""
-        if self._lock is not None:
-            return
-        link, until = self._log.link, time.monotonic() + self._log.link.lock_timeout
-        while not await link.workers.run(self._take):
-            if time.monotonic() > until:
-                raise StateError(
-                    f"another process is sending on label {self._name} with this state store: "
-                    "let it finish, or give this client a store of its own"
-                )
-            await asyncio.sleep(POLL)
-        try:
+        async with self._owning:
+            if self._owned:
+                return
+            link, until = self._log.link, time.monotonic() + self._log.link.lock_timeout
+            while not await link.workers.run(self._take):
+                if time.monotonic() > until:
+                    raise StateError(
+                        f"another process is sending on label {self._name} with this state store: "
+                        "let it finish, or give this client a store of its own"
+                    )
+                await asyncio.sleep(POLL)
             await self._reload()
-        except BaseException:
-            self.release()
-            raise
+            self._owned = True
 
     def _take(self) -> bool:
         """In a thread; assigns there, so that a cancelled caller does not lose it."""
@@ -91,7 +92,7 @@ class LabelState:
     def release(self) -> None:
         if self._lock is not None:
             self._lock.release()
-            self._lock = None
+            self._lock, self._owned = None, False
 
     # --- writing
 
@@ -117,7 +118,7 @@ class LabelState:
         """Write what has not been written."""
         if not self._dirty:
             return
-        if self._lock is not None:
+        if self._owned:
             await self.save(durable=False)
         else:
             await self._log.link.workers.run(self._merge)
@@ -125,7 +126,7 @@ class LabelState:
     def _merge(self) -> None:
         """In a thread, as a reader: our prefix into the stored record, unless somebody has moved it."""
         link, ours = self._log.link, self._log.client.state
-        lock = link.store.lock(link.hub_id, self._name)
+        lock = self._lock or link.store.lock(link.hub_id, self._name)
         if lock is None:
             return
         try:
@@ -147,7 +148,8 @@ class LabelState:
                 link.store.save(link.hub_id, self._name, merged, durable=False)
             self._noted(_place(ours))
         finally:
-            lock.release()
+            if lock is not self._lock:
+                lock.release()
 
     async def close(self) -> None:
         """Flush and let go."""

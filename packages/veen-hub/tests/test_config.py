@@ -1,0 +1,233 @@
+"""hub.yaml, flags and environment: who wins, and errors that name the key (spec-4 §4.2, §5.2, §5.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veen_core.errors import ConfigError
+from veen_core.stream import stream_id
+from veen_hub import config as configuration
+from veen_hub import main as program
+from veen_hub.config import ENVIRONMENT, HubConfig
+
+from .certificates import Certificates
+from .serving import make_directory
+
+
+def load(text: str, tmp_path: Path, **overrides: Any) -> HubConfig:
+    path = tmp_path / "hub.yaml"
+    path.write_text(text)
+    return configuration.load(path, {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+WRONG = [
+    ("colour: red", "colour: unknown setting"),
+    ("listen: {prot: 1}", "listen.prot: unknown setting"),
+    ("listen: 5", "listen: want a mapping"),
+    ("listen: {port: eighty}", "listen.port: want a whole number"),
+    ("listen: {port: -1}", "listen.port: want a whole number"),
+    ("listen: {port: 70000}", "listen.port: want 0 to 65535"),
+    ("listen: {port: 1.5}", "listen.port: want a whole number"),
+    ("listen: {port: true}", "listen.port: want a whole number"),
+    ("listen: {host: 1}", "listen.host: want text"),
+    ("listen: {max_connections: 0}", "listen.max_connections: want 1 to"),
+    ("listen: {request_timeout_sec: 0}", "listen.request_timeout_sec: want 1 to"),
+    ("listen: {follower_timeout_sec: 0}", "listen.follower_timeout_sec: want 1 to"),
+    ("workers: 0", "workers: want 1 to"),
+    ("max_waiting: 0", "max_waiting: want 1 to"),
+    ("max_page_items: 0", "max_page_items: want 1 to"),
+    ("checkpoints: {every_entries: 0}", "checkpoints.every_entries: want 1 to"),
+    ("role: king", "role: want one of authority, tenant"),
+    ("hub_profile: king", "role: want one of authority, tenant"),
+    ("log_level: loud", "log_level: want one of"),
+    ("gating: maybe", "gating: want true or false"),
+    ("issuers: abc", "issuers: want a list"),
+    ("issuers: [abc]", "issuers[0]: want VerifyKey in hex"),
+    ("issuers: [5]", "issuers[0]: want text"),
+    ("streams: [a, 5]", "streams[1]: want text"),
+    ("network: {allow: [10.0.0.0/40]}", "network.allow[0]: "),
+    ("network: {deny: [1.2.3.4/8]}", "network.deny[0]: "),
+    ("tls: {cert: a.pem}", "tls.key: missing"),
+    ("tls: {cert: 5, key: b}", "tls.cert: want a path"),
+    ("anchor: {backend: cloud}", "anchor.backend: want one of none, file, hub"),
+    ("anchor: {backend: file}", "anchor.path: a file ledger needs one"),
+    ("anchor: {backend: hub}", "anchor.url: anchoring in another hub needs one"),
+    ("retention: {default: {max_age_sec: old}}", "retention.default.max_age_sec: want a whole number"),
+    ("retention: {streams: {orders: {max_age: 5}}}", "retention.streams.orders.max_age: unknown setting"),
+    ("retention: {labels: {xyz: {long_term: true}}}", "retention.labels.xyz: want Label in hex"),
+    ("pow: {difficulty: 300}", "pow.difficulty: want 0 to 255"),
+    ("pow: {difficulty: 9, max_difficulty: 3}", "pow.max_difficulty: below pow.difficulty"),
+    ("client_keys: {max_msgs: 5}", "client_keys.max_msgs: unknown setting"),
+    ("limits: {max_everything: 5}", "limits.max_everything: unknown"),
+    ("limits: {max_msg_bytes: 99999999}", "limits: max_msg_bytes = 99999999 would raise"),
+    ("limits: {max_msg_bytes: many}", "limits.max_msg_bytes: want a whole number"),
+    ("policy: {name: 5}", "policy.name: want text"),
+    ("data_dir: 5", "data_dir: want a path"),
+    ("[1, 2]", "want a mapping of settings at the top"),
+    ("a: [", "not YAML"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=[text for text, _message in WRONG])
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(text, tmp_path)
+    assert message in str(raised.value)
+    assert "\n" not in message
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        configuration.load(tmp_path / "missing.yaml", {})
+
+
+def test_an_empty_file_and_empty_sections_are_the_defaults(tmp_path: Path) -> None:
+    assert load("", tmp_path) == HubConfig()
+    assert load("listen:\ntls:\npow:\n", tmp_path) == HubConfig()
+    assert load("listen:\n", tmp_path, listen__port=5).listen.port == 5
+
+
+def test_every_setting_can_be_written_down(tmp_path: Path) -> None:
+    text = f"""
+data_dir: /data
+keys_dir: /keys
+hub_profile: authority
+tenant_id: t
+universe_id: u
+authority_url: http://veen-authority.veen-system.svc.cluster.local:8080
+log_level: debug
+gating: false
+issuers: ["{"ab" * 32}"]
+streams: [orders, "{"cd" * 32}"]
+workers: 3
+max_waiting: 5
+max_page_items: 7
+listen: {{host: "::", port: 0, max_connections: 9, backlog: 3, request_timeout_sec: 2, follower_timeout_sec: 4}}
+tls: {{cert: c, key: k, client_ca: a}}
+checkpoints: {{every_entries: 10, every_sec: 0}}
+anchor: {{backend: file, path: /ledger, every_sec: 1}}
+retention:
+  default: {{max_age_sec: 10}}
+  streams: {{orders: {{max_bytes: 5}}}}
+  labels: {{"{"ef" * 32}": {{long_term: true}}}}
+pow: {{difficulty: 1, max_difficulty: 2}}
+network: {{allow: [10.0.0.0/8, "::1/128"], deny: [10.1.0.0/16]}}
+client_keys: {{max_client_id_lifetime_sec: 5}}
+limits: {{max_msg_bytes: 4096}}
+"""
+    config = load(text, tmp_path)
+    assert config.role == "authority"
+    assert config.data_dir == Path("/data")
+    assert config.stream_ids[0] == stream_id("orders")
+    assert config.stream_ids[1].hex() == "cd" * 32
+    assert config.tls is not None
+    assert config.tls.client_ca == Path("a")
+    assert config.client_keys is not None
+    assert config.retention.streams["orders"].max_bytes == 5
+
+
+# --- who wins
+
+
+def test_flags_win_over_the_environment_over_the_file_over_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hub.yaml"
+    path.write_text(
+        "data_dir: /from-file\nlog_level: error\nlisten: {port: 1, host: file.example}\nuniverse_id: file\n"
+    )
+    monkeypatch.setenv("VEEN_DATA_DIR", "/from-environment")
+    monkeypatch.setenv("VEEN_LOG_LEVEL", "warning")
+    monkeypatch.setenv("VEEN_LISTEN_PORT", "2")
+    monkeypatch.setenv("VEEN_TENANT_ID", "tenant")
+    config = program.parse([f"--config={path}", "--data-dir=/from-flag", "--port=3", "--profile=authority"])
+    assert config.data_dir == Path("/from-flag")
+    assert config.listen.port == 3
+    assert config.log_level == "warning"
+    assert config.listen.host == "file.example"
+    assert (config.universe_id, config.tenant_id, config.role) == ("file", "tenant", "authority")
+    assert config.gating
+    assert config.max_page_items == HubConfig().max_page_items
+
+
+@pytest.mark.parametrize("variable", ENVIRONMENT)
+def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    value = {"VEEN_ROLE": "authority", "VEEN_LOG_LEVEL": "error", "VEEN_LISTEN_PORT": "9"}.get(variable, "/x")
+    monkeypatch.setenv(variable, value)
+    config: Any = program.parse([])
+    for part in ENVIRONMENT[variable].split("."):
+        config = getattr(config, part)
+    assert str(config) == value
+
+
+def test_a_port_in_the_environment_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VEEN_LISTEN_PORT", "eighty")
+    with pytest.raises(ConfigError, match="listen.port"):
+        program.parse([])
+
+
+def test_open_is_a_flag_and_closed_is_the_default() -> None:
+    assert not program.parse(["--open"]).gating
+    assert program.parse([]).gating
+
+
+# --- what the program says
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert program.main(arguments) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("veen-hub: ")
+    return line
+
+
+def test_a_directory_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "is not a VEEN data directory" in run(capsys, f"--data-dir={tmp_path}")
+
+
+def test_limits_other_than_the_directorys_are_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make_directory(tmp_path / "data")
+    config = tmp_path / "hub.yaml"
+    config.write_text("limits: {max_msg_bytes: 4096}\n")
+    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}")
+    assert "limit max_msg_bytes" in line
+
+
+def test_an_unknown_policy_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    make_directory(tmp_path / "data")
+    config = tmp_path / "hub.yaml"
+    config.write_text("policy: {name: magic}\n")
+    assert "policy.name: no policy 'magic'" in run(
+        capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}"
+    )
+
+
+def test_certificates_that_cannot_be_used_are_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, certificates: Certificates
+) -> None:
+    make_directory(tmp_path / "data")
+    config = tmp_path / "hub.yaml"
+    for cert, key in (
+        (tmp_path / "none", certificates.hub[1]),
+        (certificates.hub[0], certificates.client[1]),
+    ):
+        config.write_text(f"tls: {{cert: {cert}, key: {key}}}\n")
+        line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}", "--port=0")
+        assert line.startswith("veen-hub: tls: ")
+
+
+def test_keys_that_are_elsewhere_are_found_and_missed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make_directory(tmp_path / "data")
+    (tmp_path / "data" / "keys").rename(tmp_path / "keys")
+    (tmp_path / "empty").mkdir()
+    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--keys-dir={tmp_path / 'empty'}", "--port=0")
+    assert "key" in line

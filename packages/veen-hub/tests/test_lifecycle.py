@@ -1,0 +1,268 @@
+"""A hub's life: it drains when it is told to stop, keeps its promises across keys, and speaks modern TLS only."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from veen_core import hub_identity
+from veen_core.api import ReceiptRequest, ReceiptResponse, SubmitResponse
+from veen_core.checkpoint import verify_witnesses
+from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
+from veen_core.receipt import Receipt, verify_receipt
+from veen_core.status import CheckpointsResponse, LabelRequest
+from veen_storage.rotation import rotate
+
+from .certificates import Certificates
+from .conftest import StartHub, StartProcess
+from .following import Follower
+from .people import BORN, HUB_KEY, Writer, signing_key
+from .serving import PATIENCE, HubProcess, RunningHub, SetClock, request, until
+
+QUICKLY = 5.0
+
+
+def keep_writing(hub: HubProcess, writer: Writer, acknowledged: list[Receipt], refused: list[int]) -> None:
+    """Until the hub takes no more."""
+    while True:
+        try:
+            answer = hub.submit(writer.next())
+        except OSError:
+            return
+        if answer.status != 200:
+            refused.append(answer.status)
+            return
+        acknowledged.append(answer.read(SubmitResponse).receipt)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_a_signal_drains_the_hub(start_process: StartProcess, number: signal.Signals) -> None:
+    hub = start_process("data", "--open")
+    hub_id = hub.status().identity.hub_id
+    writers = [Writer(f"writer {n}", hub_id) for n in range(6)]
+    acknowledged: list[Receipt] = []
+    refused: list[int] = []
+    with ThreadPoolExecutor(7) as pool, Follower(hub.port, writers[0].label) as follower:
+        writing = [pool.submit(keep_writing, hub, writer, acknowledged, refused) for writer in writers]
+        following = pool.submit(lambda: [item[1] for item in follower.each(10**9)])
+        until(lambda: len(acknowledged) > 50, "the hub is at work")
+        started = time.monotonic()
+        hub.signal(number)
+        assert hub.wait() == 0
+        assert time.monotonic() - started < QUICKLY
+        for job in writing:
+            job.result(PATIENCE)
+        seen = following.result(PATIENCE)  # the stream has ended, and properly: no error
+    assert set(refused) <= {503}
+    assert seen == list(range(1, len(seen) + 1))
+    assert [line["event"] for line in hub.lines if line["level"] == "info"][-2:] == ["draining", "stopped"]
+
+    again = start_process("data", "--open")
+    assert len(acknowledged) > 50
+    assert len(seen) >= len(acknowledged)
+    for receipt in acknowledged:
+        asked = ReceiptRequest(label=receipt.label, stream_seq=receipt.stream_seq)
+        assert again.ask("/v1/receipt", asked, ReceiptResponse).receipt == receipt
+
+
+def test_a_submit_that_is_under_way_is_answered(start_hub: StartHub) -> None:
+    from .test_failures import Gate
+
+    gate = Gate()
+    hub = start_hub(policy=gate)
+    alice = hub.writer()
+    with ThreadPoolExecutor(2) as pool:
+        submit = pool.submit(hub.submit, alice.next())
+        assert gate.reached.wait(PATIENCE)
+        stopping = pool.submit(hub.stop)
+        until(hub.hub.stopping.is_set, "the hub is stopping")
+        gate.open.set()
+        assert submit.result(PATIENCE).status == 200
+        stopping.result(PATIENCE)
+
+
+def test_a_half_sent_request_does_not_keep_the_hub_from_stopping(start_process: StartProcess) -> None:
+    hub = start_process("data", "--open")
+    with (
+        socket.create_connection(("127.0.0.1", hub.port)) as half,
+        socket.create_connection(("127.0.0.1", hub.port)),
+    ):
+        half.sendall(b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Length: 100\r\n\r\nabc")
+        assert hub.get("/healthz").status == 200
+        started = time.monotonic()
+        assert hub.stop() == 0
+        assert time.monotonic() - started < 3 * QUICKLY
+
+
+def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) -> None:
+    """H20."""
+    hub = start_process("data", "--open")
+    (line,) = [line for line in hub.lines if "gating is OFF" in line["event"]]
+    assert line["level"] == "warn"
+    hub.stop()
+    gated = start_process("data")
+    assert gated.status().gating
+    assert gated.lines[-1]["event"] == "listening"
+
+
+def test_a_hub_stops_by_itself_only_once(hub: RunningHub) -> None:
+    hub.stop()
+    hub.stop()
+    with pytest.raises(ConnectionRefusedError):
+        hub.get("/healthz")
+
+
+# --- keys
+
+
+def test_after_a_rotation_old_receipts_verify_and_both_keys_witness_checkpoints(start_hub: StartHub) -> None:
+    clock = SetClock()
+    hub = start_hub(clock=clock)
+    alice = hub.writer()
+    old = hub.accept(alice.next())
+    before = hub.status()
+    hub.stop()
+    new_key, valid_from, window = signing_key("hub/1"), UnixTime(BORN + 100), 1_000
+    rotate(hub.root, new_key, valid_from, window)
+
+    clock.time = BORN + 50
+    hub = start_hub(clock=clock)
+    assert hub.hub_id == before.identity.hub_id
+    not_yet = hub.accept(alice.next())
+    verify_receipt(not_yet, HubPk(HUB_KEY.public))
+
+    clock.time = BORN + 200
+    new = hub.accept(alice.next())
+    verify_receipt(new, HubPk(new_key.public))
+    status = hub.status()
+    hub_identity.verify_successor(before.identity, status.identity, status.identity_sig)
+    for receipt in (old, not_yet, new):
+        hub_identity.verify_receipt(status.identity, receipt)
+    asked = LabelRequest(label=alice.label).encode()
+    (made,) = hub.admin("/tooling/checkpoint", asked).read(CheckpointsResponse).checkpoints
+    hub_identity.verify_checkpoint(status.identity, made, hub.profile.epoch_sec)
+    verify_witnesses(made, [VerifyKey(HUB_KEY.public), VerifyKey(new_key.public)])
+
+    clock.time = BORN + 100 + window + 1
+    hub.accept(alice.next())
+    (later,) = hub.admin("/tooling/checkpoint", asked).read(CheckpointsResponse).checkpoints
+    assert later.witness_sigs is None
+    question = ReceiptRequest(label=alice.label, stream_seq=StreamSeq(1))
+    assert hub.ask("/v1/receipt", question, ReceiptResponse).receipt == old
+
+
+# --- TLS
+
+
+@pytest.fixture
+def tls_hub(start_hub: StartHub, certificates: Certificates) -> RunningHub:
+    cert, key = certificates.hub
+    return start_hub(tls={"cert": str(cert), "key": str(key)})
+
+
+def context_for(certificates: Certificates) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificates.authority))
+
+
+def test_tls_is_spoken_and_everything_works_over_it(tls_hub: RunningHub, certificates: Certificates) -> None:
+    assert tls_hub.url.startswith("https://")
+    context = context_for(certificates)
+    assert request(tls_hub.port, "GET", "/v1/status", context=context).status == 200
+    with socket.create_connection(("127.0.0.1", tls_hub.port)) as plain:
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
+            assert wrapped.version() == "TLSv1.3"
+            assert wrapped.compression() is None
+
+
+@pytest.mark.parametrize(
+    ("ciphers", "spoken"),
+    [
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("ECDHE-ECDSA-AES128-SHA256", False),
+        ("ECDHE-ECDSA-AES256-SHA", False),
+    ],
+)
+def test_only_aead_suites_are_spoken_under_tls_1_2(
+    tls_hub: RunningHub, certificates: Certificates, ciphers: str, spoken: bool
+) -> None:
+    context = context_for(certificates)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+    if spoken:
+        assert request(tls_hub.port, "GET", "/healthz", context=context).status == 200
+        return
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        request(tls_hub.port, "GET", "/healthz", context=context)
+
+
+def test_tls_1_1_is_refused(tls_hub: RunningHub, certificates: Certificates) -> None:
+    context = context_for(certificates)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        request(tls_hub.port, "GET", "/healthz", context=context)
+    assert request(tls_hub.port, "GET", "/healthz", context=context_for(certificates)).status == 200
+
+
+def test_plain_http_to_a_tls_port_gets_nothing_and_harms_nobody(
+    tls_hub: RunningHub, certificates: Certificates
+) -> None:
+    with pytest.raises((ConnectionError, OSError)):
+        request(tls_hub.port, "GET", "/healthz", timeout=5)
+    assert request(tls_hub.port, "GET", "/healthz", context=context_for(certificates)).status == 200
+
+
+def test_a_client_certificate_is_asked_for_if_the_configuration_says_so(
+    start_hub: StartHub, certificates: Certificates
+) -> None:
+    cert, key = certificates.hub
+    hub = start_hub(tls={"cert": str(cert), "key": str(key), "client_ca": str(certificates.authority)})
+
+    def healthz(pair: tuple[Path, Path] | None) -> int:
+        context = context_for(certificates)
+        if pair is not None:
+            context.load_cert_chain(*pair)
+        return request(hub.port, "GET", "/healthz", context=context).status
+
+    assert healthz(certificates.client) == 200
+    for pair in (None, certificates.stranger):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            healthz(pair)
+
+
+def test_a_tls_hub_drains_too(
+    start_process: StartProcess, certificates: Certificates, tmp_path: Path
+) -> None:
+    cert, key = certificates.hub
+    config = tmp_path / "hub.yaml"
+    config.write_text(f"gating: false\ntls:\n  cert: {cert}\n  key: {key}\n")
+    hub = start_process("data", f"--config={config}")
+    context = context_for(certificates)
+    status = request(hub.port, "GET", "/healthz", context=context)
+    assert status.status == 200
+    held = threading.Event()
+
+    def idle() -> None:
+        with socket.create_connection(("127.0.0.1", hub.port)) as plain:
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
+                held.set()
+                wrapped.settimeout(PATIENCE)
+                assert wrapped.recv(1) == b""
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(idle)
+        assert held.wait(PATIENCE)
+        assert hub.stop() == 0
+        waiting.result(PATIENCE)
