@@ -104,6 +104,8 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
+        self.drained = asyncio.Event()
+        """Nothing comes any more: followers that have everything may go."""
         self._carried_out: dict[bytes, UnixTime] = {}
         self._last: Receipt | None = None
 
@@ -146,6 +148,7 @@ class Hub:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.drain()
+        self.drained.set()
 
     async def stop(self) -> None:
         """After ``drain``: let the data directory go."""

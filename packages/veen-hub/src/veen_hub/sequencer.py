@@ -68,7 +68,8 @@ class Sequencer:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread.ident is not None:  # else it was never started
+            self._thread.join()
 
     def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
         with self._changed:

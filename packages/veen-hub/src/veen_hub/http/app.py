@@ -58,7 +58,14 @@ class Server:
         self._listener: Listener | None = None
 
     async def start(self) -> str:
-        """Listen; returns the URL."""
+        """Listen; returns the URL. If that fails, the hub is stopped and its directory let go."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> str:
         listen, tls = self.hub.config.listen, self.hub.config.tls
         context = server_context(tls) if tls is not None else None
         await self.hub.start()

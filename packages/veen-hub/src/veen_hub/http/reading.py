@@ -209,9 +209,9 @@ async def _deliver(
         if held is None:
             found = await hub.reading(lambda at=at: hub.store.read.entries(label, at, FOLLOW_PAGE))  # type: ignore[misc]
             if not found:
-                await _wait(changed, hub.stopping, gone)
-                if hub.stopping.is_set() or gone.is_set():
+                if hub.drained.is_set() or gone.is_set():
                     return
+                await _wait(changed, hub.drained, gone)
                 continue
             if not (whole := _whole(found)):
                 return  # asking again from here is answered with where to go on

@@ -18,7 +18,7 @@ from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, unwrap_sub
 from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.pow import PowCookie
-from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code
+from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
 from veen_hub.admission import DECODING
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
@@ -169,7 +169,11 @@ def note_refusal(hub: Hub, request: web.Request, error: AdmissionError | ApiErro
     hub.metrics.submit_err.labels(code.value).inc()
     if isinstance(error, AdmissionError) and error.rejection is CAP_RATE:
         hub.metrics.rate_limited.inc()
-    log(logging.INFO, "refused", code=code.value, why=str(error), request_id=request[REQUEST_ID], **fields)
+    row = error.rejection if isinstance(error, AdmissionError) else None
+    about = {"detail": row.detail} if row is not None else {}
+    if row is not None and row.stage in (Stage.AUTH, Stage.COMMIT):
+        about["why"] = str(error)  # of earlier stages it may quote what was sent
+    log(logging.INFO, "refused", code=code.value, request_id=request[REQUEST_ID], **about, **fields)
 
 
 def _log_accepted(entry: Entry, **fields: float) -> None:
