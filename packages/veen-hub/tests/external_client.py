@@ -7,25 +7,26 @@ import hashlib
 import http.client
 import struct
 import sys
+from typing import Any
 
 import cbor2
 import nacl.exceptions
 import nacl.signing
 
 
-def H(x):
+def H(x: bytes) -> bytes:  # noqa: N802 - the specification's own name
     return hashlib.sha256(x).digest()
 
 
-def Ht(tag, x):
+def Ht(tag: str, x: bytes) -> bytes:  # noqa: N802 - as above
     return H(tag.encode() + b"\0" + x)
 
 
-def u64(n):
+def u64(n: int) -> bytes:
     return struct.pack(">Q", n)
 
 
-def call(port, method, path, item=None):
+def call(port: int, method: str, path: str, item: Any = None) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     body = None if item is None else cbor2.dumps(item)
     connection.request(method, path, body, {"Content-Type": "application/cbor"})
@@ -36,11 +37,11 @@ def call(port, method, path, item=None):
     return answer
 
 
-def node(left, right):
+def node(left: bytes, right: bytes) -> bytes:
     return Ht("veen/mmr-node", left + right)
 
 
-def append(peaks, leaf):
+def append(peaks: list[tuple[int, bytes]], leaf: bytes) -> list[tuple[int, bytes]]:
     """An MMR as a list of (height, hash), highest first (§5.1)."""
     peaks = [*peaks, (0, leaf)]
     while len(peaks) > 1 and peaks[-1][0] == peaks[-2][0]:
@@ -49,12 +50,12 @@ def append(peaks, leaf):
     return peaks
 
 
-def fold(hashes):
+def fold(hashes: list[bytes]) -> bytes:
     """The root: one peak is bare, several are hashed together in increasing height (§5.1)."""
     return hashes[0] if len(hashes) == 1 else Ht("veen/mmr-root", b"".join(hashes))
 
 
-def root_by_proof(proof, seq, size):
+def root_by_proof(proof: dict[int, Any], seq: int, size: int) -> bytes:
     """§5.4, B9, B10: climb to the leaf's own peak, put it among the others, fold."""
     running = proof[2]
     for step in proof[3]:
@@ -62,12 +63,12 @@ def root_by_proof(proof, seq, size):
     heights = [h for h in range(64) if size >> h & 1]
     starts = {h: (size >> h + 1) << h + 1 for h in heights}
     own = next(h for h in heights if starts[h] <= seq - 1 < starts[h] + (1 << h))
-    assert len(proof[3]) == own and len(proof[4]) == len(heights) - 1
+    assert (len(proof[3]), len(proof[4])) == (own, len(heights) - 1)
     others = list(proof[4])
     return fold([running if h == own else others.pop(0) for h in heights])
 
 
-def main(port, pinned, stream, n):
+def main(port: int, pinned: bytes, stream: str, n: int) -> None:
     status = call(port, "GET", "/v1/status")
     hub_pk = status[2][3][0][2]
     assert Ht("veen/hub-id", hub_pk) == status[2][2] == pinned
@@ -95,12 +96,13 @@ def main(port, pinned, stream, n):
     for seq in range(1, n + 1):
         asked = {1: 1, 2: label, 3: seq, 4: n}
         proof = call(port, "POST", "/v1/proof", asked)[2]
-        assert proof[2] == leaves[seq - 1] and root_by_proof(proof, seq, n) == receipts[-1][4]
+        assert proof[2] == leaves[seq - 1]
+        assert root_by_proof(proof, seq, n) == receipts[-1][4]
     forged = [*receipts[0][:5], receipts[0][5] + 1]
     try:
         hub.verify(Ht("veen/sig", cbor2.dumps(forged)), receipts[0][6])
     except nacl.exceptions.BadSignatureError:
-        print(f"verified {n} messages")
+        sys.stdout.write(f"verified {n} messages\n")
     assert not [name for name in sys.modules if name.startswith("veen")]
 
 

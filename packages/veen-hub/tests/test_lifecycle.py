@@ -1,4 +1,4 @@
-"""A hub's life: it drains when it is told to stop, keeps its promises across keys, and speaks modern TLS only."""
+"""A hub's life: it drains when told to stop, keeps its promises across keys, and speaks modern TLS only."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import BORN, HUB_KEY, Writer, signing_key
 from .serving import PATIENCE, HubProcess, RunningHub, SetClock, request, until
+from .test_failures import Gate
 
 QUICKLY = 5.0
 
@@ -74,8 +75,6 @@ def test_a_signal_drains_the_hub(start_process: StartProcess, number: signal.Sig
 
 
 def test_a_submit_that_is_under_way_is_answered(start_hub: StartHub) -> None:
-    from .test_failures import Gate
-
     gate = Gate()
     hub = start_hub(policy=gate)
     alice = hub.writer()
@@ -176,10 +175,12 @@ def test_tls_is_spoken_and_everything_works_over_it(tls_hub: RunningHub, certifi
     assert tls_hub.url.startswith("https://")
     context = context_for(certificates)
     assert request(tls_hub.port, "GET", "/v1/status", context=context).status == 200
-    with socket.create_connection(("127.0.0.1", tls_hub.port)) as plain:
-        with context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
-            assert wrapped.version() == "TLSv1.3"
-            assert wrapped.compression() is None
+    with (
+        socket.create_connection(("127.0.0.1", tls_hub.port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
+    ):
+        assert wrapped.version() == "TLSv1.3"
+        assert wrapped.compression() is None
 
 
 @pytest.mark.parametrize(
@@ -255,11 +256,13 @@ def test_a_tls_hub_drains_too(
     held = threading.Event()
 
     def idle() -> None:
-        with socket.create_connection(("127.0.0.1", hub.port)) as plain:
-            with context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
-                held.set()
-                wrapped.settimeout(PATIENCE)
-                assert wrapped.recv(1) == b""
+        with (
+            socket.create_connection(("127.0.0.1", hub.port)) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
+        ):
+            held.set()
+            wrapped.settimeout(PATIENCE)
+            assert wrapped.recv(1) == b""
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(idle)

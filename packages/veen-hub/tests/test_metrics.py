@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -173,7 +172,7 @@ def test_every_line_is_an_object_with_the_fields_that_operators_need(talkative: 
     assert refused["request_id"]
 
 
-def test_no_line_ever_holds_a_payload_or_a_secret(talkative: HubProcess, tmp_path: Path) -> None:
+def test_no_line_ever_holds_a_payload_or_a_secret(talkative: HubProcess) -> None:
     alice = Writer("alice", talkative.status().identity.hub_id)
     sealed = ciphertext(SECRET_WORDS)
     talkative.accept(alice.next(ciphertext=sealed))

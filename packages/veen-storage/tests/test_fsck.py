@@ -192,7 +192,7 @@ def test_a_torn_last_batch_is_a_note(root: Path) -> None:
     send(store, ORDERS, 2, now=at(70))
     send(store, ORDERS, 2, now=at(71))
     abandon(store)
-    segment = next((root / "journal").iterdir())
+    segment = next((root / "journal").glob("journal-*.wal"))
     segment.write_bytes(segment.read_bytes()[:-10])
     report = check(root)
     assert report.ok
@@ -542,7 +542,7 @@ def test_a_damaged_journal_is_found_where_it_is(root: Path) -> None:
     send(store, ORDERS, 2, now=at(71))
     send(store, ORDERS, 2, now=at(72))
     abandon(store)
-    path = next((root / "journal").iterdir())
+    path = next((root / "journal").glob("journal-*.wal"))
     data = bytearray(path.read_bytes())
     data[second + 200] ^= 1
     path.write_bytes(data)

@@ -207,7 +207,7 @@ def test_a_damaged_file_that_follows_from_nothing_is_refused(root: Path, kind: s
 
 def test_a_damaged_journal_is_refused(root: Path) -> None:
     unapplied(root)
-    path = next((root / "journal").iterdir())
+    path = next((root / "journal").glob("journal-*.wal"))
     data = bytearray(path.read_bytes())
     data[300] ^= 1
     path.write_bytes(data)

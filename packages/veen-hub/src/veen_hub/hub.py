@@ -7,6 +7,7 @@ Handlers only decode, call one method here, and reply. Everything that changes t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from veen_core.cap import CapToken, verify_token
 from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
-from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, VeenError
+from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, IdentityError, VeenError
 from veen_core.ids import AuthRef, ClientId, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.protocols import Clock
 from veen_core.receipt import Receipt
@@ -68,6 +69,10 @@ class Hub:
         self._identity_signature = store.identity_signature
         self.profile = store.registry.profile
         self.limits = store.registry.limits
+        with contextlib.suppress(
+            IdentityError
+        ):  # the clock's fault, not the configuration's: see ``not_ready``
+            store.check_signing(self.hub_ts)
         self.metrics = Metrics()
         self._accepted = self.metrics.stage.labels("accepted")
         self.feed = Feed()
@@ -471,7 +476,8 @@ class Hub:
             return f"policy view: {why}"
         try:
             self.store.check_access()
-        except (OSError, StorageError) as exc:
+            self.store.check_signing(self.hub_ts)
+        except (OSError, StorageError, IdentityError) as exc:
             return f"data directory: {exc}"
         return None
 

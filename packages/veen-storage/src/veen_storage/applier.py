@@ -18,14 +18,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression, retention
 from veen_storage.errors import DamageError
-from veen_storage.files import Files
+from veen_storage.files import Files, read_exactly
 from veen_storage.index import Index, Transaction
+from veen_storage.journal import SECTOR
 from veen_storage.layout import Layout
 from veen_storage.ledger import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
 from veen_storage.records import (
@@ -153,9 +155,24 @@ class Applier:
             self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
             raise DamageError(path.name, length, f"ends before byte {append.offset}, where it must go on")
+        data = b"".join(append.parts)
         if length > append.offset:
-            self._files.truncate(fd, append.offset)  # left by a round that was cut off
-        self._files.write(fd, b"".join(append.parts), append.offset)
+            self._check_surplus(fd, path, append.offset, data)
+            self._files.truncate(fd, append.offset)
+        self._files.write(fd, data, append.offset)
+
+    def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
+        """A round that was cut off left a part of what is written now; all else is somebody's entries."""
+        there = read_exactly(fd, len(data), offset)
+        edges = [0, *range(-offset % SECTOR or SECTOR, len(there), SECTOR), len(there)]
+        for low, high in pairwise(edges):  # each sector was written, or never reached the disk
+            if there[low:high] != data[low:high] and any(there[low:high]):
+                raise DamageError(
+                    path.name,
+                    offset + low,
+                    "holds what neither index nor journal knows",
+                    "run `veen hub repair`",
+                )
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:

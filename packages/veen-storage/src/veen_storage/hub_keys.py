@@ -67,6 +67,7 @@ def write_key(files: Files, directory: Path, key: SigningKey) -> None:
     if path.exists():
         raise StorageError(f"{path.name} exists already")
     files.make_directories(directory)
+    directory.chmod(0o700)
     files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET)
 
 
@@ -144,7 +145,10 @@ def encode_key_map(identity: HubIdentity) -> bytes:
 
 def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
     """The identity record, verified against its signature, its key map and the registry's hub_id."""
-    identity = HubIdentity.decode(_read(layout.identity))
+    try:
+        identity = HubIdentity.decode(_read(layout.identity))
+    except DecodeError as exc:
+        raise DamageError(layout.identity.name, None, str(exc), "restore it from a clone") from exc
     if identity.hub_id != hub:
         raise MismatchError(
             f"hub-identity.cbor is of hub {identity.hub_id.hex()}, this directory of {hub.hex()}: "

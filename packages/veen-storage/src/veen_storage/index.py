@@ -60,6 +60,7 @@ class Index:
                 sync=sync,
                 lock=not readonly,
             )
+            self._check_size(path, on_disk)
             self._tables = {name: self._env.open_db(name.encode(), create=not readonly) for name in TABLES}
         except lmdb.Error as exc:
             raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
@@ -67,6 +68,13 @@ class Index:
         self._gate = threading.Condition()
         self._open = 0
         self._growing = False
+
+    def _check_size(self, path: Path, on_disk: int) -> None:
+        """A map over a file that was cut short would end the process at the first touch of a lost page."""
+        pages = int(self._env.info()["last_pgno"]) + 1
+        if on_disk and on_disk < pages * int(self._env.stat()["psize"]):
+            self._env.close()
+            raise DamageError(f"{path.name}/data.mdb", on_disk, "is cut short", "run `veen hub repair`")
 
     @contextmanager
     def reading(self) -> Iterator[View]:
@@ -97,11 +105,15 @@ class Index:
             return
         with self._gate:
             self._growing = True
-            self._gate.wait_for(lambda: self._open == 0)
-            self._map_size *= 2
-            self._env.set_mapsize(self._map_size)
-            self._growing = False
-            self._gate.notify_all()
+            try:
+                self._gate.wait_for(lambda: self._open == 0)
+                self._env.set_mapsize(2 * self._map_size)
+                self._map_size *= 2
+            except lmdb.Error as exc:
+                raise StorageError(f"index/data.mdb: cannot grow ({exc}): free memory, then reopen") from exc
+            finally:
+                self._growing = False
+                self._gate.notify_all()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -45,7 +45,6 @@ _ITEM: Final = struct.Struct(">BI")
 SECTOR: Final = 512
 SEGMENT_BYTES: Final = 32 * 1_048_576
 """A segment past this size is followed by a new one, so that applied ones can be removed."""
-MAX_BATCH_BYTES: Final = 256 * 1_048_576
 
 ENTRY: Final = 1
 """Item: a framed log entry (§4.8.1)."""
@@ -120,8 +119,10 @@ class Journal:
             data = encode_batch(number, items, self._size)
             self._files.write(self._fd, data, self._size)
             self._files.sync(self._fd)  # the commit point
-        except OSError as exc:
-            self._poison = f"{exc.strerror or exc}"
+        except BaseException as exc:
+            self._poison = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+            if not isinstance(exc, OSError):
+                raise  # an interrupt may leave half a batch behind: nothing may be written after it
             raise PoisonedError(
                 f"journal write failed ({self._poison}): nothing of this batch is acknowledged; "
                 "free space or fix the disk, then reopen the data directory"
@@ -143,6 +144,8 @@ class Journal:
 
     def trim(self, applied: int) -> None:
         """Remove segments in which every batch is applied; never the one being written."""
+        if len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
+            write_floor(self._files, self._directory, applied)
         while len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
             self._files.remove(self._segments[0])
             self._segments.popleft()
@@ -167,6 +170,30 @@ def first_batch(path: Path) -> int:
 
 def list_segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("journal-*.wal"))
+
+
+FLOOR: Final = "applied"
+
+
+def write_floor(files: Files, directory: Path, applied: int) -> None:
+    """Note, before segments go, up to which batch they are in the index: an older index is then noticed."""
+    files.replace(directory / FLOOR, _floor_text(applied).encode())
+
+
+def read_floor(directory: Path) -> int:
+    """The batch that every index of this directory must have applied."""
+    try:
+        text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return 0
+    number = text.split(" ")[0]
+    if not (number.isascii() and number.isdecimal()) or text != _floor_text(int(number)):
+        raise DamageError(f"journal/{FLOOR}", None, "does not hold a batch number and its checksum")
+    return int(number)
+
+
+def _floor_text(applied: int) -> str:
+    return f"{applied} {crc32(str(applied).encode()):08x}\n"
 
 
 def read_batches(directory: Path, applied: int) -> Iterator[Batch]:

@@ -24,17 +24,20 @@ from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, NodeHa
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
 from veen_core.wire import Wire, int_map
+from veen_storage.errors import AbsentError
 from veen_storage.index import Index
 from veen_storage.records import (
     U32,
     U64,
     CapRecord,
+    ChunkRecord,
     ClientCursor,
     LabelCursor,
     LabelNo,
     Location,
     bucket_key,
     client_key,
+    control_key,
     unpack_bucket,
 )
 from veen_storage.registry import Registry
@@ -188,6 +191,8 @@ class Ledger:
     def __init__(self, index: Index, registry: Registry) -> None:
         self._index = index
         self.registry = registry
+        self.adopted = 0
+        """How many batches became durable in this run."""
         self._labels: Cache[Label, LabelCursor] = Cache()
         self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
         self._caps: Cache[AuthRef, CapRecord] = Cache()
@@ -240,6 +245,7 @@ class Ledger:
 
     def adopt(self, changes: Changes) -> None:
         """Memory follows disk: called once the batch is durable, and only then."""
+        self.adopted += 1
         self._next_label += len(changes.new_labels)
         self.hub_ts = changes.hub_ts
         self.binding_bytes = changes.binding_bytes
@@ -251,6 +257,18 @@ class Ledger:
             self._caps.put(auth_ref, record, changes.batch)
         for bucket, tokens in changes.buckets.items():
             self._buckets.put(bucket, tokens, changes.batch)
+
+    def check_prune(self, decision: Prune) -> None:
+        """Raise unless the decision can be applied whatever comes after it."""
+        with self._index.reading() as view:
+            number = view.get("labels", decision.label)
+            key = (number or b"") + U64.pack(decision.start_seq)
+            record = view.get("chunks", key) if number is not None else None
+            tokens = view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) if number else None
+        chunk = ChunkRecord.unpack(record) if record is not None else None
+        if chunk is None or chunk.end != decision.end_seq or tokens is not None:
+            where = f"{decision.start_seq} to {decision.end_seq} of label {decision.label.hex()}"
+            raise AbsentError(f"{where} is no sealed chunk that may be pruned")
 
     def shrink(self, applied: int) -> None:
         """Forget what the index now holds, beyond the cache's size."""

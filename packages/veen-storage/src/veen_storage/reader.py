@@ -18,7 +18,7 @@ from veen_core.ids import Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
 from veen_core.receipt import Receipt
-from veen_storage.chunk_files import ChunkFile, open_chunk, read_pruned
+from veen_storage.chunk_files import open_chunk, read_pruned
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index import Index, View
 from veen_storage.layout import Layout
@@ -38,6 +38,8 @@ from veen_storage.records import (
 from veen_storage.registry import Registry
 from veen_storage.tail import Tail, receipt_of
 
+ATTEMPTS = 4
+"""A chunk can change its name twice while it is looked for: when it is sealed, and when it is pruned."""
 MAX_PAGE_BYTES = 8 * 1_048_576
 """A page stops after this many bytes, but never before its first entry."""
 FOREVER = UnixTime(2**64 - 1)
@@ -87,14 +89,15 @@ class Reader:
 
     def labels(self, after: Label | None = None, limit: int = 1_000) -> list[Label]:
         """Labels in byte order, a page at a time."""
-        fresh = {label for label in self._tail.labels() if after is None or label > after}
+        waiting = [label for label in self._tail.labels() if after is None or label > after]
+        found = set(waiting)
         start = b"" if after is None else after + b"\x00"
         with self._index.reading() as view:
             for label, _number in view.scan("labels", start):
-                fresh.add(Label(label))
-                if len(fresh) >= limit + len(self._tail.labels()):
+                found.add(Label(label))
+                if len(found) >= limit + len(waiting):
                     break
-        return sorted(fresh)[:limit]
+        return sorted(found)[:limit]
 
     def all_labels(self) -> Iterator[Label]:
         """Every label, in byte order; for work that is about all of them."""
@@ -150,7 +153,18 @@ class Reader:
         """Entries from ``start`` on that lie together: in the tail, or in one chunk."""
         tail = self._tail.entries(label, start, end)
         if tail and tail[0].entry.stream_seq == start:
-            return [placed.entry for placed in tail], sum(len(placed.frame) for placed in tail)
+            return _within([placed.entry for placed in tail], [len(placed.frame) for placed in tail], room)
+        for _attempt in range(ATTEMPTS):
+            try:
+                return self._stored_run(label, start, end, room)
+            except FileNotFoundError:
+                continue  # sealed or pruned since the index was asked: it knows by now
+        name = self._layout.chunk(label, start, None).name
+        raise DamageError(name, None, f"or the chunk that holds entry {start} is missing")
+
+    def _stored_run(
+        self, label: Label, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[list[Entry | PrunedEntry], int]:
         with self._index.reading() as view:
             number = view.get("labels", label)
             located = self._locate(view, number, start, end, room) if number is not None else None
@@ -162,10 +176,16 @@ class Reader:
         if chunk is not None and chunk.pruned:
             kept = read_pruned(self._layout.pruned(label, first.chunk_start, chunk.end))
             picked = kept[start - first.chunk_start : end - first.chunk_start + 1]
-            return list(picked), sum(len(entry.encode()) for entry in picked)
+            return _within(list(picked), [len(entry.encode()) for entry in picked], room)
         length = last.offset + last.size - first.offset
-        with self._open(label, first.chunk_start, chunk) as file:
-            return list(file.entries(first.offset, length)), length
+        end_seq = chunk.end if chunk is not None else None
+        with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
+            found = file.entries(first.offset, length)
+            if any((e.label, e.stream_seq) != (label, start + at) for at, e in enumerate(found)):
+                raise DamageError(
+                    file.name, first.offset, f"holds other entries than {start} and on of its label"
+                )
+            return list(found), length
 
     def _locate(
         self, view: View, number: bytes, start: StreamSeq, end: StreamSeq, room: int
@@ -184,23 +204,6 @@ class Reader:
             return None
         record = view.get("chunks", number + U64.pack(first.chunk_start))
         return first, last, ChunkRecord.unpack(record) if record is not None else None
-
-    def _open(self, label: Label, start: StreamSeq, chunk: ChunkRecord | None) -> ChunkFile:
-        """The growing name may turn into the final one in between: then the index has the end."""
-        try:
-            return open_chunk(self._layout, label, start, chunk.end if chunk else None, zstd=self._zstd)
-        except FileNotFoundError:
-            with self._index.reading() as view:
-                number = view.get("labels", label) or b""
-                record = view.get("chunks", number + U64.pack(start))
-        name = self._layout.chunk(label, start, None).name
-        if record is None:
-            raise DamageError(name, None, "is missing")
-        end = ChunkRecord.unpack(record).end
-        try:
-            return open_chunk(self._layout, label, start, end, zstd=self._zstd)
-        except FileNotFoundError:
-            raise DamageError(self._layout.chunk(label, start, end).name, None, "is missing") from None
 
     def readable_from(self, label: Label, start: StreamSeq) -> StreamSeq | None:
         """The first entry at or after ``start`` whose payload is there; None if there is none."""
@@ -379,3 +382,14 @@ class Reader:
         with self._index.reading() as view:
             number = view.get("labels", label)
             return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None
+
+
+def _within(
+    entries: list[Entry | PrunedEntry] | list[Entry] | list[PrunedEntry], sizes: list[int], room: int
+) -> tuple[list[Entry | PrunedEntry], int]:
+    """As many as there is room for, but at least one."""
+    taken, size = 0, 0
+    while taken < len(entries) and (taken == 0 or size + sizes[taken] <= room):
+        size += sizes[taken]
+        taken += 1
+    return list(entries[:taken]), size

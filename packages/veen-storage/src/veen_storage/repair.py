@@ -33,7 +33,7 @@ from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import applied_by_files, list_log, pieces_of, read_journal, walk_frames
+from veen_storage.fsck.files import applied_by_files, floor_of, list_log, pieces_of, read_journal, walk_frames
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
@@ -164,7 +164,8 @@ class _Repair:
         layout, report = self._layout, self._report
         zstd = self._registry.zstd_level is not None
         journal, log = read_journal(layout, report), list_log(layout, report)
-        applied = applied_by_files(layout, log, journal, zstd=zstd)
+        # Never below what the journal was cleared for: an index that knows less is refused at opening.
+        applied = max(applied_by_files(layout, log, journal, zstd=zstd), floor_of(layout))
         index = Index(self._beside)
         try:
             derivation = Derivation(index, self._registry, {}, applied)

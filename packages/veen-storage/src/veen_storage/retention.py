@@ -109,6 +109,8 @@ def index_pruned(txn: Transaction, step: Pruned) -> None:
     decision = step.decision
     key = LABEL_SEQ.pack(step.number, decision.start_seq)
     record = ChunkRecord.unpack(txn.get("chunks", key) or b"")
+    if record.pruned:
+        return  # decided twice before it was applied once: the first decision stands
     txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
     manifest_key = MANIFEST.pack(step.number, record.epoch, decision.start_seq, record.end)
     segment = Segment.unpack(txn.get("manifest", manifest_key) or b"")

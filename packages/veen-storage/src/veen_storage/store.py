@@ -11,14 +11,14 @@ import fcntl
 import os
 import threading
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from veen_core import hub_identity
 from veen_core.cap import CapToken
-from veen_core.errors import VeenError
+from veen_core.errors import SignatureError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Label, Signature, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
@@ -33,7 +33,7 @@ from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Changes, Draft, Ledger, Prune
+from veen_storage.ledger import Changes, Draft, Ledger, Placed, Prune
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
 from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
@@ -180,6 +180,13 @@ class Store:
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
+        if self._applied < (floor := journal.read_floor(self.layout.journal)):
+            raise DamageError(
+                "index/data.mdb",
+                None,
+                f"is older than the log: it knows batch {self._applied}, {floor} was applied",
+                "run `veen hub repair`",
+            )
         self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
         self._ledger = Ledger(self._index, self.registry)
@@ -200,6 +207,7 @@ class Store:
             for item in batch.items:
                 self._replay(draft, item, batch.number)
                 size += len(item.data)
+            self._check_signed(draft.changes)
             draft.changes.batch = last = batch.number
             self._ledger.adopt(draft.changes)
             replayed.append(draft.changes)
@@ -208,7 +216,10 @@ class Store:
                 replayed, size = [], 0
         if replayed:
             self._apply_round(replayed)
-        for segment in journal.list_segments(self.layout.journal):
+        segments = journal.list_segments(self.layout.journal)
+        if segments:
+            journal.write_floor(self._files, self.layout.journal, last)
+        for segment in segments:
             self._files.remove(segment)
         return last
 
@@ -219,6 +230,15 @@ class Store:
             raise
         except VeenError as exc:
             raise DamageError(f"journal batch {batch}", None, str(exc)) from exc
+
+    def _check_signed(self, changes: Changes) -> None:
+        """The last receipt of each label is this hub's; its root commits to those before it (I3)."""
+        last = {step.entry.label: step.entry for step in changes.steps if isinstance(step, Placed)}
+        for entry in last.values():
+            try:
+                hub_identity.verify_receipt(self.identity, entry.receipt)
+            except SignatureError as exc:
+                raise MismatchError(f"journal: {exc}: another hub's files were mixed in") from None
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
@@ -236,6 +256,8 @@ class Store:
         """Make a batch durable. When this returns its receipts may leave, and readers see it."""
         if not batch.items:
             return
+        if batch.made_after != self._ledger.adopted:
+            raise StorageError("this batch was made before another one was committed: make it anew")
         if self._thread is not None and self.poisoned is None:
             self._wait_for_room()
         number = self._journal.append(batch.items)  # the commit point is in here
@@ -274,12 +296,11 @@ class Store:
         """hub-identity.sig (§8.4)."""
         return Signature(self.layout.identity_signature.read_bytes())
 
-    def tokens(self) -> Iterator[CapToken]:
+    def tokens(self) -> list[CapToken]:
         """Every token that was ever authorized."""
         with self._index.reading() as view:
-            for _auth_ref, packed in view.scan("caps", b""):
-                if (token := CapRecord.unpack(packed).token) is not None:
-                    yield token
+            held = [CapRecord.unpack(packed).token for _auth_ref, packed in view.scan("caps", b"")]
+        return [token for token in held if token is not None]
 
     def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
         """What the rules demand now; the label ``keep`` is never pruned."""
@@ -288,6 +309,10 @@ class Store:
         return [
             decision for label, rule in bounded for decision in retention.due(self._index, label, rule, now)
         ]
+
+    def check_signing(self, now: UnixTime) -> None:
+        """Raise unless the hub could sign a receipt at this time: the key's file may be missing."""
+        self._signer.sign_receipt(bytes(32), now)
 
     def check_access(self) -> None:
         """Raise unless the directory can still be read and the index answers."""

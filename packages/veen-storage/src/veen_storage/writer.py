@@ -3,7 +3,7 @@
     batch = store.batch(now)         one sequencer, one batch at a time
     batch.label(…), batch.client(…)  what admission may look at, this batch's own messages included
     batch.add(…)                     places the message; its receipt is not to be shown yet
-    batch.commit()                   journal written and synced; now the receipts are
+    store.commit(batch)              journal written and synced; now the receipts are
 
 Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
 that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
@@ -55,6 +55,8 @@ class Batch:
         self._previous_label = previous_label
         self.hub_ts = UnixTime(max(now, ledger.hub_ts))
         """Of every receipt in this batch; never decreases (H3)."""
+        self.made_after = ledger.adopted
+        """A batch is good for the state it was made from, and for one commit."""
         self.items: list[Item] = []
         self.receipts: list[Receipt] = []
         self.last: Entry | None = None
@@ -97,11 +99,17 @@ class Batch:
         return self._checkpoint(self._draft.own(label))
 
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
+        """Refused unless the label has that checkpoint: what is journaled must be applicable."""
+        cursor = self._draft.label(label)
+        if cursor is None or not 1 <= upto_seq <= cursor.checkpointed:
+            raise AbsentError(f"label {label.hex()} has no checkpoint at {upto_seq} to anchor")
         record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
         self.items.append(Item(journal.ANCHOR, record.encode()))
         self._draft.note_anchor(record)
 
     def prune(self, decision: Prune) -> None:
+        """Refused unless it names a sealed chunk with payloads, and no label that holds tokens."""
+        self._draft.ledger.check_prune(decision)
         self.items.append(Item(journal.PRUNE, decision.encode()))
         self._draft.note_prune(decision)
 

@@ -24,7 +24,7 @@ from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.book import Book, Unfinished
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import JournalFiles, LogFiles, applied_by_files, list_log, read_journal
+from veen_storage.fsck.files import JournalFiles, LogFiles, applied_by_files, floor_of, list_log, read_journal
 from veen_storage.fsck.index import Comparison, Excused, Row, Survey
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
@@ -135,6 +135,8 @@ class _Fsck:
             self._index_fault("table meta: the batch applied last is not a number")
             return by_files()
         applied = int(U64.unpack(stored)[0])
+        if applied < (floor := floor_of(self._layout)):
+            self._index_fault(f"is older than the log: it knows batch {applied}, {floor} was applied")
         if held.first is not None and held.first > applied + 1:
             what = f"batches {applied + 1} to {held.first - 1} are neither in the index nor in the journal"
             self._report.faults.append(Fault(file="journal", what=what))

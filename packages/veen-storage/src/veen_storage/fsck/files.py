@@ -166,10 +166,31 @@ class JournalFiles:
         return self.labels.get(label) or LabelJournal()
 
 
+def _check_floor(layout: Layout, report: Report) -> None:
+    try:
+        journal.read_floor(layout.journal)
+    except DamageError as exc:
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy="run `veen hub repair`"))
+
+
+def floor_of(layout: Layout) -> int:
+    """What the index must have applied, as far as that can be read."""
+    try:
+        return journal.read_floor(layout.journal)
+    except DamageError:
+        return 0
+
+
 def read_journal(layout: Layout, report: Report) -> JournalFiles:
     """Read every segment; damage is reported, and the next segment read all the same."""
     held = JournalFiles()
     for name in sorted(os.listdir(layout.journal)):
+        if name == journal.FLOOR:
+            _check_floor(layout, report)
+            continue
+        if name == f"{journal.FLOOR}.tmp":
+            report.notes.append(f"journal/{name} is left from a write that was cut off: it may be removed")
+            continue
         if not re.fullmatch(r"journal-\d{20}\.wal", name):
             what = "has no place in journal/"
             report.faults.append(Fault(file=name, what=what, remedy="move it out of the data directory"))
