@@ -48,7 +48,7 @@ MOST: Final = Cost(16, 2**30)
 """A keystore that asks for more is refused, so that a hostile file cannot exhaust the machine."""
 
 
-@int_map("prekey_secret", section="spec-1 §15")
+@int_map("prekey_secret", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeySecret(Wire):
     """The secret half of a published prekey; kept after expiry to open older messages (KEX0.2)."""
@@ -57,7 +57,7 @@ class PrekeySecret(Wire):
     expires_at: UnixTime
 
 
-@int_map("secrets", section="spec-1 §15")
+@int_map("secrets", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets(Wire):
     """Long-term keys, and prekeys in the order in which they were made."""
@@ -78,7 +78,7 @@ class Secrets(Wire):
         return (DhKey(self.id_dh), *(DhKey(prekey.secret) for prekey in self.prekeys))
 
 
-@int_map("keystore", section="spec-1 §15")
+@int_map("keystore", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keystore(Wire):
     """The file's content; everything but ``sealed`` is public and authenticated."""

@@ -2,5 +2,4 @@
 
 Admission, sequencer, HTTP API, metrics, TLS and configuration of a hub, and
 ``veen_hub.client``, the asyncio client that every other package uses.
-Nothing is built yet.
 """

@@ -2,5 +2,4 @@
 
 The data directory of a hub: journal, chunk files, LMDB indices, peaks, checkpoints,
 retention, recovery, fsck, clone and fork. The only package that knows a path.
-Nothing is built yet.
 """
