@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from veen_core import attachment, ciphertext
+from veen_core import attachment, cbor, ciphertext
 from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
 from veen_core.errors import DecodeError, Fault, VerificationError
@@ -28,6 +28,7 @@ from veen_core.ids import (
     StreamSeq,
 )
 from veen_core.keys import DhKey, DhSecret, SigningKey, verify
+from veen_core.kinds import UINT
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.payload import PayloadHeader
 from veen_core.profile import Profile
@@ -35,8 +36,9 @@ from veen_core.wire import Wire, array
 
 _SIG_TAG: Final = b"veen/sig\x00"
 _NINE: Final = b"\x89"  # CBOR array of nine: MSG without sig
+_TEN: Final = b"\x8a"
+_BSTR_64: Final = b"\x58\x40"
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
-_UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 
 
 @array("MSG", section="4.1")
@@ -102,20 +104,23 @@ def _sign(key: SigningKey, binding: Binding, sealed: bytes) -> tuple[Msg, bytes]
     """The MSG and its encoding, which signing had to make anyway."""
     if key.public != binding.client_id:
         raise VerificationError(f"key {key.public.hex()} cannot sign for client_id {binding.client_id.hex()}")
-    unsigned = Msg(
+    ct_hash = CtHash(H(sealed))
+    ids = (binding.profile_id, binding.label, binding.client_id)
+    counters = (UINT.write(binding.client_seq), UINT.write(binding.prev_ack))
+    nine = cbor.encode((1, *ids, *counters, binding.auth_ref, ct_hash, sealed))
+    sig = key.sign(Ht("veen/sig", nine))
+    msg = Msg(
         profile_id=binding.profile_id,
         label=binding.label,
         client_id=binding.client_id,
         client_seq=binding.client_seq,
         prev_ack=binding.prev_ack,
         auth_ref=binding.auth_ref,
-        ct_hash=CtHash(H(sealed)),
+        ct_hash=ct_hash,
         ciphertext=sealed,
-        sig=_UNSIGNED,
+        sig=sig,
     )
-    wire = unsigned.encode()
-    sig = key.sign(signing_digest(wire))
-    return dataclasses.replace(unsigned, sig=sig), wire[: -Signature.SIZE] + sig
+    return msg, b"".join((_TEN, nine[1:], _BSTR_64, sig))
 
 
 @dataclass(frozen=True, slots=True)
