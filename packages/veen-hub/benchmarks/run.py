@@ -50,7 +50,12 @@ from veen_storage.store import Store, create
 
 HUB = SigningKey(SigningSeed(b"\x01" * 32))
 ADMIN = SigningKey(SigningSeed(b"\x02" * 32))
-SEALED = bytes(32) + (16).to_bytes(4, "big") + (984).to_bytes(4, "big") + bytes(1_000)
+SEALED = (
+    H(b"enc")
+    + (16).to_bytes(4, "big")
+    + (984).to_bytes(4, "big")
+    + b"".join(H(bytes([n])) for n in range(32))[:1_000]
+)
 
 
 def writer(number: int) -> SigningKey:

@@ -99,7 +99,7 @@ def add(
 ) -> Receipt:
     """Compose a message and place it in the batch; nothing is durable yet."""
     msg = compose(batch, to, who, body, auth_ref)
-    return batch.add(msg, msg.encode(), msg.leaf_hash)
+    return batch.add(msg, msg.encode(), msg.leaf_hash).receipt
 
 
 def send(
@@ -142,7 +142,7 @@ def token(
 
 def authorize(store: Store, given: CapToken, now: UnixTime = BORN) -> Receipt:
     batch = store.batch(now)
-    receipt = batch.authorize(given, given.encode(), CONTROL)
+    receipt = batch.authorize(given, given.encode(), CONTROL).receipt
     store.commit(batch)
     return receipt
 

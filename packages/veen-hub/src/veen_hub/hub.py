@@ -23,7 +23,6 @@ from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, IdentityError, VeenError
 from veen_core.ids import AuthRef, ClientId, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.protocols import Clock
-from veen_core.receipt import Receipt
 from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
 from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
 from veen_hub import admission
@@ -74,7 +73,8 @@ class Hub:
         ):  # the clock's fault, not the configuration's: see ``not_ready``
             store.check_signing(self.hub_ts)
         self.metrics = Metrics()
-        self._accepted = self.metrics.stage.labels("accepted")
+        self._accepted = 0
+        self.metrics.stage.labels("accepted").set_function(lambda: self._accepted)
         self.feed = Feed()
         self.policy = policy or load_policy(config.policy.name, self.identity.hub_id, config.policy.options)
         self.anchor = anchor
@@ -91,6 +91,7 @@ class Hub:
             issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
             bounds=self._client_bounds(),
         )
+        self._heard: Hearing | None = None
         self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
         self._intake = Intake(
             self._sequencer,
@@ -112,7 +113,7 @@ class Hub:
         self.drained = asyncio.Event()
         """Nothing comes any more: followers that have everything may go."""
         self._carried_out: dict[bytes, UnixTime] = {}
-        self._last: Receipt | None = None
+        self._last: Entry | None = None
 
     def _client_bounds(self) -> ClientBounds | None:
         keys = self.config.client_keys
@@ -139,7 +140,8 @@ class Hub:
             asyncio.create_task(self._every(seconds, chore)) for chore, seconds in chores if seconds
         ]
         behind = await self.reading(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
-        for name, passed in (("accepted", behind), ("durable", behind), ("checkpointed", 0), ("anchored", 0)):
+        self._accepted = behind
+        for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
 
@@ -179,16 +181,14 @@ class Hub:
     def _admit(self, submission: Submission, batch: Batch) -> Entry:
         """In the sequencer: the stateful half of the table, then the batch."""
         admission.admit(submission, self._hearing(batch))
-        receipt = batch.add(submission.msg, submission.wire, submission.leaf)
-        self._accepted.inc()
-        placed = batch.last
-        cursor = batch.label(receipt.label)
+        placed = batch.add(submission.msg, submission.wire, submission.leaf)
+        self._accepted += 1
+        cursor = batch.label(placed.label)
         if (
             cursor is not None
             and cursor.log.size - cursor.checkpointed >= self.config.checkpoints.every_entries
         ):
-            self._checkpoint(batch, receipt.label)
-        assert placed is not None
+            self._checkpoint(batch, placed.label)
         return placed
 
     def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
@@ -216,8 +216,8 @@ class Hub:
             return
         self.metrics.fsync_ms.observe(sync_seconds * 1_000)
         entries = batch.entries
-        if batch.receipts:
-            self._last = batch.receipts[-1]
+        if entries:
+            self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
         for label, count in Counter(entry.label for entry in entries).items():
             self._grown.add(label)
@@ -263,7 +263,7 @@ class Hub:
             if held is not None and held.control_seq:
                 return held.control_seq
             self.labels.learn(token.allow.stream_ids)  # the map belongs to the sequencer's thread
-            self._accepted.inc()
+            self._accepted += 1
             return batch.authorize(token, token_bytes, self.control_label).stream_seq
 
         seq = await self.act(action)
@@ -314,7 +314,10 @@ class Hub:
         await self.act(lambda batch: admission.admit_writer(writer, size, self._hearing(batch)))
 
     def _hearing(self, batch: Batch) -> Hearing:
-        return Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels)
+        """One for all messages of a batch."""
+        if self._heard is None or self._heard.view is not batch.view:
+            self._heard = Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels)
+        return self._heard
 
     # --- checkpoints, anchors, retention
 
@@ -447,7 +450,7 @@ class Hub:
         return {
             "peaks_count": peaks,
             "last_stream_seq": last.stream_seq,
-            "last_mmr_root": last.mmr_root.hex(),
+            "last_mmr_root": last.receipt.mmr_root.hex(),
         }
 
     def refresh_gauges(self) -> None:

@@ -38,6 +38,7 @@ class LabelMap:
         self._max_skew_sec = max_skew_sec
         self._streams: set[StreamId] = set()
         self._window = range(0)
+        self._turned_at: UnixTime | None = None
         self._labels: dict[Label, tuple[StreamId, int]] = {}
 
     def learn(self, streams: Iterable[StreamId]) -> None:
@@ -55,6 +56,9 @@ class LabelMap:
         return stream.label(self._routing_key, candidate, Epoch(epoch))
 
     def _turn(self, now: UnixTime) -> None:
+        if now == self._turned_at:
+            return
+        self._turned_at = now
         window = stream.epoch_window(now, self._epoch_sec, self._max_skew_sec)
         if window != self._window:
             self._window, self._labels = window, {}

@@ -39,10 +39,14 @@ class HubKeys:
 
     identity: HubIdentity
     secrets: dict[KeyId, SigningKey] = field(repr=False)
+    _current: tuple[UnixTime, SigningKey] | None = field(default=None, init=False, repr=False)
+    """The key of one second: looking it up costs 2 µs, and a batch has one hub_ts."""
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
         """``hub_sig`` over a RECEIPT's digest, by the key of its hub_ts."""
-        return self._secret(self.identity.signing_key_at(now)).sign(digest)
+        if self._current is None or self._current[0] != now:
+            self._current = (now, self._secret(self.identity.signing_key_at(now)))
+        return self._current[1].sign(digest)
 
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
         """During a rotation window every active key witnesses the checkpoint (KEX0.1)."""

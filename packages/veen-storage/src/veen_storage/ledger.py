@@ -282,6 +282,8 @@ class Draft:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
+        self._caps: dict[AuthRef, CapRecord] = {}
+        """Read in this batch: each of its messages asks twice for its token."""
 
     def label(self, label: Label) -> LabelCursor | None:
         """The cursor to read; do not change it."""
@@ -295,7 +297,11 @@ class Draft:
         return self.changes.clients.get(key) or self.ledger.client(*key)
 
     def cap(self, auth_ref: AuthRef) -> CapRecord | None:
-        return self.changes.caps.get(auth_ref) or self.ledger.cap(auth_ref)
+        if (held := self.changes.caps.get(auth_ref) or self._caps.get(auth_ref)) is not None:
+            return held
+        if (found := self.ledger.cap(auth_ref)) is not None:
+            self._caps[auth_ref] = found
+        return found
 
     def bucket(self, auth_ref: AuthRef, label: Label) -> Bucket | None:
         cursor = self.label(label)

@@ -44,8 +44,8 @@ MAX_TAIL_BYTES: Final = 64 * 1_048_576
 """The writer waits when the applier is further behind than this; it bounds memory and reopening."""
 ROUND_BYTES: Final = 8 * 1_048_576
 """An apply round takes about this much of the journal."""
-GATHER_BYTES: Final = 1_048_576
-GATHER_SECONDS: Final = 0.02
+GATHER_BYTES: Final = 4 * 1_048_576
+GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
 
 

@@ -58,9 +58,6 @@ class Batch:
         self.made_after = ledger.adopted
         """A batch is good for the state it was made from, and for one commit."""
         self.items: list[Item] = []
-        self.receipts: list[Receipt] = []
-        self.last: Entry | None = None
-        """What was placed last."""
 
     # What admission may look at.
 
@@ -74,14 +71,14 @@ class Batch:
 
     # What the batch does.
 
-    def add(self, msg: Msg, msg_bytes: bytes, leaf: LeafHash) -> Receipt:
-        """Place an admitted MSG. The receipt must not leave before ``commit`` has returned."""
+    def add(self, msg: Msg, msg_bytes: bytes, leaf: LeafHash) -> Entry:
+        """Place an admitted MSG. Its receipt must not leave before ``commit`` has returned."""
         cursor = self._draft.own(msg.label)
         placed = self._append(cursor, msg_bytes, leaf, 0)
         note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
         return placed
 
-    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Receipt:
+    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Entry:
         """Append a token to the control label (H5); the caller has made sure it is not there yet."""
         cursor = self._draft.own(control)
         auth_ref = token.auth_ref
@@ -113,7 +110,7 @@ class Batch:
         self.items.append(Item(journal.PRUNE, decision.encode()))
         self._draft.note_prune(decision)
 
-    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Receipt:
+    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Entry:
         seq = StreamSeq(cursor.log.size + 1)
         if self._draft.must_roll(
             cursor, FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, self.hub_ts)
@@ -126,17 +123,12 @@ class Batch:
         root, hub_ts = cursor.log.root, self.hub_ts
         six = receipts.unsigned_bytes(cursor.label, seq, leaf, root, hub_ts)
         hub_sig = self._signer.sign_receipt(Ht("veen/sig", six), hub_ts)
-        signed = Receipt(
-            label=cursor.label, stream_seq=seq, leaf_hash=leaf, mmr_root=root, hub_ts=hub_ts, hub_sig=hub_sig
-        )
         entry = Entry(cursor.label, seq, msg_bytes, receipts.signed_bytes(six, hub_sig), flags)
         digest = entry.entry_hash
         frame = entry.frame(digest)
         self._draft.place(cursor, entry, frame, nodes, digest)
-        self.last = entry
         self.items.append(Item(journal.ENTRY, frame))
-        self.receipts.append(signed)
-        return signed
+        return entry
 
     def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
         """Of the label up to its last entry; epoch and label_prev as H9 says."""
@@ -163,6 +155,11 @@ class Batch:
     def entries(self) -> list[Entry]:
         """What the batch placed, in order."""
         return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """Of the entries, in order."""
+        return [entry.receipt for entry in self.entries]
 
     def finish(self, number: int) -> Changes:
         """The changes of the batch that became durable under ``number``."""
