@@ -25,7 +25,7 @@ from veen_core.msg import Msg
 from veen_core.profile import PROFILES
 from veen_core.rejection import HTTP_STATUS, TABLE, Rejection
 from veen_core.status import AuthorizeResponse
-from veen_hub import admission
+from veen_hub import admission, examination
 
 from .conftest import StartHub
 from .faults import FAULTS, LIMITS, NOTARY, SetPolicy, can_both_be_wrong, play
@@ -57,7 +57,7 @@ def test_the_code_has_one_rule_per_row_in_the_tables_order() -> None:
         rejection.SIZE_PREFILTER,
         rejection.PREFILTER_REJECT,
         *(admission.DECODING[fault] for fault in sorted(admission.DECODING)),
-        *(row for row, _holds in admission.STATELESS),
+        *(row for row, _holds in examination.STATELESS),
         *(row for row, _failure in admission.STATEFUL),
     ]
     assert in_code == [row for row in TABLE if row not in NOT_A_MESSAGES]

@@ -1,8 +1,8 @@
 """The hub's decision to accept or refuse: §8.2's table as the code (§8.1, §8.2, RESOLUTIONS).
 
-Two tables in pipeline order. ``STATELESS`` needs the message alone and runs in worker threads; ``STATEFUL``
-needs the label's standing and runs in the sequencer, in the order of messages. First failure wins; adding a
-rule is adding a row. The prefilter's rows are checked where bytes are read (``http.submit``).
+``STATEFUL`` is the part of the table that needs the label's standing; it runs in the sequencer, in the order
+of messages. First failure wins; adding a rule is adding a row. What a message says of itself is judged
+before, in ``examination``, and the prefilter's rows where bytes are read, in ``http.submit``.
 
 ``ATT_ROOT`` has no row here: the hub never sees a payload header, so it cannot be judged (§4.5, §8.3).
 """
@@ -14,111 +14,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core import cbor, ciphertext, rejection
+from veen_core import rejection
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED, ClientBounds
-from veen_core.errors import AdmissionError, DecodeError, Fault, SignatureError
-from veen_core.hashing import H
+from veen_core.errors import AdmissionError
 from veen_core.ids import (
     NOTHING,
     AuthRef,
     ClientId,
     ClientSeq,
     Label,
-    LeafHash,
-    ProfileId,
     StreamSeq,
     UnixTime,
 )
-from veen_core.limits import Limits
-from veen_core.msg import Msg, check_size, verify_signature
 from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
+from veen_hub.examination import Submission
 from veen_hub.labels import LabelMap, Place
 from veen_hub.policy import AdmissionPolicy, Question
 from veen_storage.ledger import Draft
 from veen_storage.records import CapRecord, ClientCursor
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A MSG that passed every stateless check."""
-
-    msg: Msg
-    wire: bytes
-    leaf: LeafHash
-
-
-# --- structural and signature: the message alone
-
-DECODING: Final = {
-    Fault.CBOR: rejection.CBOR_INVALID,
-    Fault.SIZE: rejection.FIELD_SIZE,
-    Fault.VERSION: rejection.VERSION,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Supported:
-    """What the hub was created with."""
-
-    profile_id: ProfileId
-    limits: Limits
-
-
-def profile_is_supported(msg: Msg, _wire: bytes, hub: Supported) -> bool:
-    return msg.profile_id == hub.profile_id
-
-
-def ciphertext_matches_hash(msg: Msg, _wire: bytes, _hub: Supported) -> bool:
-    return H(msg.ciphertext) == msg.ct_hash
-
-
-def signature_verifies(msg: Msg, wire: bytes, _hub: Supported) -> bool:
-    try:
-        verify_signature(msg, wire)
-    except SignatureError:
-        return False
-    return True
-
-
-STATELESS: Final[tuple[tuple[Rejection, Callable[[Msg, bytes, Supported], bool]], ...]] = (
-    (rejection.PROFILE, profile_is_supported),
-    (rejection.CT_HASH, ciphertext_matches_hash),
-    (rejection.SIG_INVALID, signature_verifies),
-)
-
-
-def examine(wire: bytes, hub: Supported) -> Submission:
-    """Structural checks and the signature; raises ``AdmissionError`` with the first failing row."""
-    msg = _decode(wire, hub.limits)
-    for row, holds in STATELESS:
-        if not holds(msg, wire, hub):
-            raise refusal(row)
-    return Submission(msg, wire, msg.leaf_hash)
-
-
-def _decode(wire: bytes, limits: Limits) -> Msg:
-    try:
-        check_size(len(wire), limits)
-        msg = Msg.decode(wire)
-        ciphertext.check_layout(msg.ciphertext, limits)
-    except DecodeError as exc:
-        fault = Fault.SIZE if exc.fault is Fault.VERSION and _layout_is_broken(wire, limits) else exc.fault
-        raise AdmissionError(DECODING[fault], str(exc)) from None
-    return msg
-
-
-def _layout_is_broken(wire: bytes, limits: Limits) -> bool:
-    """FIELD_SIZE comes before VERSION, also for the ciphertext of a version we do not know."""
-    try:
-        ciphertext.check_layout(cbor.decode_items(wire)[8], limits)
-    except DecodeError:
-        return True
-    return False
-
-
-# --- authority and order: the message in its place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +60,7 @@ class Writer:
 class Standing:
     """All that a decision may look at: the message, its label and writer, its token, the time."""
 
-    msg: Msg | Writer
+    msg: Submission | Writer
     rules: Rules
     policy: AdmissionPolicy
     question: Question
@@ -273,12 +188,12 @@ class Hearing:
     policy: AdmissionPolicy
     labels: LabelMap
 
-    def _bucket(self, msg: Msg | Writer, token: CapToken | None) -> Bucket | None:
+    def _bucket(self, msg: Submission | Writer, token: CapToken | None) -> Bucket | None:
         if msg.auth_ref is None or token is None or token.allow.rate is None:
             return None
         return self.view.bucket(msg.auth_ref, msg.label)
 
-    def standing(self, msg: Msg | Writer, size: int) -> Standing:
+    def standing(self, msg: Submission | Writer, size: int) -> Standing:
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         token = cap.token if cap is not None else None
@@ -299,7 +214,7 @@ class Hearing:
 
 def admit(submission: Submission, hearing: Hearing) -> None:
     """Decide; raise ``AdmissionError`` with the first failing row."""
-    _judge(STATEFUL, hearing.standing(submission.msg, len(submission.wire)))
+    _judge(STATEFUL, hearing.standing(submission, len(submission.wire)))
 
 
 def admit_writer(writer: Writer, size: int, hearing: Hearing) -> None:
@@ -311,7 +226,3 @@ def _judge(rows: tuple[tuple[Rejection, Callable[[Standing], str | None]], ...],
     for row, failure in rows:
         if (why := failure(standing)) is not None:
             raise AdmissionError(row, why, retry_after=1 if row is rejection.CAP_RATE else None)
-
-
-def refusal(row: Rejection) -> AdmissionError:
-    return AdmissionError(row, row.means)

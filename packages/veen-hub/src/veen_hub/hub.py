@@ -26,10 +26,11 @@ from veen_core.protocols import Clock
 from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
 from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
 from veen_hub import admission
-from veen_hub.admission import Hearing, Rules, Submission, Supported, Writer
+from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
 from veen_hub.clock import WallClock
 from veen_hub.config import HubConfig, RetentionRule
+from veen_hub.examination import Submission, Supported
 from veen_hub.feed import Feed
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
@@ -181,7 +182,7 @@ class Hub:
     def _admit(self, submission: Submission, batch: Batch) -> Entry:
         """In the sequencer: the stateful half of the table, then the batch."""
         admission.admit(submission, self._hearing(batch))
-        placed = batch.add(submission.msg, submission.wire, submission.leaf)
+        placed = batch.add(submission, submission.wire, submission.leaf)
         self._accepted += 1
         cursor = batch.label(placed.label)
         if (

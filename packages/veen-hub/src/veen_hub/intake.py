@@ -10,6 +10,7 @@ Retry-After).
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core.entry import Entry
-from veen_core.errors import AdmissionError, ApiError, VeenError
+from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
-from veen_hub.admission import Submission, Supported, examine
-from veen_hub.logs import LOGGER
+from veen_hub.examination import Submission, Supported
+from veen_hub.examiner import Examiner
 from veen_hub.sequencer import Answer, Sequencer, Ticket
 from veen_storage.writer import Batch
 
@@ -62,6 +63,9 @@ class Intake:
         self._examined: dict[int, tuple[list[Ticket[Any]], Answer]] = {}
         """Groups that are done before one that arrived earlier."""
         self._handing_over = threading.Lock()
+        self._own = threading.local()
+        self._examiners: list[Examiner] = []
+        self._apart = len(os.sched_getaffinity(0)) > 1
 
     async def submit(self, wires: list[bytes]) -> Pending:
         """Every message through the whole pipeline; outcomes are final when this returns."""
@@ -90,13 +94,13 @@ class Intake:
         refused: list[tuple[Pending, int, Outcome]] = []
         passed: list[tuple[Pending, int]] = []
         tickets: list[Ticket[Entry]] = []
-        for pending, position in group:
-            submission = self._examine(pending.wires[position])
-            if isinstance(submission, VeenError):
-                refused.append((pending, position, submission))
+        verdicts = self._examiner().examine([pending.wires[position] for pending, position in group])
+        for (pending, position), verdict in zip(group, verdicts, strict=True):
+            if isinstance(verdict, VeenError):
+                refused.append((pending, position, verdict))
             else:
                 passed.append((pending, position))
-                tickets.append(Ticket(self._action(submission), len(submission.wire)))
+                tickets.append(Ticket(self._action(verdict), len(verdict.wire)))
         each = (time.perf_counter() - started) / len(group)
         for pending, _position in group:
             pending.verify_seconds += each
@@ -112,15 +116,12 @@ class Intake:
 
         self._hand_over(number, list(tickets), answer)
 
-    def _examine(self, wire: bytes) -> Submission | VeenError:
-        """Nothing that a message holds may end a worker: whoever sent it gets an answer."""
-        try:
-            return examine(wire, self._supported)
-        except AdmissionError as exc:
-            return exc.with_traceback(None)  # its frames hold the message, and through it themselves
-        except Exception:  # noqa: BLE001 - logged; a bug refuses one message, not the hub
-            LOGGER.exception("bug in admission")
-            return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+    def _examiner(self) -> Examiner:
+        """The one of the thread that asks."""
+        if (mine := getattr(self._own, "examiner", None)) is None:
+            mine = self._own.examiner = Examiner(self._supported, apart=self._apart)
+            self._examiners.append(mine)
+        return mine
 
     def _hand_over(self, number: int, tickets: list[Ticket[Any]], answer: Answer) -> None:
         with self._handing_over:
@@ -147,6 +148,8 @@ class Intake:
         while self.waiting:
             await asyncio.sleep(0.005)
         self._pool.shutdown()
+        for examiner in self._examiners:
+            examiner.close()
 
 
 def settled_outcome(ticket: Ticket[Entry]) -> Outcome:

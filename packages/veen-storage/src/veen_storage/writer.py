@@ -22,7 +22,6 @@ from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
 from veen_core.mmr import Node
-from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 from veen_storage import journal
 from veen_storage.errors import AbsentError, DamageError, StorageError
@@ -44,6 +43,19 @@ class PreviousLabel(Protocol):
     """Derives the label of the epoch before, for streams the hub knows (H4, H9)."""
 
     def __call__(self, label: Label) -> Label | None: ...
+
+
+class Addressed(Protocol):
+    """What appending asks of a MSG besides its bytes."""
+
+    @property
+    def label(self) -> Label: ...
+    @property
+    def client_id(self) -> ClientId: ...
+    @property
+    def client_seq(self) -> ClientSeq: ...
+    @property
+    def auth_ref(self) -> AuthRef | None: ...
 
 
 class Batch:
@@ -71,7 +83,7 @@ class Batch:
 
     # What the batch does.
 
-    def add(self, msg: Msg, msg_bytes: bytes, leaf: LeafHash) -> Entry:
+    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> Entry:
         """Place an admitted MSG. Its receipt must not leave before ``commit`` has returned."""
         cursor = self._draft.own(msg.label)
         placed = self._append(cursor, msg_bytes, leaf, 0)

@@ -19,7 +19,7 @@ from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.pow import PowCookie
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
-from veen_hub.admission import DECODING
+from veen_hub.examination import DECODING
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
 from veen_hub.http.keys import REQUEST_ID, hub_of
