@@ -56,7 +56,7 @@ def test_the_code_has_one_rule_per_row_in_the_tables_order() -> None:
     in_code = [
         rejection.SIZE_PREFILTER,
         rejection.PREFILTER_REJECT,
-        *(admission.DECODING[fault] for fault in sorted(admission.DECODING)),
+        *(examination.DECODING[fault] for fault in sorted(examination.DECODING)),
         *(row for row, _holds in examination.STATELESS),
         *(row for row, _failure in admission.STATEFUL),
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import ssl
 from typing import Any, Final, cast
 
@@ -20,7 +19,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.config import Listen
 from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, refuse
-from veen_hub.http.keys import name_request
+from veen_hub.http.keys import name_request, new_request_id
 from veen_hub.logs import LOGGER, log
 
 MAX_HEADER: Final = 8_190
@@ -101,7 +100,7 @@ class _Full(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-        body = envelope_of(error, secrets.token_hex(8)).encode()
+        body = envelope_of(error, new_request_id()).encode()
         head = (
             f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
             f"Content-Length: {len(body)}\r\nRetry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"

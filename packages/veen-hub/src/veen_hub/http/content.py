@@ -49,6 +49,8 @@ def check_length(request: web.Request, most: int, refusal: TooLarge) -> None:
 async def read_body(request: web.Request, most: int, timeout: int, refusal: TooLarge = too_large) -> bytes:
     """The whole body, or the reason why not; never more than ``most`` bytes in memory."""
     check_length(request, most, refusal)
+    if request.content.is_eof():  # all here, as small bodies are: no timer is needed (9 of 90 µs)
+        return _bounded(request.content.read_nowait(), most, refusal)
     parts: list[bytes] = []
     size = 0
     try:
@@ -61,6 +63,12 @@ async def read_body(request: web.Request, most: int, timeout: int, refusal: TooL
     except TimeoutError:
         raise ApiError(Code.BAD_REQUEST, f"the body did not arrive within {timeout} s") from None
     return b"".join(parts)
+
+
+def _bounded(body: bytes, most: int, refusal: TooLarge) -> bytes:
+    if len(body) > most:
+        raise refusal(f"more than {most} bytes")
+    return body
 
 
 async def read_as(request: web.Request, kind: type[W], timeout: int, most: int = MAX_REQUEST) -> W:
