@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
 from veen_core.cap import CapToken, verify_token
-from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, IdentityError, VeenError
@@ -27,27 +25,23 @@ from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
 from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
 from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
-from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.anchors import Anchor
 from veen_hub.clock import WallClock
-from veen_hub.config import HubConfig, RetentionRule
+from veen_hub.config import HubConfig
 from veen_hub.examination import Submission, Supported
 from veen_hub.feed import Feed
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
-from veen_hub.logs import log
 from veen_hub.metrics import Metrics
 from veen_hub.policy import AdmissionPolicy, load_policy
 from veen_hub.sequencer import Sequencer, Ticket
+from veen_hub.upkeep import Upkeep
 from veen_hub.version import VERSION
-from veen_storage import retention
 from veen_storage.errors import StorageError
 from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 T = TypeVar("T")
-
-TOGETHER: Final = 64
-"""Labels that are checkpointed in one batch: one sync for all, and nobody waits long behind them."""
 
 
 class Hub:
@@ -78,7 +72,6 @@ class Hub:
         self.metrics.stage.labels("accepted").set_function(lambda: self._accepted)
         self.feed = Feed()
         self.policy = policy or load_policy(config.policy.name, self.identity.hub_id, config.policy.options)
-        self.anchor = anchor
         routing_key = stream.routing_key(self.identity.hub_id)
         self.control_label = stream.control_label(routing_key)
         self.labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
@@ -92,6 +85,16 @@ class Hub:
             issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
             bounds=self._client_bounds(),
         )
+        self.upkeep = Upkeep(
+            config,
+            store,
+            self,
+            clock=self.clock,
+            metrics=self.metrics,
+            labels=self.labels,
+            anchor=anchor,
+            control_label=self.control_label,
+        )
         self._heard: Hearing | None = None
         self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
         self._intake = Intake(
@@ -102,13 +105,8 @@ class Hub:
             max_waiting=config.max_waiting,
         )
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
-        self._grown: set[Label] = set()
-        """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
-        self._unanchored: dict[Label, int] = {}
-        """Labels whose newest checkpoint is to be anchored, with the entries this run checkpointed."""
         self._applied_before = 0
         self._stream_names = {stream.stream_id(name): name for name in config.streams}
-        self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
         self.drained = asyncio.Event()
@@ -129,32 +127,16 @@ class Hub:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._grown.update(await self.reading(self.store.read.grown))
-        if self.anchor is not None:
-            self._unanchored |= dict.fromkeys(await self.reading(self.store.read.unanchored), 0)
         self._sequencer.start()
-        chores = [(self._checkpoint_by_time, self.config.checkpoints.every_sec)]
-        chores.append((self._prune_by_time, self.config.retention.every_sec))
-        if self.anchor is not None:
-            chores.append((self._anchor_by_time, self.config.anchor.every_sec))
-        self._tasks = [
-            asyncio.create_task(self._every(seconds, chore)) for chore, seconds in chores if seconds
-        ]
-        behind = await self.reading(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
+        behind = await self.upkeep.start()
         self._accepted = behind
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
 
-    def _entries_to_checkpoint(self, label: Label) -> int:
-        head, last = self.store.read.head(label), self.store.read.latest_checkpoint(label)
-        return (head.stream_seq if head is not None else 0) - (last.upto_seq if last is not None else 0)
-
     async def drain(self) -> None:
         """Accept nothing more, and settle what was accepted."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.upkeep.stop()
         await self._intake.drain()
         self.drained.set()
 
@@ -163,14 +145,6 @@ class Hub:
         await asyncio.to_thread(self._sequencer.stop)
         self.readers.shutdown()
         await asyncio.to_thread(self.store.close)
-
-    async def _every(self, seconds: int, chore: Callable[[], Any]) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await chore()
-            except VeenError as exc:
-                log(logging.WARNING, "chore failed", chore=chore.__name__, error=str(exc))
 
     # --- submitting
 
@@ -184,28 +158,8 @@ class Hub:
         admission.admit(submission, self._hearing(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)
         self._accepted += 1
-        cursor = batch.label(placed.label)
-        if (
-            cursor is not None
-            and cursor.log.size - cursor.checkpointed >= self.config.checkpoints.every_entries
-        ):
-            self._checkpoint(batch, placed.label)
+        self.upkeep.checkpoint_if_due(batch, placed.label)
         return placed
-
-    def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
-        """In the sequencer: None if the last one covers the label."""
-        cursor = batch.label(label)
-        if cursor is None:
-            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
-        before = cursor.checkpointed
-        if (made := batch.checkpoint(label)) is not None:
-            entries = made.upto_seq - before
-            self.metrics.checkpoints.inc()
-            self.metrics.checkpoint_interval.observe(entries)
-            self.metrics.stage.labels("checkpointed").inc(entries)
-            if self.anchor is not None:
-                self._unanchored[label] = self._unanchored.get(label, 0) + entries
-        return made
 
     def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
         """In the sequencer's thread, after every batch."""
@@ -220,8 +174,9 @@ class Hub:
         if entries:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
-        for label, count in Counter(entry.label for entry in entries).items():
-            self._grown.add(label)
+        counts = Counter(entry.label for entry in entries)
+        self.upkeep.grew(counts)
+        for label, count in counts.items():
             self.metrics.appends.labels(self._stream_name(label, batch.hub_ts)).inc(count)
         if self._loop is not None and self.feed.followers:
             self._loop.call_soon_threadsafe(self.feed.announce, entries)
@@ -320,83 +275,6 @@ class Hub:
             self._heard = Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels)
         return self._heard
 
-    # --- checkpoints, anchors, retention
-
-    async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
-        """Of one label, or of every label that grew since its last."""
-        if label is not None:
-            made = await self.act(lambda batch: self._checkpoint(batch, label))
-            last = made or await self.latest_checkpoint(label)
-            return [last] if last is not None else []
-        found: list[Checkpoint] = []
-        grown = sorted(self._grown)
-        for at in range(0, len(grown), TOGETHER):
-            some = grown[at : at + TOGETHER]
-            self._grown.difference_update(some)  # first: what grows meanwhile comes back
-            new = await self.act(lambda batch, some=some: [self._checkpoint(batch, one) for one in some])  # type: ignore[misc]
-            found += [checkpoint for checkpoint in new if checkpoint is not None]
-        return found
-
-    async def latest_checkpoint(self, label: Label) -> Checkpoint | None:
-        return await self.reading(lambda: self.store.read.latest_checkpoint(label))
-
-    async def _checkpoint_by_time(self) -> None:
-        await self.checkpoint(None)
-
-    async def anchor_now(self, label: Label | None) -> list[Checkpoint]:
-        """Publish the newest checkpoint of each label that has one and is not anchored yet."""
-        if self.anchor is None:
-            raise ApiError(
-                Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
-            )
-        done: list[Checkpoint] = []
-        for one in [label] if label is not None else list(self._unanchored):
-            checkpoint = await self.latest_checkpoint(one)
-            if checkpoint is None:
-                continue
-            root = AnchoredRoot(
-                hub_id=self.identity.hub_id,
-                label=checkpoint.label_curr,
-                upto_seq=checkpoint.upto_seq,
-                mmr_root=checkpoint.mmr_root,
-                epoch=checkpoint.epoch,
-                ts=UnixTime(self.clock.now()),
-            )
-            try:
-                anchor_ref = await self.anchor.publish(root)
-            except AnchorError as exc:
-                self.metrics.anchor_fail.inc()
-                log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
-                raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self.config.anchor.retry_sec) from exc
-            await self.act(lambda batch, r=root, ref=anchor_ref: batch.anchor(r.label, r.upto_seq, ref))  # type: ignore[misc]
-            self.metrics.stage.labels("anchored").inc(self._unanchored.pop(one, 0))
-            done.append(checkpoint)
-        return done
-
-    async def _anchor_by_time(self) -> None:
-        await self.anchor_now(None)
-
-    def retention_policy(self) -> retention.Policy:
-        """The configuration's rules by label; a stream's are those of its labels in the window."""
-        settings = self.config.retention
-        rules = {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
-        for name, rule in settings.streams.items():
-            rules |= dict.fromkeys(
-                self.labels.labels_of(stream.stream_id(name), self.clock.now()), _rule(rule)
-            )
-        return retention.Policy(default=_rule(settings.default), labels=rules)
-
-    async def prune_now(self) -> tuple[int, int]:
-        """Apply the retention rules; chunks and entries whose payloads go."""
-        policy, now = self.retention_policy(), self.clock.now()
-        decisions = await self.reading(lambda: self.store.due(policy, now, keep=self.control_label))
-        for decision in decisions:
-            await self.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
-        return len(decisions), sum(d.end_seq - d.start_seq + 1 for d in decisions)
-
-    async def _prune_by_time(self) -> None:
-        await self.prune_now()
-
     # --- what it says of itself
 
     def pow_difficulty(self) -> int:
@@ -484,9 +362,3 @@ class Hub:
         except (OSError, StorageError, IdentityError) as exc:
             return f"data directory: {exc}"
         return None
-
-
-def _rule(settings: RetentionRule) -> retention.Rule:
-    if settings.long_term:
-        return retention.LONG_TERM
-    return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)

@@ -108,19 +108,19 @@ def _label_request(body: bytes) -> LabelRequest:
 async def checkpoint(request: web.Request) -> web.Response:
     """``POST /tooling/checkpoint``: now, of one label or of all that grew."""
     asked = _label_request(await _as_admin(request))
-    made = await hub_of(request).checkpoint(asked.label)
+    made = await hub_of(request).upkeep.checkpoint(asked.label)
     return reply(request, CheckpointsResponse(checkpoints=tuple(made), server_version=VERSION))
 
 
 async def anchor(request: web.Request) -> web.Response:
     """``POST /tooling/anchor``: now, the newest checkpoints."""
     asked = _label_request(await _as_admin(request))
-    done = await hub_of(request).anchor_now(asked.label)
+    done = await hub_of(request).upkeep.anchor(asked.label)
     return reply(request, CheckpointsResponse(checkpoints=tuple(done), server_version=VERSION))
 
 
 async def retention(request: web.Request) -> web.Response:
     """``POST /tooling/retention``: apply the rules now."""
     await _as_admin(request)
-    chunks, entries = await hub_of(request).prune_now()
+    chunks, entries = await hub_of(request).upkeep.prune()
     return reply(request, RetentionResponse(chunks=chunks, entries=entries, server_version=VERSION))

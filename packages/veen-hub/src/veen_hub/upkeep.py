@@ -1,0 +1,222 @@
+"""What a hub does by itself: checkpoints, anchors, retention, by count, by time or when an admin asks.
+
+Cadence is the configuration's. A chore that fails is logged and comes round again; one that an admin asked
+for tells the admin. Nothing here writes: every change is an action for the sequencer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+from veen_core import stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.errors import ApiError, VeenError
+from veen_core.ids import HubId, Label, UnixTime
+from veen_core.protocols import Clock
+from veen_core.rejection import Code
+from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.config import HubConfig, RetentionRule
+from veen_hub.labels import LabelMap
+from veen_hub.logs import log
+from veen_hub.metrics import Metrics
+from veen_storage import retention
+from veen_storage.store import Store
+from veen_storage.writer import Batch
+
+T = TypeVar("T")
+
+TOGETHER: Final = 64
+"""Labels that are checkpointed in one batch: one sync for all, and nobody waits long behind them."""
+
+
+class Pipeline(Protocol):
+    """How the log is changed and read; ``Hub`` is it."""
+
+    def act(self, action: Callable[[Batch], T]) -> Awaitable[T]: ...
+    def reading(self, read: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class Upkeep:
+    """Checkpoints, anchors and retention of one running hub."""
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: Store,
+        pipeline: Pipeline,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        labels: LabelMap,
+        anchor: Anchor | None,
+        control_label: Label,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._pipeline = pipeline
+        self._clock = clock
+        self._metrics = metrics
+        self._labels = labels
+        self._anchor = anchor
+        self._control_label = control_label
+        self._grown: set[Label] = set()
+        """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
+        self._unanchored: dict[Label, int] = {}
+        """Labels whose newest checkpoint is to be anchored, with the entries this run checkpointed."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- running
+
+    async def start(self) -> int:
+        """Take up where the last run ended; returns how many entries no checkpoint covers yet."""
+        read = self._pipeline.reading
+        self._grown.update(await read(self._store.read.grown))
+        if self._anchor is not None:
+            self._unanchored |= dict.fromkeys(await read(self._store.read.unanchored), 0)
+        chores: list[tuple[Callable[[], Awaitable[object]], int]] = [
+            (lambda: self.checkpoint(None), self._config.checkpoints.every_sec),
+            (self.prune, self._config.retention.every_sec),
+        ]
+        if self._anchor is not None:
+            chores.append((lambda: self.anchor(None), self._config.anchor.every_sec))
+        self._tasks = [asyncio.create_task(_every(seconds, chore)) for chore, seconds in chores if seconds]
+        return await read(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
+
+    def _entries_to_checkpoint(self, label: Label) -> int:
+        head, last = self._store.read.head(label), self._store.read.latest_checkpoint(label)
+        return (head.stream_seq if head is not None else 0) - (last.upto_seq if last is not None else 0)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def grew(self, labels: Iterable[Label]) -> None:
+        """In the sequencer's thread: these have new entries, and they are durable."""
+        self._grown.update(labels)
+
+    # --- checkpoints
+
+    def checkpoint_if_due(self, batch: Batch, label: Label) -> None:
+        """In the sequencer: by count."""
+        cursor = batch.label(label)
+        every = self._config.checkpoints.every_entries
+        if cursor is not None and cursor.log.size - cursor.checkpointed >= every:
+            self._checkpoint(batch, label)
+
+    def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
+        """In the sequencer: None if the last one covers the label."""
+        cursor = batch.label(label)
+        if cursor is None:
+            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
+        before = cursor.checkpointed
+        if (made := batch.checkpoint(label)) is not None:
+            entries = made.upto_seq - before
+            self._metrics.checkpoints.inc()
+            self._metrics.checkpoint_interval.observe(entries)
+            self._metrics.stage.labels("checkpointed").inc(entries)
+            if self._anchor is not None:
+                self._unanchored[label] = self._unanchored.get(label, 0) + entries
+        return made
+
+    async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
+        """Of one label, or of every label that grew since its last."""
+        if label is not None:
+            made = await self._pipeline.act(lambda batch: self._checkpoint(batch, label))
+            last = made or await self._latest(label)
+            return [last] if last is not None else []
+        found: list[Checkpoint] = []
+        grown = sorted(self._grown)
+        for at in range(0, len(grown), TOGETHER):
+            some = grown[at : at + TOGETHER]
+            self._grown.difference_update(some)  # first: what grows meanwhile comes back
+            new = await self._pipeline.act(
+                lambda batch, some=some: [self._checkpoint(batch, one) for one in some]  # type: ignore[misc]
+            )
+            found += [checkpoint for checkpoint in new if checkpoint is not None]
+        return found
+
+    async def _latest(self, label: Label) -> Checkpoint | None:
+        return await self._pipeline.reading(lambda: self._store.read.latest_checkpoint(label))
+
+    # --- anchors
+
+    async def anchor(self, label: Label | None) -> list[Checkpoint]:
+        """Publish the newest checkpoint of each label that has one and is not anchored yet."""
+        if self._anchor is None:
+            raise ApiError(
+                Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
+            )
+        done: list[Checkpoint] = []
+        for one in [label] if label is not None else list(self._unanchored):
+            if (checkpoint := await self._latest(one)) is None:
+                continue
+            anchor_ref = await self._publish(
+                self._anchor, anchored_root(self._store.identity.hub_id, checkpoint, self._clock.now())
+            )
+            await self._pipeline.act(
+                lambda batch, c=checkpoint, ref=anchor_ref: batch.anchor(c.label_curr, c.upto_seq, ref)  # type: ignore[misc]
+            )
+            self._metrics.stage.labels("anchored").inc(self._unanchored.pop(one, 0))
+            done.append(checkpoint)
+        return done
+
+    async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
+        try:
+            return await anchor.publish(root)
+        except AnchorError as exc:
+            self._metrics.anchor_fail.inc()
+            log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
+            raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self._config.anchor.retry_sec) from exc
+
+    # --- retention
+
+    def retention_policy(self) -> retention.Policy:
+        """The configuration's rules by label; a stream's are those of its labels in the window."""
+        settings = self._config.retention
+        rules = {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
+        for name, rule in settings.streams.items():
+            rules |= dict.fromkeys(
+                self._labels.labels_of(stream.stream_id(name), self._clock.now()), _rule(rule)
+            )
+        return retention.Policy(default=_rule(settings.default), labels=rules)
+
+    async def prune(self) -> tuple[int, int]:
+        """Apply the retention rules; chunks and entries whose payloads go."""
+        policy, now = self.retention_policy(), self._clock.now()
+        decisions = await self._pipeline.reading(
+            lambda: self._store.due(policy, now, keep=self._control_label)
+        )
+        for decision in decisions:
+            await self._pipeline.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
+        return len(decisions), sum(d.end_seq - d.start_seq + 1 for d in decisions)
+
+
+def anchored_root(hub: HubId, checkpoint: Checkpoint, now: UnixTime) -> AnchoredRoot:
+    """What of a checkpoint is published (ANCHOR0)."""
+    return AnchoredRoot(
+        hub_id=hub,
+        label=checkpoint.label_curr,
+        upto_seq=checkpoint.upto_seq,
+        mmr_root=checkpoint.mmr_root,
+        epoch=checkpoint.epoch,
+        ts=UnixTime(now),
+    )
+
+
+def _rule(settings: RetentionRule) -> retention.Rule:
+    if settings.long_term:
+        return retention.LONG_TERM
+    return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
+
+
+async def _every(seconds: int, chore: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await chore()
+        except VeenError as exc:
+            log(logging.WARNING, "chore failed", error=str(exc))
