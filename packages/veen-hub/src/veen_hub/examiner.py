@@ -11,6 +11,7 @@ bytes, between two processes of the same interpreter.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import select
 import signal
@@ -53,7 +54,8 @@ class Examiner:
         self._supported = supported
         self._apart = apart
         self._process: subprocess.Popen[bytes] | None = None
-        self._ready = False
+        self.ready = False
+        """Whether its process takes questions."""
 
     def examine(self, wires: list[bytes]) -> list[Verdict]:
         if self._apart and len(wires) >= WORTH_THE_WAY and self._is_ready():
@@ -72,10 +74,10 @@ class Examiner:
             )
             hub = self._supported
             _send(self._pipes()[0], [bytes(hub.profile_id), hub.limits.encode()])
-        if not self._ready:
+        if not self.ready:
             answers = self._pipes()[1]
-            self._ready = bool(select.select([answers], [], [], 0)[0]) and _receive(answers) is not None
-        return self._ready
+            self.ready = bool(select.select([answers], [], [], 0)[0]) and _receive(answers) is not None
+        return self.ready
 
     def _pipes(self) -> tuple[BinaryIO, BinaryIO]:
         process = self._process
@@ -111,9 +113,10 @@ class Examiner:
     def close(self) -> None:
         if (process := self._process) is not None:
             for pipe in self._pipes():
-                pipe.close()  # the end of its input ends it
+                with contextlib.suppress(OSError):  # what was on its way to one that died
+                    pipe.close()  # the end of its input ends it
             process.wait()
-        self._process, self._ready = None, False
+        self._process, self.ready = None, False
 
 
 def _send(pipe: BinaryIO, frame: list[bytes] | list[tuple[object, ...]]) -> None:

@@ -1,0 +1,108 @@
+"""Examiners: a process gives the verdicts a thread would, and the hub does not depend on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_core import cbor
+from veen_core.api import SubmitResponse
+from veen_core.errors import AdmissionError
+from veen_core.limits import Limits
+from veen_hub.examination import Submission, Supported
+from veen_hub.examiner import WORTH_THE_WAY, Examiner, Verdict, examined
+
+from .conftest import StartProcess
+from .people import Writer, envelope
+from .serving import CBOR_SEQ, HubProcess, RunningHub, until
+
+MANY = 2 * WORTH_THE_WAY
+
+two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core a hub has no examiners")
+
+
+def as_values(verdict: Verdict) -> object:
+    if isinstance(verdict, Submission):
+        return verdict
+    assert isinstance(verdict, AdmissionError)
+    return verdict.rejection, str(verdict)
+
+
+def children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def authorized(hub: HubProcess) -> Writer:
+    alice = Writer("alice", hub.status().identity.hub_id)
+    alice.auth_ref = hub.authorize(alice.token()).auth_ref
+    return alice
+
+
+@pytest.fixture
+def wires(hub: RunningHub) -> list[bytes]:
+    alice = Writer("alice", hub.hub_id)
+    good = [alice.next() for _ in range(MANY)]
+    flipped = bytes([*good[0][:-1], good[0][-1] ^ 1])
+    return [*good, flipped, good[1][:-1], b"", b"\xff", bytes(2_000)]
+
+
+@pytest.fixture
+def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
+    made = Examiner(Supported(hub.profile.profile_id, Limits()), apart=True)
+    until(lambda: made.examine(wires[:MANY]) and made.ready, "the process is ready")
+    yield made
+    made.close()
+
+
+def test_a_process_gives_the_verdicts_that_a_thread_gives(
+    hub: RunningHub, wires: list[bytes], examiner: Examiner
+) -> None:
+    supported = Supported(hub.profile.profile_id, Limits())
+    apart = [as_values(verdict) for verdict in examiner.examine(wires)]
+    assert examiner.ready
+    assert apart == [as_values(examined(wire, supported)) for wire in wires]
+    assert len({str(verdict) for verdict in apart[MANY:]}) > 2
+
+
+def test_a_process_that_dies_costs_nothing_but_itself(wires: list[bytes], examiner: Examiner) -> None:
+    expected = [as_values(verdict) for verdict in examiner.examine(wires)]
+    for child in children_of(os.getpid()):
+        os.kill(child, signal.SIGKILL)
+    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+    until(lambda: examiner.examine(wires) and examiner.ready, "a new one is ready")
+    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+
+
+@two_cores
+def test_the_hub_keeps_order_and_answers_while_its_examiners_are_killed(start_process: StartProcess) -> None:
+    process = start_process()
+    alice = authorized(process)
+    seqs: list[int] = []
+    killed = 0
+    while killed < 3:
+        body = b"".join(envelope(alice.next()) for _ in range(64))
+        answers = cbor.split_sequence(process.post("/v1/submit", body, kind=CBOR_SEQ).body)
+        seqs += [SubmitResponse.decode(answer).receipt.stream_seq for answer in answers]
+        for child in children_of(process.process.pid):
+            os.kill(child, signal.SIGKILL)
+            killed += 1
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+@two_cores
+def test_no_examiner_outlives_a_hub_that_is_killed(start_process: StartProcess) -> None:
+    process = start_process()
+    alice = authorized(process)
+    children: list[int] = []
+    while not children:
+        body = b"".join(envelope(alice.next()) for _ in range(64))
+        process.post("/v1/submit", body, kind=CBOR_SEQ)
+        children = children_of(process.process.pid)
+    process.process.kill()
+    process.process.wait()
+    until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "they are gone")
