@@ -1,8 +1,8 @@
 """fsck: everything a data directory holds, re-derived from its files alone and checked (DESIGN, storage).
 
 In order: version, registry, identity and keys; the journal; the log, label by label, each entry verified by
-itself in worker processes (``fsck_entries``) and folded here in its order (``fsck_label``); what lies beside
-the chunks; attachments; and at last the index, against the one that the fold derived (``fsck_index``).
+itself in worker processes (``entries``) and folded here in its order (``label``); what lies beside the
+chunks; attachments; and at last the index, against the one that the fold derived (``index``).
 Nothing is changed. A fault does not end it: it goes on where it can, and a note says what it left out.
 """
 
