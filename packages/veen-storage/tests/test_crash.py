@@ -1,8 +1,8 @@
 """Real kills: a writing process dies at random moments; nothing it acknowledged is lost (H2).
 
-200 rounds of one to three kills each, through all of which one directory lives. It lies in memory: a
-kill loses nothing of the page cache anyway. ``VEEN_CRASH_ROUNDS`` asks for more, and then they are on a
-disk, whose syncs take their time; ``VEEN_CRASH_SEED`` asks for others.
+200 rounds of one to three kills each, through which two directories live, side by side if there are two
+test processes. They lie in memory: a kill loses nothing of the page cache anyway. ``VEEN_CRASH_ROUNDS``
+asks for more, and then they are on a disk, whose syncs take their time; ``VEEN_CRASH_SEED`` asks for others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from .scripted_run import memory_folder
 
 ROUNDS = int(os.environ.get("VEEN_CRASH_ROUNDS", "200"))
 SEED = int(os.environ.get("VEEN_CRASH_SEED", "1"))
-FULL_EVERY = 50
+DIRECTORIES = 2
+FULL_EVERY = 100
 LIMITS = Limits(max_msg_bytes=2_048, max_body_bytes=1_024, max_chunk_bytes=8_192, max_checkpoint_interval=12)
 FRAME = struct.Struct(">cI")
 """As ``crash_child.py`` sends them."""
@@ -161,10 +162,14 @@ def check_all(root: Path, promises: Promises, seen: dict[Label, Seen]) -> None:
     check_files(root, apart=True)
 
 
-def test_nothing_acknowledged_is_lost_when_the_process_is_killed(victim: Victim, root: Path) -> None:
-    draw = random.Random(SEED)
-    promises, seen, lives = Promises(), dict[Label, Seen](), count(1)
-    for number in range(1, ROUNDS + 1):
+@pytest.mark.parametrize("directory", range(DIRECTORIES))
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
+    victim: Victim, root: Path, directory: int
+) -> None:
+    draw = random.Random(DIRECTORIES * SEED + directory)
+    promises, seen, lives = Promises(), dict[Label, Seen](), count(10_000 * directory + 1)
+    rounds = -(-ROUNDS // DIRECTORIES)
+    for number in range(1, rounds + 1):
         recent = Promises()
         for _ in range(draw.choice([1, 1, 2, 3])):
             in_recovery = draw.random() < 0.3
@@ -174,9 +179,9 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(victim: Victim,
             remember(recent, told)
             remember(promises, told)
         check_recent(root, recent, seen)
-        if number % FULL_EVERY == 0 or number == ROUNDS:
+        if number % FULL_EVERY == 0 or number == rounds:
             check_all(root, promises, seen)
-    assert len(promises.receipts) > 10 * ROUNDS
+    assert len(promises.receipts) > 10 * rounds
     assert promises.pruned
     assert promises.attachments
     assert promises.checkpoints

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from veen_storage.export import format as export_format
 from veen_storage.export import judge as export_judge
 from veen_storage.export.format import (
     MANIFEST,
+    SIGNATURE,
     ExportedFile,
     FileHash,
     Form,
@@ -295,8 +297,9 @@ def resealed(out: Path, **changes: object) -> None:
     files = tuple(
         ExportedFile(name=name, size=len(content), digest=FileHash(sha256(content).digest()))
         for name, content in sorted(tree(out).items())
-        if name != MANIFEST
+        if name not in (MANIFEST, SIGNATURE)
     )
+    (out / SIGNATURE).unlink(missing_ok=True)  # a forger has no key of the hub
     (out / MANIFEST).write_bytes(dataclasses.replace(held, files=files, **changes).encode())
 
 
@@ -477,3 +480,61 @@ def test_more_writers_than_are_followed_still_verify(
         send(store, ORDERS, who=f"writer {n % 5}")
     export(store, ORDERS, seq(1), seq(12), tmp_path / "out")
     assert verify_export(tmp_path / "out", HUB_ID).entries == 12
+
+
+# --- what only the hub's signature of the manifest tells
+
+
+@forms
+def test_the_hub_vouches_for_what_no_receipt_commits_to(written: Store, tmp_path: Path, form: Form) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(20), out, form=form)
+    assert verify_export(out, HUB_ID).signed
+    signature = (out / SIGNATURE).read_bytes()
+    if form == "set":
+        edit_sequence(out, "checkpoints", lambda _made: [])
+    else:
+        for path in out.glob("checkpoint-*"):
+            path.unlink()
+    resealed(out, later=None)
+    assert not verify_export(out, HUB_ID).signed  # nothing else tells that they are gone
+    (out / SIGNATURE).write_bytes(signature)
+    with pytest.raises(DamageError, match=r"manifest\.sig.*no key of the hub"):
+        verify_export(out, HUB_ID)
+
+
+def test_an_export_of_a_clone_without_keys_is_not_signed(written: Store, tmp_path: Path) -> None:
+    for key in written.layout.keys.iterdir():
+        key.unlink()
+    written.close()
+    with Store(written.layout.root, background=False) as keyless:
+        export(keyless, ORDERS, seq(1), seq(9), tmp_path / "out")
+    assert not (tmp_path / "out" / SIGNATURE).exists()
+    assert not verify_export(tmp_path / "out", HUB_ID).signed
+
+
+def test_a_key_map_that_is_not_the_identitys_is_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(9), out)
+    (out / "hub-key-map.cbor").write_bytes(cbor.encode({bytes(32): bytes(32)}))
+    resealed(out)
+    with pytest.raises(DamageError, match="hub-key-map"):
+        verify_export(out, HUB_ID)
+
+
+def test_a_chunk_that_is_sealed_and_pruned_meanwhile_is_exported_as_pruned(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(store, ORDERS, 5)
+    store.apply()
+    entries = store.read.entries
+
+    def prune_first(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(store.read, "entries", entries)
+        send(store, ORDERS, 15, now=at(1))
+        assert [p.end_seq for p in prune(store, ORDERS, Rule(max_age_sec=0), at(60))] == [8, 16]
+        return entries(*args, **kwargs)
+
+    monkeypatch.setattr(store.read, "entries", prune_first)
+    export(store, ORDERS, seq(1), seq(5), tmp_path / "out", form="chunks")
+    assert verify_export(tmp_path / "out", HUB_ID).pruned == 5

@@ -8,6 +8,8 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_storage.errors import DamageError, PrunedError
+from veen_storage.fsck import fsck
+from veen_storage.pruned_chunk import read_pruned_chunk
 from veen_storage.records import LABEL_SEQ, MANIFEST, U64, Segment
 from veen_storage.retention import LONG_TERM, Policy, Rule, due
 from veen_storage.store import Store
@@ -200,3 +202,29 @@ def test_a_pruned_file_that_was_changed_is_damage(written: Store) -> None:
     path.write_bytes(bytes(content))
     with pytest.raises(DamageError, match="pruned"):
         written.read.entries(ORDERS, seq(1), 8)
+
+
+def test_a_receipt_of_a_pruned_chunk_is_found_without_reading_the_others(written: Store) -> None:
+    """Two reads of the file, whatever it holds elsewhere."""
+    prune(written, ORDERS, Rule(max_age_sec=0), at(60))
+    path = written.layout.pruned(ORDERS, seq(9), seq(16))
+    expected = [written.read.receipt(ORDERS, seq(n)) for n in range(9, 17)]
+    data = bytearray(path.read_bytes())
+    third = data.index(expected[2].hub_sig)
+    data[: third - 300] = bytes(third - 300)  # head and first entries are gone
+    path.write_bytes(data)
+    assert written.read.receipt(ORDERS, seq(12)) == expected[3]
+    assert [e.receipt for e in written.read.entries(ORDERS, seq(12), 3)] == expected[3:6]
+    with pytest.raises(DamageError, match=path.name):
+        written.read.receipt(ORDERS, seq(9))
+
+
+def test_the_places_of_pruned_entries_are_checked(written: Store) -> None:
+    prune(written, ORDERS, Rule(max_age_sec=0), at(60))
+    path = written.layout.pruned(ORDERS, seq(1), seq(8))
+    written.close()
+    data = path.read_bytes()
+    path.write_bytes(data[:-8] + data[-4:] + data[-4:])
+    with pytest.raises(DamageError, match="places of its entries"):
+        read_pruned_chunk(path)
+    assert any("places of its entries" in str(fault) for fault in fsck(written.layout.root).faults)

@@ -1,18 +1,14 @@
-"""Reading chunk files: growing, sealed, compressed or pruned (§4.8)."""
+"""Reading chunk files: growing, sealed or compressed (§4.8). What stays of pruned ones: ``pruned_chunk``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from veen_core import cbor
-from veen_core.chunk import PrunedEntry
 from veen_core.entry import FRAME_SIZE, Entry, decode_entry, decode_frame
 from veen_core.errors import DecodeError
-from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.wire import Wire, int_map
+from veen_core.ids import Label, StreamSeq
 from veen_storage import compression
 from veen_storage.errors import DamageError
 from veen_storage.files import read_exactly
@@ -96,37 +92,3 @@ def open_chunk(
         except FileNotFoundError:
             pass
     return ChunkFile(layout.chunk(label, start, None), compressed=False)
-
-
-@int_map("pruned chunk", section="retention")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedHead(Wire):
-    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
-
-    label: Label
-    start_seq: StreamSeq
-    end_seq: StreamSeq
-    pruned_at: UnixTime
-    sizes: tuple[int, ...]
-    """Of each entry's frame, in order: where it lay."""
-
-
-def read_pruned(path: Path) -> list[PrunedEntry]:
-    """What stays of a pruned chunk, each checked against its receipt."""
-    return read_pruned_chunk(path)[1]
-
-
-def read_pruned_chunk(path: Path) -> tuple[PrunedHead, list[PrunedEntry]]:
-    """The same with the file's head."""
-    try:
-        items = list(cbor.split_sequence(path.read_bytes()))
-        head = PrunedHead.decode(items[0] if items else b"")
-        kept = [PrunedEntry.decode(item) for item in items[1:]]
-    except DecodeError as exc:
-        raise DamageError(path.name, None, str(exc)) from exc
-    for entry in kept:
-        if entry.leaf_hash != entry.receipt.leaf_hash:
-            raise DamageError(
-                path.name, None, f"entry {entry.receipt.stream_seq} does not match its leaf hash"
-            )
-    return head, kept

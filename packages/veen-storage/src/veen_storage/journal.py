@@ -70,6 +70,11 @@ class Batch:
     number: int
     items: tuple[Item, ...]
 
+    @property
+    def size(self) -> int:
+        """In a segment."""
+        return HEADER_SIZE + sum(_ITEM.size + len(item.data) for item in self.items) + len(_END)
+
 
 def encode_batch(number: int, items: list[Item], offset: int = 0) -> bytes:
     """The batch as it is written at ``offset`` of a segment; its length does not depend on that."""

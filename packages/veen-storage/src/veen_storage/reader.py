@@ -18,11 +18,12 @@ from veen_core.ids import Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
 from veen_core.receipt import Receipt
-from veen_storage.chunk_files import open_chunk, read_pruned
+from veen_storage.chunk_files import open_chunk
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index import Index, View
 from veen_storage.layout import Layout
 from veen_storage.node_cache import NodeCache
+from veen_storage.pruned_chunk import read_pruned
 from veen_storage.records import (
     EPOCH_LABEL_SEQ,
     LABEL_SEQ,
@@ -174,9 +175,12 @@ class Reader:
             )
         first, last, chunk = located
         if chunk is not None and chunk.pruned:
-            kept = read_pruned(self._layout.pruned(label, first.chunk_start, chunk.end))
-            picked = kept[start - first.chunk_start : end - first.chunk_start + 1]
-            return _within(list(picked), [len(entry.encode()) for entry in picked], room)
+            path = self._layout.pruned(label, first.chunk_start, chunk.end)
+            until = StreamSeq(min(end, chunk.end))
+            kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
+            if any(entry.receipt.label != label for entry in kept):
+                raise DamageError(path.name, None, "holds entries of another label")
+            return list(kept), size
         length = last.offset + last.size - first.offset
         end_seq = chunk.end if chunk is not None else None
         with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
@@ -384,9 +388,7 @@ class Reader:
             return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None
 
 
-def _within(
-    entries: list[Entry | PrunedEntry] | list[Entry] | list[PrunedEntry], sizes: list[int], room: int
-) -> tuple[list[Entry | PrunedEntry], int]:
+def _within(entries: list[Entry], sizes: list[int], room: int) -> tuple[list[Entry | PrunedEntry], int]:
     """As many as there is room for, but at least one."""
     taken, size = 0, 0
     while taken < len(entries) and (taken == 0 or size + sizes[taken] <= room):

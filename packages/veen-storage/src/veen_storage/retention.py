@@ -1,9 +1,9 @@
 """Retention: payloads go by rule, receipts and leaf hashes stay (COMP0.1, §3.4.1).
 
 Whole sealed chunks are pruned, never a part of one, and never the growing chunk or the control label.
-A pruned chunk leaves ``chunk-….pruned``: when it was pruned, the sizes its entries had, and of each entry
-its receipt, its hash and the MSG fields that leaf hashes are made from, so that every proof across it still
-verifies and the index can be rebuilt.
+A pruned chunk leaves a file (``pruned_chunk``): when it was pruned, the sizes its entries had, and of each
+entry its receipt, its hash and the MSG fields that leaf hashes are made from, so that every proof
+across it still verifies and the index can be rebuilt.
 
 A decision goes through the journal like everything else, so that it is applied once or again, never half.
 """
@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from veen_core.chunk import prune
 from veen_core.entry import decode_entry
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_storage.chunk_files import PrunedHead, open_chunk
+from veen_storage.chunk_files import open_chunk
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
 from veen_storage.ledger import Prune, Pruned
+from veen_storage.pruned_chunk import PrunedHead, encode_pruned
 from veen_storage.records import LABEL_SEQ, MANIFEST, U32, U64, ChunkRecord, LabelNo, Segment, control_key
 
 
@@ -100,7 +101,7 @@ def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> N
         pruned_at=decision.pruned_at,
         sizes=tuple(len(frame) for frame in frames),
     )
-    kept = b"".join((head.encode(), *(prune(decode_entry(frame)).encode() for frame in frames)))
+    kept = encode_pruned(head, (prune(decode_entry(frame)) for frame in frames))
     files.replace(target, kept, sync_directory=False)
 
 

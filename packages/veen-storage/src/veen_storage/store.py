@@ -314,6 +314,13 @@ class Store:
         """Raise unless the hub could sign a receipt at this time: the key's file may be missing."""
         self._signer.sign_receipt(bytes(32), now)
 
+    def sign(self, digest: bytes) -> Signature | None:
+        """By the hub's present key; None if that is not here, as in a clone without keys."""
+        try:
+            return self._signer.sign_receipt(digest, self.hub_ts)
+        except StorageError:
+            return None
+
     def check_access(self) -> None:
         """Raise unless the directory can still be read and the index answers."""
         self.layout.registry.stat()

@@ -1,14 +1,15 @@
 """Judges an export from its files alone: no store, no hub, memory that does not grow with it.
 
 In order: the manifest; every file's size and hash, none missing and none too many; the identity, up to
-what the verifier pinned; then the entries and checkpoints (``export_judge``), the tree after the last
-one, and the later checkpoint. Whatever does not hold raises ``DamageError`` with file, offset and clause;
-another hub's export raises ``MismatchError``.
+what the verifier pinned, with its key map; the hub's signature of the manifest, if there is one; then the
+entries and checkpoints (``judge``), the tree after the last one, and the later checkpoint. Whatever does not
+hold raises ``DamageError`` with file, offset and clause; another hub's export raises ``MismatchError``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -30,12 +31,13 @@ from veen_core.chunk import (
     summary_name,
 )
 from veen_core.entry import FLAG_AUTHORIZE, Entry, decode_entry
-from veen_core.errors import InvariantError, VeenError
+from veen_core.errors import InvariantError, VeenError, VerificationError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import EntryHash, HubId, Signature, StreamSeq
+from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_storage.chunk_files import ChunkFile, PrunedHead
+from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import MismatchError, StorageError
 from veen_storage.export.format import (
     CHECKPOINTS,
@@ -43,16 +45,20 @@ from veen_storage.export.format import (
     MANIFEST,
     PAYLOADS,
     RECEIPTS,
+    SIGNATURE,
     AuthorizePayload,
     ExportedFile,
     IndexRow,
     Manifest,
     PrunedPayload,
+    manifest_digest,
     read_sequence,
     sequence_name,
     sidecar_name,
 )
 from veen_storage.export.judge import Judge, Verified, damage
+from veen_storage.hub_keys import encode_key_map
+from veen_storage.pruned_chunk import PrunedHead, encode_places
 from veen_storage.registry import Registry
 
 MAX_MANIFEST: Final = 64 * 1_048_576
@@ -60,6 +66,8 @@ SMALL_ITEM: Final = 65_536
 """Bounds a receipt, a pruned payload's marker or a checkpoint with its witnesses."""
 _ARRAY: Final = 4
 """CBOR's major type of a MSG (§4.1)."""
+_BYTES: Final = 2
+"""CBOR's major type of the last item of a pruned chunk."""
 
 
 def verify_export(path: Path, pinned: HubId) -> Verified:
@@ -69,12 +77,13 @@ def verify_export(path: Path, pinned: HubId) -> Verified:
         raise MismatchError(f"the export is of hub {manifest.hub_id.hex()}, pinned is {pinned.hex()}")
     _check_files(path, manifest)
     identity, registry = _read_identity(path, pinned)
+    signed = _check_signature(path, identity)
     judge = Judge(manifest, identity, registry)
     if manifest.form == "set":
         _judge_set(path, judge)
     else:
         _judge_chunks(path, judge)
-    return judge.conclude()
+    return replace(judge.conclude(), signed=signed)
 
 
 # --- manifest, files, identity
@@ -100,7 +109,7 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _check_files(path: Path, manifest: Manifest) -> None:
-    there = {entry.name for entry in path.iterdir()}
+    there = {entry.name for entry in path.iterdir()} - {SIGNATURE}
     listed = {file.name for file in manifest.files} | {MANIFEST}
     for name in sorted(listed - there) + [name for name in IDENTITY if name not in listed]:
         raise damage(name, "is missing")
@@ -123,7 +132,7 @@ def _check_file(path: Path, file: ExportedFile) -> None:
 
 
 def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
-    record, signature, _key_map, registry_name = IDENTITY
+    record, signature, key_map, registry_name = IDENTITY
     try:
         identity = HubIdentity.decode((path / record).read_bytes())
         hub_identity.verify_identity(identity, pinned=pinned)
@@ -134,6 +143,8 @@ def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
         hub_identity.verify_identity_signature(identity, signed)
     except VeenError as exc:
         raise damage(signature, str(exc)) from exc
+    if (path / key_map).read_bytes() != encode_key_map(identity):
+        raise damage(key_map, f"does not match {record}")
     try:
         registry = Registry.decode((path / registry_name).read_bytes())
     except VeenError as exc:
@@ -141,6 +152,24 @@ def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
     if registry.hub_id != pinned:
         raise damage(registry_name, f"is of hub {registry.hub_id.hex()}")
     return identity, registry
+
+
+def _check_signature(path: Path, identity: HubIdentity) -> bool:
+    """Whether the hub signed the manifest: by any of its keys, each of which the identity endorses (§8.4)."""
+    try:
+        signature = Signature(_small(path / SIGNATURE))
+    except FileNotFoundError:
+        return False
+    except VeenError as exc:
+        raise damage(SIGNATURE, str(exc)) from exc
+    digest = manifest_digest((path / MANIFEST).read_bytes())
+    for key in identity.hub_keys:
+        try:
+            verify(key.hub_pk, digest, signature, "manifest.sig ADR 0008")
+        except VerificationError:
+            continue
+        return True
+    raise damage(SIGNATURE, f"no key of the hub made it for this {MANIFEST}")
 
 
 # --- the portable set
@@ -320,7 +349,7 @@ def _judge_chunk(path: Path, judge: Judge, chunk: ChunkName, waiting: _Waiting) 
     size = (path / name).stat().st_size
     if size > judge.registry.limits.max_chunk_bytes:
         raise damage(name, f"{size} bytes exceed max_chunk_bytes (§4.8.2)")
-    for digest in _chunk_entries(path / name, judge, pruned=chunk.kind == "pruned"):
+    for digest in _chunk_entries(path / name, judge, chunk):
         hashes.append(digest)
         waiting.judge_due()
     expected = ChunkSummary(
@@ -342,10 +371,10 @@ def _judge_chunk(path: Path, judge: Judge, chunk: ChunkName, waiting: _Waiting) 
         raise damage(summary, "is missing") from None
 
 
-def _chunk_entries(path: Path, judge: Judge, *, pruned: bool) -> Iterator[EntryHash]:
+def _chunk_entries(path: Path, judge: Judge, name: ChunkName) -> Iterator[EntryHash]:
     """Judge every entry of a chunk; yields their entry hashes."""
-    if pruned:
-        yield from _pruned_entries(path, judge)
+    if name.kind == "pruned":
+        yield from _pruned_entries(path, judge, _end_of(name))
         return
     with ChunkFile(path, compressed=False) as chunk:
         for offset, frame in chunk.walk():
@@ -357,24 +386,36 @@ def _chunk_entries(path: Path, judge: Judge, *, pruned: bool) -> Iterator[EntryH
             yield entry.entry_hash
 
 
-def _pruned_entries(path: Path, judge: Judge) -> Iterator[EntryHash]:
+def _pruned_entries(path: Path, judge: Judge, end: StreamSeq) -> Iterator[EntryHash]:
     items = read_sequence(path, SMALL_ITEM + 5 * judge.registry.limits.max_checkpoint_interval)
-    first, sizes = judge.tree.size + 1, tuple[int, ...]()
+    first, places, ended = judge.tree.size + 1, list[int](), False
     for offset, item in items:
+        if ended:
+            raise damage(path.name, "goes on after the places of its entries", offset)
         try:
             if offset == 0:
-                head = PrunedHead.decode(item)
-                sizes = head.sizes
-                if (head.label, head.start_seq) != (judge.manifest.label, first):
-                    raise InvariantError("I3", "the head is of another chunk")
+                _check_head(PrunedHead.decode(item), judge, end)
+                continue
+            places.append(offset)
+            if ended := item[0] >> 5 == _BYTES:
+                if item != encode_places(places):
+                    raise InvariantError("I3", "are not the places of its entries")
                 continue
             kept = PrunedEntry.decode(item)
         except VeenError as exc:
             raise damage(path.name, str(exc), offset) from exc
         judge.pruned(kept, path.name, offset)
         yield kept.entry_hash
-    if len(sizes) != judge.tree.size + 1 - first:
-        raise damage(path.name, f"its head counts {len(sizes)} entries", 0)
+    if not ended or judge.tree.size != end:
+        raise damage(path.name, f"ends after {judge.tree.size + 1 - first} entries, without their places")
+
+
+def _check_head(head: PrunedHead, judge: Judge, end: StreamSeq) -> None:
+    first = judge.tree.size + 1
+    if (head.label, head.start_seq, head.end_seq) != (judge.manifest.label, first, end):
+        raise InvariantError("I3", "the head is of another chunk")
+    if len(head.sizes) != end + 1 - first:
+        raise InvariantError("I3", f"the head counts {len(head.sizes)} entries")
 
 
 def _small(path: Path) -> bytes:

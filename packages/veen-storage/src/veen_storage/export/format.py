@@ -17,6 +17,8 @@ the registry, and a manifest. It comes in two forms.
 Why it verifies alone: the first RECEIPT's signed root commits to the peaks before it, so that these need
 no signature of their own; every later root follows. ``before``, the RECEIPT at from_seq - 1, is the last
 one of the export that this one continues; ``later`` ties it to a newer checkpoint, which may be anchored.
+What no RECEIPT commits to (the registry, that no checkpoint was left out, ``later``) the hub vouches for by
+manifest.sig, if its key was at hand when the export was made.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.consistency import MmrConsistency
 from veen_core.errors import DecodeError
+from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes, HubId, Label, NodeHash, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire, array, int_map, text_map
@@ -39,6 +42,7 @@ from veen_storage.errors import DamageError
 Form = Literal["set", "chunks"]
 
 MANIFEST: Final = "manifest.cbor"
+SIGNATURE: Final = "manifest.sig"
 RECEIPTS: Final = "receipts"
 PAYLOADS: Final = "payloads"
 CHECKPOINTS: Final = "checkpoints"
@@ -119,6 +123,11 @@ class Manifest(Wire):
     """In order of names."""
     before: Receipt | None = None
     later: Later | None = None
+
+
+def manifest_digest(manifest: bytes) -> bytes:
+    """What the hub signs of an export: the manifest, which names every file by its hash."""
+    return Ht("veen/export", manifest)
 
 
 @text_map("index row", section="COMP0.1")

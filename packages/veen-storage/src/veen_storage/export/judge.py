@@ -44,6 +44,8 @@ class Verified:
     checkpoints: int
     mmr_root: MmrRoot
     """At ``to_seq``, signed by the hub in the last RECEIPT."""
+    signed: bool = False
+    """Whether the hub vouches for the manifest, and so for registry, checkpoints and ``later`` too."""
 
 
 class Judge:

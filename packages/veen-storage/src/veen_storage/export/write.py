@@ -28,7 +28,6 @@ from veen_core.entry import Entry
 from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_storage.chunk_files import PrunedHead, read_pruned_chunk
 from veen_storage.cut import chunk_starts
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.export.format import (
@@ -37,6 +36,7 @@ from veen_storage.export.format import (
     MANIFEST,
     PAYLOADS,
     RECEIPTS,
+    SIGNATURE,
     AuthorizePayload,
     ExportedFile,
     FileHash,
@@ -46,11 +46,13 @@ from veen_storage.export.format import (
     Manifest,
     PrunedPayload,
     PrunedRange,
+    manifest_digest,
     note_pruned,
     sequence_name,
     sidecar_name,
 )
 from veen_storage.files import Files
+from veen_storage.pruned_chunk import PrunedHead, join_pruned, read_pruned_head
 from veen_storage.reader import Reader
 from veen_storage.store import Store
 
@@ -100,8 +102,11 @@ def export(
         before=read.receipt(label, StreamSeq(from_seq - 1)) if from_seq > 1 else None,
         later=_later(read, label, to_seq),
     )
+    content = manifest.encode()
+    if (signature := store.sign(manifest_digest(content))) is not None:
+        files.replace(target / SIGNATURE, signature)
     files.sync_directory(target)
-    files.replace(target / MANIFEST, manifest.encode())
+    files.replace(target / MANIFEST, content)
     return manifest
 
 
@@ -328,11 +333,14 @@ class _ChunkSink:
         self._label = label
         self._layout = store.layout
         self._limits = store.registry.limits
+        self._index = store.index
         self._starts = chunk_starts(store.index, label)
         self._part: _Part | None = None
 
     def take(self, entry: Entry | PrunedEntry, receipt: Receipt, before: Mmr) -> None:
         data, pruned = entry.encode(), isinstance(entry, PrunedEntry)
+        if pruned and receipt.stream_seq > max(self._starts, default=0):  # sealed and pruned meanwhile
+            self._starts = chunk_starts(self._index, self._label)
         part = self._part
         if part is not None and (part.pruned != pruned or self._ends_before(part, len(data))):
             self._end(part)
@@ -353,9 +361,7 @@ class _ChunkSink:
     def _end(self, part: _Part) -> None:
         name = pruned_name if part.pruned else chunk_name
         if part.pruned:
-            part.output.write(self._head(part).encode())
-        for data in part.held:
-            part.output.write(data)
+            part.output.write(join_pruned(self._head(part).encode(), part.held))
         summary = ChunkSummary(
             label=self._label,
             start_seq=part.start,
@@ -371,7 +377,7 @@ class _ChunkSink:
     def _head(self, part: _Part) -> PrunedHead:
         """Of the pruned chunk that a part is from, cut to the part."""
         end = min(end for end in self._starts if end >= part.end)
-        whole, _kept = read_pruned_chunk(self._layout.pruned(self._label, self._starts[end], end))
+        whole = read_pruned_head(self._layout.pruned(self._label, self._starts[end], end))
         sizes = whole.sizes[part.start - whole.start_seq : part.end - whole.start_seq + 1]
         return replace(whole, start_seq=part.start, end_seq=part.end, sizes=sizes)
 

@@ -1,8 +1,8 @@
 """fsck: everything a data directory holds, re-derived from its files alone and checked (DESIGN, storage).
 
 In order: version, registry, identity and keys; the journal; the log, label by label, each entry verified by
-itself in worker processes (``fsck_entries``) and folded here in its order (``fsck_label``); what lies beside
-the chunks; attachments; and at last the index, against the one that the fold derived (``fsck_index``).
+itself in worker processes (``entries``) and folded here in its order (``label``); what lies beside the
+chunks; attachments; and at last the index, against the one that the fold derived (``index``).
 Nothing is changed. A fault does not end it: it goes on where it can, and a note says what it left out.
 """
 
@@ -80,10 +80,12 @@ class _Fsck:
             report.notes.append("without the hub's identity neither log nor index could be checked")
             return report
         fsck_directory.check_keys(layout, identity, report)
-        with Workers(Trust(identity, registry), self._processes) as workers:
-            if layout.log.is_dir() and layout.journal.is_dir():
-                self._check_log(workers)
-            self._check_attachments(workers, registry.limits.max_attachment_bytes)
+        trust = Trust(identity, registry)
+        if layout.log.is_dir() and layout.journal.is_dir():
+            self._check_all(trust)
+        else:
+            with Workers(trust, self._processes) as workers:
+                self._check_attachments(workers, registry.limits.max_attachment_bytes)
         if self._level is Level.QUICK:
             report.notes.append(
                 f"quick: MSG and hub signatures were verified only of each label's last {RECENT} entries (as "
@@ -93,24 +95,31 @@ class _Fsck:
 
     # --- the log and the index
 
-    def _check_log(self, workers: Workers) -> None:
-        held, log = read_journal(self._layout, self._report), list_log(self._layout, self._report)
-        self._report.counters.bytes += held.size
+    def _check_all(self, trust: Trust) -> None:
+        """Log, attachments, then the index. While no worker runs, a process to read it starts at once."""
         survey = self._survey()
-        applied = self._applied(survey, held, log, zstd=workers.trust.registry.zstd_level is not None)
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
-            index = Index(Path(scratch, "index"), sync=False)
-            try:
-                numbers = survey.numbers if survey is not None else {}
-                derivation = Derivation(index, workers.trust.registry, numbers, applied)
-                finishing = self._finishing(survey, log)
-                book = Book(self._layout, workers.trust, self._report, log, held, derivation, finishing)
-                recent = RECENT if self._level is Level.QUICK else None
-                check_log(book, workers, recent=recent, tell=self._tell)
-            finally:
-                index.close()
+            with Workers(trust, self._processes) as workers:
+                book = self._check_log(workers, survey, Path(scratch, "index"))
+                self._check_attachments(workers, trust.registry.limits.max_attachment_bytes)
             if survey is not None:
                 self._compare(book, survey, Path(scratch, "index"))
+
+    def _check_log(self, workers: Workers, survey: Survey | None, derived: Path) -> Book:
+        held, log = read_journal(self._layout, self._report), list_log(self._layout, self._report)
+        self._report.counters.bytes += held.size
+        registry = workers.trust.registry
+        applied = self._applied(survey, held, log, zstd=registry.zstd_level is not None)
+        index = Index(derived, sync=False)
+        try:
+            derivation = Derivation(index, registry, survey.numbers if survey is not None else {}, applied)
+            finishing = self._finishing(survey, log)
+            book = Book(self._layout, workers.trust, self._report, log, held, derivation, finishing)
+            recent = RECENT if self._level is Level.QUICK else None
+            check_log(book, workers, recent=recent, tell=self._tell)
+        finally:
+            index.close()
+        return book
 
     def _survey(self) -> Survey | None:
         try:

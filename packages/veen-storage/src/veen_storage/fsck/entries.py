@@ -1,6 +1,6 @@
 """What fsck verifies of each entry by itself: frame, hash, form, invariants, signatures (§4.8.1, §7).
 
-Nothing here looks at the entry before: that is ``fsck_label``. Work comes as ``Span``s and goes back as
+Nothing here looks at the entry before: that is ``label``. Work comes as ``Span``s and goes back as
 ``Checked``, so that it can be done in any process; a worker reads the files itself.
 """
 
@@ -39,9 +39,10 @@ from veen_core.invariants import INVARIANTS, Before, Pair
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt, unsigned_bytes
-from veen_storage.chunk_files import ChunkFile, read_pruned_chunk
+from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
 from veen_storage.fsck.report import Fault
+from veen_storage.pruned_chunk import read_pruned_chunk
 from veen_storage.registry import Registry
 
 ALONE: Final = tuple((name, check) for name, check in INVARIANTS if name in {"I1", "I2", "I4", "I11"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import parse_chunk_name
@@ -130,8 +130,7 @@ def walk_frames(piece: Piece) -> tuple[list[tuple[int, int]], DamageError | None
 # --- the journal
 
 
-@dataclass(frozen=True, slots=True)
-class Journaled:
+class Journaled(NamedTuple):
     """One item of the journal, and where it stands."""
 
     batch: int
@@ -210,7 +209,7 @@ def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> I
     try:
         for offset, batch in journal.read_segment(path, last=last):
             yield offset, batch
-            end = offset + len(journal.encode_batch(batch.number, list(batch.items)))
+            end = offset + batch.size
     except DamageError as exc:
         held.damaged = True
         report.faults.append(Fault(file=path.name, offset=exc.offset, what=exc.what))
@@ -242,8 +241,9 @@ def _keep(held: JournalFiles, report: Report, where: Journaled, item: Item) -> N
         match item.kind:
             case journal.ENTRY:
                 header = decode_frame(item.data)
-                _label(held, header.label).entries[header.stream_seq] = where
-                _label(held, header.label).hashes[header.stream_seq] = header.entry_hash
+                label = _label(held, header.label)
+                label.entries[header.stream_seq] = where
+                label.hashes[header.stream_seq] = header.entry_hash
             case journal.CHECKPOINT:
                 checkpoint = Checkpoint.decode(item.data)
                 _label(held, checkpoint.label_curr).checkpoints[checkpoint.upto_seq] = where
@@ -262,7 +262,9 @@ def _keep(held: JournalFiles, report: Report, where: Journaled, item: Item) -> N
 
 
 def _label(held: JournalFiles, label: Label) -> LabelJournal:
-    return held.labels.setdefault(label, LabelJournal())
+    if (known := held.labels.get(label)) is None:
+        known = held.labels[label] = LabelJournal()
+    return known
 
 
 # --- how far the journal is applied, where no index says so

@@ -40,8 +40,14 @@ MOST_ROWS: Final = 1_000
 FILE: Final = "index/data.mdb"
 
 
-def context() -> multiprocessing.context.ForkServerContext:
-    """Processes that inherit nothing; after the first they start in milliseconds."""
+def context() -> multiprocessing.context.BaseContext:
+    """How to start a process: forked if this one has a single thread, as a command has, in milliseconds.
+
+    Else from a server that inherits nothing: of several threads one may hold a lock, which would stay held.
+    """
+    tasks = Path("/proc/self/task")
+    if tasks.is_dir() and len(list(tasks.iterdir())) == 1:
+        return multiprocessing.get_context("fork")
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(["veen_storage.fsck.index", "veen_storage.fsck.entries"])
     return made
@@ -50,7 +56,7 @@ def context() -> multiprocessing.context.ForkServerContext:
 def apart(call: Callable[..., T], *args: Any) -> T:
     """Call in another process; ``DamageError`` if it finds damage or dies of it."""
     here, there = multiprocessing.Pipe(duplex=False)
-    child = context().Process(target=_answer, args=(there, call, args), daemon=True)
+    child = context().Process(target=_answer, args=(there, call, args), daemon=True)  # type: ignore[attr-defined]  # every context has it
     child.start()
     there.close()
     try:

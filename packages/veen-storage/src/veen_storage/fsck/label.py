@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from veen_core import cbor
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import chunk_name
 from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
 from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr, Node
-from veen_storage.chunk_files import PrunedHead
 from veen_storage.errors import DamageError
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
@@ -29,6 +27,7 @@ from veen_storage.fsck.entries import NEVER, Fact
 from veen_storage.fsck.files import Journaled, Piece
 from veen_storage.fsck.report import RESTORE
 from veen_storage.ledger import Checkpointed, Prune, Sealed
+from veen_storage.pruned_chunk import read_pruned_head
 from veen_storage.records import LabelCursor, LabelNo
 from veen_storage.writer import file_checkpoint, note_msg
 
@@ -287,7 +286,7 @@ class LabelFold:
         if item is not None and item.batch > self._book.applied:
             return
         try:
-            head = PrunedHead.decode(next(cbor.split_sequence(path.read_bytes()), b""))
+            head = read_pruned_head(path)
         except (OSError, VeenError) as exc:
             self._book.fault(path.name, str(exc), label=self._label, seq=start)
             self._distrust()

@@ -9,7 +9,7 @@ from veen_core.entry import FLAG_AUTHORIZE, decode_entry, decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.applier import encode_finishing
-from veen_storage.chunk_files import ChunkFile, read_pruned
+from veen_storage.chunk_files import ChunkFile
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.entries import NEVER
 from veen_storage.fsck.files import Piece, pieces_of
@@ -17,6 +17,7 @@ from veen_storage.fsck.label import LabelFold
 from veen_storage.fsck.plan import Event, LabelBegins, LabelEnds, PieceBegins, PieceEnds, Planner, Workers
 from veen_storage.fsck.report import Progress
 from veen_storage.ledger import Changes
+from veen_storage.pruned_chunk import read_pruned_chunk
 
 Tell = Callable[[Progress], None]
 
@@ -87,7 +88,7 @@ def _turn(label: Label, piece: Piece) -> _Turn:
     """By the first entry; if that cannot be read, it is reported in the label's turn."""
     try:
         if piece.pruned:
-            return _Turn(True, read_pruned(piece.path)[0].receipt.hub_ts, label)
+            return _Turn(True, read_pruned_chunk(piece.path)[1][0].receipt.hub_ts, label)
         with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
             for _offset, frame in chunk.walk():
                 entry = decode_entry(frame)

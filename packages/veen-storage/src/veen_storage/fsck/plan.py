@@ -7,6 +7,9 @@ workers verify. Whoever folds gets the events back in the same order, each span 
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -148,6 +151,18 @@ def _start_worker(trust: Trust) -> None:
     global _trust  # noqa: PLW0603 - a process's own, set once when it starts
     _trust = trust
     gc.disable()
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """Whoever asked was killed: else this one would wait for work for ever, and may hold the lock."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _nothing() -> None:
+    """The first work for a pool, so that its processes start at once."""
 
 
 def _check_spans(spans: list[Span]) -> list[Checked]:
@@ -172,6 +187,7 @@ class Workers:
             self._pool = ProcessPoolExecutor(
                 self.processes, mp_context=context(), initializer=_start_worker, initargs=(self.trust,)
             )
+            self._pool.submit(_nothing)
         return self
 
     def __exit__(

@@ -1,0 +1,123 @@
+"""What stays of a chunk when retention took its payloads: ``chunk-….pruned`` (COMP0.1, §3.4.1).
+
+A CBOR sequence: a head, one ``PrunedEntry`` for each entry, and a byte string of where each of these begins
+and the last one ends, as u32be. Whoever knows how many entries there are finds any of them with two reads.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Final
+
+from veen_core import cbor
+from veen_core.chunk import PrunedEntry
+from veen_core.errors import DecodeError, EncodeError
+from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.wire import Wire, int_map
+from veen_storage.errors import DamageError
+from veen_storage.files import read_exactly
+
+_PLACE: Final = struct.Struct(">I")
+
+
+@int_map("pruned chunk", section="retention")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedHead(Wire):
+    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
+
+    label: Label
+    start_seq: StreamSeq
+    end_seq: StreamSeq
+    pruned_at: UnixTime
+    sizes: tuple[int, ...]
+    """Of each entry's frame, in order: where it lay."""
+
+
+def encode_places(places: Iterable[int]) -> bytes:
+    """The last item of the file."""
+    return cbor.encode(b"".join(map(_PLACE.pack, places)))
+
+
+def join_pruned(head: bytes, items: list[bytes]) -> bytes:
+    """The file, from the items it consists of."""
+    places = accumulate(map(len, items), initial=len(head))
+    return b"".join((head, *items, encode_places(places)))
+
+
+def encode_pruned(head: PrunedHead, kept: Iterable[PrunedEntry]) -> bytes:
+    return join_pruned(head.encode(), [entry.encode() for entry in kept])
+
+
+def read_pruned_head(path: Path) -> PrunedHead:
+    """The head alone."""
+    try:
+        return PrunedHead.decode(next(cbor.split_sequence(path.read_bytes()), b""))
+    except (DecodeError, EncodeError) as exc:
+        raise DamageError(path.name, None, str(exc)) from exc
+
+
+def read_pruned_chunk(path: Path) -> tuple[PrunedHead, list[PrunedEntry]]:
+    """All of it: each entry checked against its receipt, and every place."""
+    try:
+        data = path.read_bytes()
+        items = list(cbor.split_sequence(data))
+        head = PrunedHead.decode(items[0] if items else b"")
+        kept = [PrunedEntry.decode(item) for item in items[1:-1]]
+    except DecodeError as exc:
+        raise DamageError(path.name, None, str(exc)) from exc
+    if data != join_pruned(items[0], items[1:-1]):
+        raise DamageError(path.name, None, "does not end in the places of its entries")
+    for entry in kept:
+        _check_leaf(path, entry)
+    return head, kept
+
+
+def read_pruned(
+    path: Path, chunk: tuple[StreamSeq, StreamSeq], first: StreamSeq, last: StreamSeq, room: int
+) -> tuple[list[PrunedEntry], int]:
+    """Entries ``first … last``, as many as there is room for but at least one, and their size."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        places = _places(fd, path, chunk, first, last)
+        taken = 1 + sum(place - places[0] <= room for place in places[2:])
+        data = read_exactly(fd, places[taken] - places[0], places[0])
+    finally:
+        os.close(fd)
+    try:
+        kept = [
+            PrunedEntry.decode(data[a - places[0] : b - places[0]]) for a, b in pairwise(places[: taken + 1])
+        ]
+    except DecodeError as exc:
+        raise DamageError(path.name, places[0], str(exc)) from exc
+    for seq, entry in enumerate(kept, first):
+        if entry.receipt.stream_seq != seq:
+            raise DamageError(
+                path.name, places[seq - first], f"is entry {entry.receipt.stream_seq}, not {seq}"
+            )
+        _check_leaf(path, entry)
+    return kept, len(data)
+
+
+def _places(
+    fd: int, path: Path, chunk: tuple[StreamSeq, StreamSeq], first: StreamSeq, last: StreamSeq
+) -> list[int]:
+    """Where the entries begin, and where the last of them ends."""
+    start, end = chunk
+    size = _PLACE.size * (end - start + 2)
+    table = os.fstat(fd).st_size - size
+    packed = read_exactly(fd, _PLACE.size * (last - first + 2), max(0, table) + _PLACE.size * (first - start))
+    places = [place for (place,) in _PLACE.iter_unpack(packed)] if len(packed) % _PLACE.size == 0 else []
+    rising = all(a < b for a, b in pairwise(places))
+    if table < 0 or len(places) != last - first + 2 or not rising or places[-1] > table:
+        raise DamageError(path.name, max(0, table), "does not hold the places of its entries")
+    return places
+
+
+def _check_leaf(path: Path, entry: PrunedEntry) -> None:
+    if entry.leaf_hash != entry.receipt.leaf_hash:
+        raise DamageError(path.name, None, f"entry {entry.receipt.stream_seq} does not match its leaf hash")
