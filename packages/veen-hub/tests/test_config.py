@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_file_and_empty_sections_are_the_defaults(tmp_path: Path) -> None:
     assert load("", tmp_path) == HubConfig()
-    assert load("listen:\ntls:\npow:\n", tmp_path) == HubConfig()
+    assert load("listen:\npow:\n", tmp_path) == HubConfig()
     assert load("listen:\n", tmp_path, listen__port=5).listen.port == 5
 
 

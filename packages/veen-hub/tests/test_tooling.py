@@ -320,7 +320,7 @@ def test_evidence_of_two_histories_is_verified_counted_and_logged_as_critical(
     assert record.levelno == logging.CRITICAL
     assert record.fields["this_hub"] is True  # type: ignore[attr-defined]
     assert record.fields["hub_pk"] == HUB_KEY.public.hex()  # type: ignore[attr-defined]
-    assert hub.metric("veen_equivocation_reports_total") == 1
+    assert hub.metric("veen_equivocation_reports_total", whose="this hub") == 1
 
 
 def test_evidence_against_another_hub_is_taken_too(hub: RunningHub, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,9 @@ Two real backends: an append-only file ledger, and a stream of another VEEN hub.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -62,6 +63,8 @@ class LedgerLine(Wire):
 
 
 GENESIS = AnchorHash(bytes(32))
+SHORTEST = 153
+"""No line is shorter than this: what is, was cut off while it was written."""
 
 
 class FileLedger:
@@ -78,11 +81,14 @@ class FileLedger:
 
     def _append(self, root: AnchoredRoot) -> bytes:
         try:
-            offset, previous = self._end or self._read_end()
-            line = LedgerLine(offset=offset, previous=previous, root=root).encode()
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.ftruncate(fd, offset)  # a line that was cut off was never referred to
+                fcntl.flock(fd, fcntl.LOCK_EX)  # another hub may keep its anchors here too
+                if self._end is None or os.fstat(fd).st_size != self._end[0]:
+                    self._end = self._read_end()
+                offset, previous = self._end
+                line = LedgerLine(offset=offset, previous=previous, root=root).encode()
+                os.ftruncate(fd, offset)  # a last line that was cut off was never referred to
                 os.pwrite(fd, line, offset)
                 os.fsync(fd)
             finally:
@@ -94,15 +100,35 @@ class FileLedger:
         return cbor.encode([offset, bytes(digest)])
 
     def _read_end(self) -> tuple[int, AnchorHash]:
-        if not self._path.exists():
-            return 0, GENESIS
         offset, previous = 0, GENESIS
-        for item in _whole_lines(self._path.read_bytes()):
-            line = LedgerLine.decode(item)
+        for item in self._lines():
+            try:
+                line = LedgerLine.decode(item)
+            except DecodeError as exc:
+                raise self._damaged(offset, str(exc)) from None
             if line.offset != offset or line.previous != previous:
-                raise AnchorError(f"anchor ledger {self._path.name}: the chain breaks at byte {offset}")
+                raise self._damaged(offset, "the chain breaks")
             offset, previous = offset + len(item), AnchorHash(H(item))
         return offset, previous
+
+    def _lines(self) -> Iterator[bytes]:
+        """Every line but a last one that was cut off; what else cannot be read is damage."""
+        data, offset = self._path.read_bytes(), 0
+        while offset < len(data):
+            try:
+                end = cbor.item_end(data, offset)
+            except DecodeError as exc:
+                if len(data) - offset < SHORTEST:
+                    return
+                raise self._damaged(offset, str(exc)) from None
+            yield data[offset:end]
+            offset = end
+
+    def _damaged(self, offset: int, why: str) -> AnchorError:
+        return AnchorError(
+            f"anchor ledger {self._path.name}: damaged at byte {offset} ({why}): "
+            "restore it, or name another file"
+        )
 
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
         return await asyncio.to_thread(self._verify, root, anchor_ref)
@@ -114,25 +140,17 @@ class FileLedger:
         except (DecodeError, ValueError, TypeError):
             return False
         offset, previous = 0, GENESIS
-        for item in _whole_lines(self._path.read_bytes()):
-            line = LedgerLine.decode(item)
+        for item in self._lines():
+            try:
+                line = LedgerLine.decode(item)
+            except DecodeError:
+                return False
             if line.offset != offset or line.previous != previous:
                 return False
             if offset == wanted_offset:
                 return H(item) == wanted_hash and line.root == root
             offset, previous = offset + len(item), AnchorHash(H(item))
         return False
-
-
-def _whole_lines(data: bytes) -> list[bytes]:
-    """Every line but a last one that was cut off."""
-    lines: list[bytes] = []
-    try:
-        for item in cbor.split_sequence(data):
-            lines.append(item)
-    except DecodeError:
-        pass
-    return lines
 
 
 Send = Callable[[bytes], Awaitable[bytes]]

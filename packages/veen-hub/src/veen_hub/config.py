@@ -71,6 +71,14 @@ class AnchorSettings:
     every_sec: int = 300
     retry_sec: int = 30
 
+    def __post_init__(self) -> None:
+        if self.backend == "file" and self.path is None:
+            raise ConfigError("anchor.path: a file ledger needs one")
+        if self.path is not None and not self.path.parent.is_dir():
+            raise ConfigError(f"anchor.path: there is no folder {self.path.parent}")
+        if self.backend == "hub" and self.url is None:
+            raise ConfigError("anchor.url: anchoring in another hub needs one")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
@@ -79,6 +87,10 @@ class RetentionRule:
     max_age_sec: int | None = None
     max_bytes: int | None = None
     long_term: bool = False
+
+    def __post_init__(self) -> None:
+        if self.long_term and (self.max_age_sec is not None or self.max_bytes is not None):
+            raise ConfigError("retention: long_term keeps everything; leave max_age_sec and max_bytes out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +182,8 @@ class HubConfig:
             if name not in MAXIMA:
                 raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
         _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
-        if self.anchor.backend == "file" and self.anchor.path is None:
-            raise ConfigError("anchor.path: a file ledger needs one")
-        if self.anchor.backend == "hub" and self.anchor.url is None:
-            raise ConfigError("anchor.url: anchoring in another hub needs one")
+        if not self.listen.host:
+            raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: below pow.difficulty")
 
@@ -274,6 +284,8 @@ def _build(kind: Any, value: Any, key: str) -> Any:
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         inner = next(a for a in args if a is not type(None))
+        if value is None and dataclasses.is_dataclass(inner):
+            raise ConfigError(f"{key}: nothing under it; fill it in, or leave it out")
         return None if value is None else _build(inner, value, key)
     if origin is Literal:
         if value not in args:

@@ -12,23 +12,29 @@ bytes, between two processes of the same interpreter.
 from __future__ import annotations
 
 import contextlib
+import logging
 import marshal
+import os
 import select
 import signal
 import struct
 import subprocess
 import sys
-from typing import BinaryIO, Final
+import time
+from typing import Any, Final
 
 from veen_core.errors import AdmissionError, ApiError, VeenError
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, ProfileId, StreamSeq
 from veen_core.limits import Limits
 from veen_core.rejection import TABLE, Code
 from veen_hub.examination import Submission, Supported, examine
-from veen_hub.logs import LOGGER
+from veen_hub.logs import LOGGER, log
 
 WORTH_THE_WAY: Final = 16
 """Messages: below this a thread is faster than the way to a process and back."""
+ANSWER_SEC: Final = 10.0
+"""A process that gives no sign for so long is given up."""
+RESTART_SEC: Final = 5.0
 _LENGTH: Final = struct.Struct(">I")
 _ROWS: Final = {row.detail: row for row in TABLE}
 
@@ -46,6 +52,10 @@ def examined(wire: bytes, supported: Supported) -> Verdict:
         return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
 
 
+class LostError(OSError):
+    """The process ended, or does not answer."""
+
+
 class Examiner:
     """Belongs to one worker thread."""
 
@@ -54,44 +64,52 @@ class Examiner:
         self._supported = supported
         self._apart = apart
         self._process: subprocess.Popen[bytes] | None = None
+        self._not_before = 0.0
         self.ready = False
         """Whether its process takes questions."""
 
     def examine(self, wires: list[bytes]) -> list[Verdict]:
-        if self._apart and len(wires) >= WORTH_THE_WAY and self._is_ready():
+        """A verdict for each, whatever becomes of the process."""
+        if self._apart and len(wires) >= WORTH_THE_WAY and time.monotonic() >= self._not_before:
             try:
-                return self._ask(wires)
-            except (OSError, EOFError, ValueError) as exc:
-                LOGGER.warning("an examiner is lost (%s): its thread does the work, a new one starts", exc)
+                if self._is_ready():
+                    return self._ask(wires)
+            except (OSError, ValueError) as exc:
+                log(logging.WARNING, "an examiner is lost: its thread does the work", error=str(exc))
                 self.close()
+                self._not_before = time.monotonic() + RESTART_SEC
         return [examined(wire, self._supported) for wire in wires]
 
     def _is_ready(self) -> bool:
         """Start the process if there is none; it says hello when it has imported what it needs."""
         if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603 - this very module
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            self._process = subprocess.Popen(  # noqa: S603 - this very module, and nothing of the working directory
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is the hub's to handle
             )
+            for fd in self._fds():
+                os.set_blocking(fd, False)
             hub = self._supported
-            _send(self._pipes()[0], [bytes(hub.profile_id), hub.limits.encode()])
-        if not self.ready:
-            answers = self._pipes()[1]
-            self.ready = bool(select.select([answers], [], [], 0)[0]) and _receive(answers) is not None
+            _send(self._fds()[0], [bytes(hub.profile_id), hub.limits.encode()], ANSWER_SEC)
+        if not self.ready and _is_readable(self._fds()[1]):
+            _receive(self._fds()[1], ANSWER_SEC)
+            self.ready = True
         return self.ready
 
-    def _pipes(self) -> tuple[BinaryIO, BinaryIO]:
+    def _fds(self) -> tuple[int, int]:
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        return process.stdin, process.stdout  # type: ignore[return-value]  # typeshed's IO[bytes]
+        return process.stdin.fileno(), process.stdout.fileno()
 
     def _ask(self, wires: list[bytes]) -> list[Verdict]:
-        questions, answers = self._pipes()
-        _send(questions, wires)
-        rows = _receive(answers)
-        if rows is None or len(rows) != len(wires):
-            raise EOFError("it ended")
+        questions, answers = self._fds()
+        _send(questions, wires, ANSWER_SEC)
+        rows = _receive(answers, ANSWER_SEC)
         return [self._verdict(row, wire) for row, wire in zip(rows, wires, strict=True)]
 
     def _verdict(self, row: tuple[object, ...], wire: bytes) -> Verdict:
@@ -111,28 +129,56 @@ class Examiner:
         return examined(wire, self._supported)  # a bug over there: let it show here
 
     def close(self) -> None:
+        """The process ends, whatever it does at the moment."""
         if (process := self._process) is not None:
-            for pipe in self._pipes():
-                with contextlib.suppress(OSError):  # what was on its way to one that died
-                    pipe.close()  # the end of its input ends it
+            process.kill()
             process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
         self._process, self.ready = None, False
 
 
-def _send(pipe: BinaryIO, frame: list[bytes] | list[tuple[object, ...]]) -> None:
+# --- frames, the same on both sides; without ``seconds`` a side waits for ever
+
+
+def _send(fd: int, frame: list[bytes] | list[tuple[object, ...]], seconds: float | None = None) -> None:
     data = marshal.dumps(frame)
-    pipe.write(_LENGTH.pack(len(data)) + data)
-    pipe.flush()
+    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    while rest:
+        _wait(fd, select.POLLOUT, seconds)
+        rest = rest[os.write(fd, rest) :]
 
 
-def _receive(pipe: BinaryIO) -> list[tuple[object, ...]] | None:
-    """The next frame; None at the end of the pipe."""
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    data = pipe.read(length)
-    return marshal.loads(data) if len(data) == length else None  # noqa: S302 - from our own process
+def _receive(fd: int, seconds: float | None = None) -> list[Any]:
+    (length,) = _LENGTH.unpack(_read(fd, _LENGTH.size, seconds))
+    return marshal.loads(_read(fd, length, seconds))  # type: ignore[no-any-return]  # noqa: S302 - our own process
+
+
+def _read(fd: int, length: int, seconds: float | None) -> bytes:
+    parts = []
+    while length:
+        _wait(fd, select.POLLIN, seconds)
+        if not (part := os.read(fd, length)):
+            raise LostError("it ended")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _wait(fd: int, event: int, seconds: float | None) -> None:
+    if not _happens(fd, event, seconds):
+        raise LostError(f"no sign of it for {seconds} s")
+
+
+def _is_readable(fd: int) -> bool:
+    return _happens(fd, select.POLLIN, 0)
+
+
+def _happens(fd: int, event: int, seconds: float | None) -> bool:
+    poll = select.poll()  # a busy hub has more descriptors than ``select`` takes
+    poll.register(fd, event)
+    return bool(poll.poll(None if seconds is None else seconds * 1_000))
 
 
 def _row(verdict: Verdict) -> tuple[object, ...]:
@@ -148,17 +194,15 @@ def _row(verdict: Verdict) -> tuple[object, ...]:
 
 def main() -> None:
     """The process: frames in, frames out, until the input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the hub's to handle; it ends our input
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub's to handle; it ends our input
     LOGGER.disabled = True  # the hub says what there is to say
-    questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    if (hello := _receive(questions)) is None:
-        return
-    profile_id, limits = hello
-    supported = Supported(ProfileId(profile_id), Limits.decode(limits))  # type: ignore[arg-type]
-    _send(answers, [])
-    while (wires := _receive(questions)) is not None:
-        _send(answers, [_row(examined(wire, supported)) for wire in wires])  # type: ignore[arg-type]
+    questions, answers = sys.stdin.fileno(), sys.stdout.fileno()
+    with contextlib.suppress(LostError, BrokenPipeError):
+        profile_id, limits = _receive(questions)
+        supported = Supported(ProfileId(profile_id), Limits.decode(limits))
+        _send(answers, [])
+        while True:
+            _send(answers, [_row(examined(wire, supported)) for wire in _receive(questions)])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ that does not read is dropped by its handler: nothing is buffered for it beyond 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +17,10 @@ from veen_core.entry import Entry
 from veen_core.ids import Label, StreamSeq
 
 REMEMBERED: Final = 1_024
-"""Entries a followed label keeps encoded."""
+REMEMBERED_BYTES: Final = 4 * 1_048_576
+"""What a followed label keeps encoded, at most; a follower that is further behind reads from storage."""
+AT_ONCE: Final = 1_048_576
+"""Bytes a follower is handed at once, or one entry."""
 
 
 def encode_item(entry: Entry, *, with_receipt: bool = True) -> bytes:
@@ -32,8 +36,18 @@ def encode_item(entry: Entry, *, with_receipt: bool = True) -> bytes:
 @dataclass(slots=True)
 class _Followed:
     followers: int = 0
-    recent: deque[tuple[StreamSeq, bytes]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    recent: deque[tuple[StreamSeq, bytes]] = field(default_factory=deque)
+    size: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def remember(self, stream_seq: StreamSeq, item: bytes) -> None:
+        if self.recent and self.recent[-1][0] != stream_seq - 1:
+            self.recent.clear()  # something came while nobody followed: memory has no gaps
+            self.size = 0
+        self.recent.append((stream_seq, item))
+        self.size += len(item)
+        while len(self.recent) > REMEMBERED or (self.size > REMEMBERED_BYTES and len(self.recent) > 1):
+            self.size -= len(self.recent.popleft()[1])
 
 
 class Feed:
@@ -48,9 +62,7 @@ class Feed:
         touched: set[Label] = set()
         for entry in entries:
             if (followed := self._labels.get(entry.label)) is not None:
-                if followed.recent and followed.recent[-1][0] != entry.stream_seq - 1:
-                    followed.recent.clear()  # something came while nobody followed: memory has no gaps
-                followed.recent.append((entry.stream_seq, encode_item(entry)))
+                followed.remember(entry.stream_seq, encode_item(entry))
                 touched.add(entry.label)
         for label in touched:
             followed = self._labels[label]
@@ -69,12 +81,18 @@ class Feed:
             del self._labels[label]
 
     def recent(self, label: Label, start: StreamSeq) -> tuple[bytes, StreamSeq] | None:
-        """Everything from ``start`` on, joined, and the next seq; None if it is not in memory."""
+        """What there is from ``start`` on, joined, and the next seq; None if it is not in memory."""
         held = self._labels[label].recent
         if not held or held[0][0] > start or held[-1][0] < start:
             return None
-        parts = [data for seq, data in held if seq >= start]
-        return b"".join(parts), StreamSeq(held[-1][0] + 1)
+        parts: list[bytes] = []
+        size = 0
+        for _seq, data in itertools.islice(held, start - held[0][0], None):
+            if parts and size + len(data) > AT_ONCE:
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts), StreamSeq(start + len(parts))
 
     def changed(self, label: Label) -> asyncio.Event:
         """Set when something comes after this call."""

@@ -11,7 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
@@ -36,12 +36,17 @@ from veen_hub.metrics import Metrics
 from veen_hub.policy import AdmissionPolicy, load_policy
 from veen_hub.sequencer import Sequencer, Ticket
 from veen_hub.upkeep import Upkeep
+from veen_hub.uploads import Uploads
 from veen_hub.version import VERSION
 from veen_storage.errors import StorageError
+from veen_storage.reader import Head
 from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 T = TypeVar("T")
+
+MAX_EVIDENCE: Final = 1_024
+"""Reports of equivocation that are remembered."""
 
 
 class Hub:
@@ -105,6 +110,7 @@ class Hub:
             max_waiting=config.max_waiting,
         )
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
+        self.uploads = Uploads()
         self._applied_before = 0
         self._stream_names = {stream.stream_id(name): name for name in config.streams}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +118,8 @@ class Hub:
         self.drained = asyncio.Event()
         """Nothing comes any more: followers that have everything may go."""
         self._carried_out: dict[bytes, UnixTime] = {}
-        self._last: Entry | None = None
+        self._evidence: set[bytes] = set()
+        self._last: Entry | Head | None = None
 
     def _client_bounds(self) -> ClientBounds | None:
         keys = self.config.client_keys
@@ -129,10 +136,20 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._sequencer.start()
         behind = await self.upkeep.start()
+        self._last = await self.reading(self._newest)
         self._accepted = behind
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
+
+    def _newest(self) -> Head | None:
+        """Of a label that got the last entry before this run."""
+        moments = self.store.read.moments(self.store.hub_ts, self.store.hub_ts, 1)
+        return max(
+            (head for moment in moments if (head := self.store.read.head(moment.label)) is not None),
+            key=lambda head: head.stream_seq,
+            default=None,
+        )
 
     async def drain(self) -> None:
         """Accept nothing more, and settle what was accepted."""
@@ -144,6 +161,7 @@ class Hub:
         """After ``drain``: let the data directory go."""
         await asyncio.to_thread(self._sequencer.stop)
         self.readers.shutdown()
+        self.uploads.close()
         await asyncio.to_thread(self.store.close)
 
     # --- submitting
@@ -321,7 +339,7 @@ class Hub:
         )
 
     def last_entry(self) -> dict[str, object]:
-        """For ``/healthz``: the newest entry of this run (OBS0.3)."""
+        """For ``/healthz``: the newest entry (OBS0.3)."""
         last = self._last
         if last is None:
             return {"peaks_count": 0, "last_stream_seq": 0, "last_mmr_root": None}
@@ -329,7 +347,7 @@ class Hub:
         return {
             "peaks_count": peaks,
             "last_stream_seq": last.stream_seq,
-            "last_mmr_root": last.receipt.mmr_root.hex(),
+            "last_mmr_root": (last.receipt if isinstance(last, Entry) else last).mmr_root.hex(),
         }
 
     def refresh_gauges(self) -> None:
@@ -339,6 +357,15 @@ class Hub:
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else 0)
         self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
+
+    def reported(self, evidence: bytes) -> bool:
+        """Whether this evidence is news; remembered for the run, up to a bound."""
+        if evidence in self._evidence:
+            return False
+        if len(self._evidence) >= MAX_EVIDENCE:
+            self._evidence.clear()
+        self._evidence.add(evidence)
+        return True
 
     def replayed(self, digest: bytes, signed_at: UnixTime) -> bool:
         """Whether this signed request was seen before; remembered for as long as it counts (H19)."""

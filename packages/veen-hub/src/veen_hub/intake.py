@@ -13,7 +13,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,7 +22,8 @@ from veen_core.entry import Entry
 from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
 from veen_hub.examination import Submission, Supported
-from veen_hub.examiner import Examiner
+from veen_hub.examiner import Examiner, Verdict
+from veen_hub.logs import LOGGER
 from veen_hub.sequencer import Answer, Sequencer, Ticket
 from veen_storage.writer import Batch
 
@@ -94,7 +95,7 @@ class Intake:
         refused: list[tuple[Pending, int, Outcome]] = []
         passed: list[tuple[Pending, int]] = []
         tickets: list[Ticket[Entry]] = []
-        verdicts = self._examiner().examine([pending.wires[position] for pending, position in group])
+        verdicts = self._examine([pending.wires[position] for pending, position in group])
         for (pending, position), verdict in zip(group, verdicts, strict=True):
             if isinstance(verdict, VeenError):
                 refused.append((pending, position, verdict))
@@ -116,12 +117,17 @@ class Intake:
 
         self._hand_over(number, list(tickets), answer)
 
-    def _examiner(self) -> Examiner:
-        """The one of the thread that asks."""
-        if (mine := getattr(self._own, "examiner", None)) is None:
-            mine = self._own.examiner = Examiner(self._supported, apart=self._apart)
-            self._examiners.append(mine)
-        return mine
+    def _examine(self, wires: list[bytes]) -> Sequence[Verdict]:
+        """By this thread's own examiner. Every message gets a verdict: later groups wait for this one."""
+        try:
+            if (mine := getattr(self._own, "examiner", None)) is None:
+                mine = self._own.examiner = Examiner(self._supported, apart=self._apart)
+                self._examiners.append(mine)
+            return mine.examine(wires)
+        except Exception:  # noqa: BLE001 - logged; a bug refuses one group, not the hub
+            LOGGER.exception("bug in the intake")
+            failed = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+            return [failed] * len(wires)
 
     def _hand_over(self, number: int, tickets: list[Ticket[Any]], answer: Answer) -> None:
         with self._handing_over:

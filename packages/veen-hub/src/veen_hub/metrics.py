@@ -52,7 +52,11 @@ class Metrics:
         )
         self.checkpoints = counter("veen_checkpoints_total", "Checkpoints made")
         self.anchor_fail = counter("veen_anchor_fail_total", "Attempts to anchor that failed")
-        self.equivocation = counter("veen_equivocation_reports_total", "Verified reports of equivocation")
+        self.equivocation = counter(
+            "veen_equivocation_reports_total",
+            "Verified reports of equivocation, by whose key signed",
+            ("whose",),
+        )
         self.cap_checks = counter(
             "veen_cap_checks_total", "Tokens offered for authorization, by outcome", ("outcome",)
         )

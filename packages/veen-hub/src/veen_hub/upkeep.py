@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from veen_core import stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import ApiError, VeenError
-from veen_core.ids import HubId, Label, UnixTime
+from veen_core.ids import HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
 from veen_hub.config import HubConfig, RetentionRule
 from veen_hub.labels import LabelMap
-from veen_hub.logs import log
+from veen_hub.logs import LOGGER, log
 from veen_hub.metrics import Metrics
 from veen_storage import retention
 from veen_storage.store import Store
@@ -66,6 +67,8 @@ class Upkeep:
         """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
         self._unanchored: dict[Label, int] = {}
         """Labels whose newest checkpoint is to be anchored, with the entries this run checkpointed."""
+        self._streams: dict[Label, StreamId | None] = {}
+        """Which configured stream a label is of: found out once."""
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- running
@@ -76,13 +79,15 @@ class Upkeep:
         self._grown.update(await read(self._store.read.grown))
         if self._anchor is not None:
             self._unanchored |= dict.fromkeys(await read(self._store.read.unanchored), 0)
-        chores: list[tuple[Callable[[], Awaitable[object]], int]] = [
-            (lambda: self.checkpoint(None), self._config.checkpoints.every_sec),
-            (self.prune, self._config.retention.every_sec),
+        config = self._config
+        chores = [
+            Chore("checkpoints", lambda: self.checkpoint(None), config.checkpoints.every_sec),
+            Chore("retention", self.prune, config.retention.every_sec),
         ]
         if self._anchor is not None:
-            chores.append((lambda: self.anchor(None), self._config.anchor.every_sec))
-        self._tasks = [asyncio.create_task(_every(seconds, chore)) for chore, seconds in chores if seconds]
+            retry = min(config.anchor.retry_sec, config.anchor.every_sec)
+            chores.append(Chore("anchors", lambda: self.anchor(None), config.anchor.every_sec, retry))
+        self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
         return await read(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
 
     def _entries_to_checkpoint(self, label: Label) -> int:
@@ -133,9 +138,13 @@ class Upkeep:
         for at in range(0, len(grown), TOGETHER):
             some = grown[at : at + TOGETHER]
             self._grown.difference_update(some)  # first: what grows meanwhile comes back
-            new = await self._pipeline.act(
-                lambda batch, some=some: [self._checkpoint(batch, one) for one in some]  # type: ignore[misc]
-            )
+            try:
+                new = await self._pipeline.act(
+                    lambda batch, some=some: [self._checkpoint(batch, one) for one in some]  # type: ignore[misc]
+                )
+            except BaseException:
+                self._grown.update(some)
+                raise
             found += [checkpoint for checkpoint in new if checkpoint is not None]
         return found
 
@@ -152,6 +161,7 @@ class Upkeep:
             )
         done: list[Checkpoint] = []
         for one in [label] if label is not None else list(self._unanchored):
+            waiting = self._unanchored.get(one, 0)
             if (checkpoint := await self._latest(one)) is None:
                 continue
             anchor_ref = await self._publish(
@@ -160,9 +170,17 @@ class Upkeep:
             await self._pipeline.act(
                 lambda batch, c=checkpoint, ref=anchor_ref: batch.anchor(c.label_curr, c.upto_seq, ref)  # type: ignore[misc]
             )
-            self._metrics.stage.labels("anchored").inc(self._unanchored.pop(one, 0))
+            self._anchored(one, waiting)
             done.append(checkpoint)
         return done
+
+    def _anchored(self, label: Label, entries: int) -> None:
+        """These are; a checkpoint that was made meanwhile is not."""
+        self._metrics.stage.labels("anchored").inc(entries)
+        if self._unanchored.get(label, 0) <= entries:
+            self._unanchored.pop(label, None)
+        else:
+            self._unanchored[label] -= entries
 
     async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
         try:
@@ -175,20 +193,24 @@ class Upkeep:
     # --- retention
 
     def retention_policy(self) -> retention.Policy:
-        """The configuration's rules by label; a stream's are those of its labels in the window."""
+        """The configuration's rules by label; a stream's are those of its labels of all epochs."""
         settings = self._config.retention
-        rules = {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
-        for name, rule in settings.streams.items():
-            rules |= dict.fromkeys(
-                self._labels.labels_of(stream.stream_id(name), self._clock.now()), _rule(rule)
-            )
+        by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
+        rules = {}
+        for label in self._store.read.all_labels() if by_stream else ():
+            if label not in self._streams:
+                first_ts = self._store.read.receipt(label, StreamSeq(1)).hub_ts
+                self._streams[label] = self._labels.stream_of(label, first_ts, by_stream)
+            if (found := self._streams[label]) is not None:
+                rules[label] = by_stream[found]
+        rules |= {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
         return retention.Policy(default=_rule(settings.default), labels=rules)
 
     async def prune(self) -> tuple[int, int]:
         """Apply the retention rules; chunks and entries whose payloads go."""
-        policy, now = self.retention_policy(), self._clock.now()
+        now = self._clock.now()
         decisions = await self._pipeline.reading(
-            lambda: self._store.due(policy, now, keep=self._control_label)
+            lambda: self._store.due(self.retention_policy(), now, keep=self._control_label)
         )
         for decision in decisions:
             await self._pipeline.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
@@ -213,10 +235,26 @@ def _rule(settings: RetentionRule) -> retention.Rule:
     return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
 
 
-async def _every(seconds: int, chore: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await chore()
-        except VeenError as exc:
-            log(logging.WARNING, "chore failed", error=str(exc))
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something that comes round."""
+
+    name: str
+    do: Callable[[], Awaitable[object]]
+    every_sec: int
+    retry_sec: int | None = None
+    """After a failure; otherwise it waits for its next time."""
+
+    async def repeat(self) -> None:
+        """For ever: a failure is logged, and never the end of it."""
+        pause = self.every_sec
+        while True:
+            await asyncio.sleep(pause)
+            pause = self.every_sec
+            try:
+                await self.do()
+            except VeenError as exc:
+                log(logging.WARNING, "chore failed", chore=self.name, error=str(exc))
+                pause = self.retry_sec or pause
+            except Exception:  # noqa: BLE001 - logged; a bug in one chore does not end it
+                LOGGER.exception("bug in a chore", extra={"fields": {"chore": self.name}})

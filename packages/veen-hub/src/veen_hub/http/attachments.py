@@ -24,6 +24,9 @@ from veen_storage.errors import AbsentError, StorageError
 
 F = TypeVar("F", bound=FixedBytes)
 
+SLOWEST = 32 * 1_024
+"""Bytes a second that an upload must keep up after ``request_timeout_sec``: each holds a thread."""
+
 
 def header(request: web.Request, name: str, kind: type[F]) -> F:
     text = request.headers.get(name)
@@ -76,7 +79,7 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
                 raise ApiError(Code.BAD_REQUEST, "the body ended early")
             yield part
 
-    writing = asyncio.get_running_loop().run_in_executor(None, hub.store.attachments.put, coid, arriving())
+    writing = hub.uploads.start(lambda: hub.store.attachments.put(coid, arriving()))
 
     async def hand_over(part: bytes | None) -> None:
         while not writing.done():
@@ -87,10 +90,13 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
                 await asyncio.sleep(0.001)
 
     patience = hub.config.listen.request_timeout_sec
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     try:
         body = request.content.iter_chunked(256 * 1_024)
         while not writing.done():
-            async with asyncio.timeout(patience):
+            too_slow, stalled = began + patience + size / SLOWEST, loop.time() + patience
+            async with asyncio.timeout_at(min(too_slow, stalled)):
                 part = await anext(body, None)
             if part is None:
                 break
@@ -101,7 +107,8 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
         await asyncio.wait([writing])
         writing.exception()  # what the thread says of it is no news
         if isinstance(exc, TimeoutError):
-            raise ApiError(Code.BAD_REQUEST, f"nothing of the body arrived for {patience} s") from None
+            why = f"after {round(loop.time() - began)} s only {size} bytes of the body had arrived"
+            raise ApiError(Code.BAD_REQUEST, why) from None
         raise
     await hand_over(None)
     return await writing, size

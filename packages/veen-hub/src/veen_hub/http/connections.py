@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from veen_core.api import envelope_of
-from veen_core.errors import ApiError
+from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.config import Listen
 from veen_hub.http.content import CBOR
@@ -25,6 +25,9 @@ from veen_hub.logs import LOGGER, log
 MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
+HANDSHAKE_SEC: Final = 10
+BUFFERED: Final = 64 * 1_024
+"""An answer that fits into a socket's buffers is sent whether or not anybody reads."""
 LINGER_SEC: Final = 2
 """How long the rest of a body is read and thrown away after its request was refused."""
 
@@ -67,7 +70,15 @@ class Connection(web.RequestHandler):
             name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
-        return await super().finish_response(request, resp, start_time)
+        if not isinstance(resp, web.Response) or (resp.content_length or 0) <= BUFFERED:
+            return await super().finish_response(request, resp, start_time)
+        try:
+            async with asyncio.timeout(self._listener.patience):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:  # nobody reads: what is left of the answer is not kept for them
+            if self.transport is not None:
+                self.transport.abort()
+            raise ConnectionError("the answer was not read") from None
 
     def handle_error(
         self,
@@ -121,6 +132,11 @@ class Listener(web.BaseSite):
         self.connections = 0
 
     @property
+    def patience(self) -> int:
+        """Seconds that somebody may take to read an answer."""
+        return self._listen.follower_timeout_sec
+
+    @property
     def name(self) -> str:
         scheme = "https" if self._ssl_context is not None else "http"
         host, port = self._runner.addresses[0][:2]
@@ -129,11 +145,22 @@ class Listener(web.BaseSite):
     async def start(self) -> None:
         await super().start()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
+        listen = self._listen
+        try:
+            self._server = await self._bind(loop)
+        except OSError as exc:
+            raise ConfigError(
+                f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: "
+                f"{exc.strerror or exc}"
+            ) from exc
+
+    async def _bind(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        return await loop.create_server(
             lambda: self._connect(loop),
             self._listen.host,
             self._listen.port,
             ssl=self._ssl_context,
+            ssl_handshake_timeout=HANDSHAKE_SEC if self._ssl_context is not None else None,
             backlog=self._backlog,
             reuse_address=True,
         )

@@ -6,6 +6,7 @@ The prefilter of §8.1 is here: addresses, sizes while reading, proof of work (S
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import logging
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from veen_core import pow as proof_of_work
 from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, unwrap_submit
 from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
+from veen_core.msg import Msg
 from veen_core.pow import PowCookie
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
 from veen_hub.examination import DECODING
@@ -29,6 +31,8 @@ from veen_hub.logs import LOGGER, log
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE = 8 * 1_048_576
+MAX_MESSAGES = 512
+"""Of one sequence: whoever has more sends another."""
 _RESPONSE_HEAD = bytes.fromhex("a3010102")  # {1: 1, 2: …
 _RESPONSE_TAIL = b"\x03" + cbor.encode(VERSION)
 ENVELOPE = 64
@@ -41,10 +45,10 @@ async def submit(request: web.Request) -> web.Response:
     try:
         difficulty = hub.pow_difficulty()
         body = await receive(hub, request, difficulty)
-        items = [worked_for(hub, request, item, difficulty) for item in unwrap(request, body)]
+        items = unwrap(hub, request, body)
+        if difficulty:
+            items = worked_for(hub, request, items, difficulty)
         wires = [item for item in items if isinstance(item, bytes)]
-        if len(wires) > hub.config.max_waiting:
-            raise over_the_cap(f"a sequence of {len(wires)} messages: send at most {hub.config.max_waiting}")
         pending = await hub.submit(wires) if wires else None
     except (AdmissionError, ApiError) as exc:
         note_refusal(hub, request, exc, bytes_in=request.content_length or 0)
@@ -52,7 +56,7 @@ async def submit(request: web.Request) -> web.Response:
     settled = iter(pending.done.result() if pending is not None else ())
     outcomes = [next(settled) if isinstance(item, bytes) else item for item in items]
     verify = pending.verify_seconds if pending is not None else 0.0
-    note(hub, request, outcomes, verify=verify, total=time.perf_counter() - started, size=len(body))
+    note(hub, request, items, outcomes, verify=verify, total=time.perf_counter() - started)
     if request.content_type == CBOR_SEQ:
         return web.Response(body=b"".join(encode(o, request) for o in outcomes), content_type=CBOR_SEQ)
     outcome = outcomes[0]
@@ -66,7 +70,7 @@ async def submit(request: web.Request) -> web.Response:
 
 async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
     """The body, past the prefilter's rows in their order: size, address, work (§8.2, SH1+ 5.1)."""
-    most = MAX_SEQUENCE if request.content_type == CBOR_SEQ else hub.limits.max_msg_bytes + ENVELOPE
+    most = MAX_SEQUENCE if request.content_type == CBOR_SEQ else most_of_one(hub)
     if request.content_type == JSON:
         most *= 3  # hex, and room for punctuation
     check_length(request, most, over_the_cap)
@@ -78,21 +82,40 @@ async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
     return await read_body(request, most, hub.config.listen.request_timeout_sec, over_the_cap)
 
 
-def unwrap(request: web.Request, body: bytes) -> list[bytes | AdmissionError]:
+def most_of_one(hub: Hub) -> int:
+    """Bytes of one envelope."""
+    return hub.limits.max_msg_bytes + ENVELOPE
+
+
+def unwrap(hub: Hub, request: web.Request, body: bytes) -> list[bytes | AdmissionError]:
     """The encoded MSGs of a request, and in its place the refusal of an envelope that is not one."""
     match request.content_type:
         case "application/cbor":
             return [_unwrapped(unwrap_submit, body)]
         case "application/cbor-seq":
-            try:
-                return [_unwrapped(unwrap_submit, item) for item in cbor.split_sequence(body)]
-            except DecodeError as exc:  # where an item ends is not known: none of them counts
-                raise AdmissionError(CBOR_INVALID, str(exc)) from None
+            most = most_of_one(hub)
+            return [
+                _unwrapped(unwrap_submit, item)
+                if len(item) <= most
+                else over_the_cap(f"{len(item)} bytes exceed {most}")
+                for item in split(body, min(MAX_MESSAGES, hub.config.max_waiting))
+            ]
         case "application/json":
             return [_unwrapped(lambda text: SubmitRequest.from_json(text).msg.encode(), body)]
     raise ApiError(
         Code.BAD_REQUEST, f"Content-Type {request.content_type}: send {CBOR}, {CBOR_SEQ} or {JSON}"
     )
+
+
+def split(body: bytes, most: int) -> list[bytes]:
+    """The items of a sequence, counted while splitting: beyond ``most`` nothing is looked at."""
+    try:
+        items = list(itertools.islice(cbor.split_sequence(body), most + 1))
+    except DecodeError as exc:  # where an item ends is not known: none of them counts
+        raise AdmissionError(CBOR_INVALID, str(exc)) from None
+    if len(items) > most:
+        raise over_the_cap(f"a sequence of more than {most} messages: send it in parts")
+    return items
 
 
 def _unwrapped(unwrapping: Callable[[bytes], bytes], envelope: bytes) -> bytes | AdmissionError:
@@ -103,16 +126,31 @@ def _unwrapped(unwrapping: Callable[[bytes], bytes], envelope: bytes) -> bytes |
 
 
 def worked_for(
-    hub: Hub, request: web.Request, item: bytes | AdmissionError, difficulty: int
-) -> bytes | AdmissionError:
-    """The same, or its refusal if it needs a cookie and none of those that came is its own (H13)."""
-    if isinstance(item, AdmissionError) or not difficulty:
+    hub: Hub, request: web.Request, items: list[bytes | AdmissionError], difficulty: int
+) -> list[bytes | AdmissionError]:
+    """Each as it is, or its refusal if none of the cookies that came is its own (H13)."""
+    salts = proof_of_work.accepted_salts(hub.identity.hub_id, hub.hub_ts)
+    cookies: dict[bytes, PowCookie] = {}
+    for header in request.headers.getall("VEEN-PoW"):
+        try:
+            cookie = PowCookie.decode(bytes.fromhex(header))
+        except (ValueError, VeenError) as exc:
+            raise AdmissionError(PREFILTER_REJECT, f"proof of work: {exc}") from None
+        cookies[cookie.challenge] = cookie
+
+    def judged(item: bytes | AdmissionError) -> bytes | AdmissionError:
+        if isinstance(item, AdmissionError):
+            return item
+        expected = [proof_of_work.challenge(salt, item) for salt in salts]
+        cookie = next((cookies[one] for one in expected if one in cookies), next(iter(cookies.values())))
+        try:
+            wanted = cookie.challenge if cookie.challenge in expected else expected[0]
+            proof_of_work.verify_cookie(cookie, wanted, difficulty)
+        except VeenError as exc:
+            return AdmissionError(PREFILTER_REJECT, f"proof of work: {exc}")
         return item
-    try:
-        check_work(hub, request.headers.getall("VEEN-PoW"), item, difficulty)
-    except (ValueError, VeenError) as exc:
-        return AdmissionError(PREFILTER_REJECT, f"proof of work: {exc}")
-    return item
+
+    return [judged(item) for item in items]
 
 
 def encode(outcome: Outcome, request: web.Request) -> bytes:
@@ -136,18 +174,14 @@ def check_address(hub: Hub, request: web.Request) -> None:
         raise AdmissionError(PREFILTER_REJECT, "this address may not submit here")
 
 
-def check_work(hub: Hub, headers: list[str], wire: bytes, difficulty: int) -> None:
-    """One header a message; a cookie serves the message whose hash it was made for."""
-    salts = proof_of_work.accepted_salts(hub.identity.hub_id, hub.hub_ts)
-    expected = [proof_of_work.challenge(salt, wire) for salt in salts]
-    cookies = [PowCookie.decode(bytes.fromhex(header)) for header in headers]
-    cookie = next((held for held in cookies if held.challenge in expected), cookies[0])
-    wanted = cookie.challenge if cookie.challenge in expected else expected[0]
-    proof_of_work.verify_cookie(cookie, wanted, difficulty)
-
-
 def note(
-    hub: Hub, request: web.Request, outcomes: list[Outcome], *, verify: float, total: float, size: int
+    hub: Hub,
+    request: web.Request,
+    items: list[bytes | AdmissionError],
+    outcomes: list[Outcome],
+    *,
+    verify: float,
+    total: float,
 ) -> None:
     """Metrics, and a log line per message (OBS0); identifiers and sizes, never content."""
     metrics = hub.metrics
@@ -156,24 +190,46 @@ def note(
     accepted = sum(isinstance(outcome, Entry) for outcome in outcomes)
     if accepted:
         metrics.submit_ok.inc(accepted)
+    if accepted == len(outcomes) and not LOGGER.isEnabledFor(logging.DEBUG):
+        return
     times = {"verify_ms": round(verify * 1_000, 3), "commit_ms": round((total - verify) * 1_000, 3)}
-    for outcome in outcomes:
+    for item, outcome in zip(items, outcomes, strict=True):
+        size = len(item) if isinstance(item, bytes) else 0
         if isinstance(outcome, VeenError):
-            note_refusal(hub, request, as_api_error(outcome), bytes_in=size, **times)
-        elif LOGGER.isEnabledFor(logging.DEBUG):
+            about = {"bytes_in": size, "bytes_out": len(encode(outcome, request))} | times
+            note_refusal(hub, request, as_api_error(outcome), wire=item, **about)
+        else:
             _log_accepted(outcome, bytes_in=size, **times)
 
 
-def note_refusal(hub: Hub, request: web.Request, error: AdmissionError | ApiError, **fields: float) -> None:
+def note_refusal(
+    hub: Hub,
+    request: web.Request,
+    error: AdmissionError | ApiError,
+    *,
+    wire: bytes | AdmissionError = b"",
+    **fields: float,
+) -> None:
     code = error.rejection.code if isinstance(error, AdmissionError) else error.code
     hub.metrics.submit_err.labels(code.value).inc()
-    if isinstance(error, AdmissionError) and error.rejection is CAP_RATE:
-        hub.metrics.rate_limited.inc()
     row = error.rejection if isinstance(error, AdmissionError) else None
+    if row is CAP_RATE:
+        hub.metrics.rate_limited.inc()
+    if not LOGGER.isEnabledFor(logging.INFO):
+        return
     about = {"detail": row.detail} if row is not None else {}
     if row is not None and row.stage in (Stage.AUTH, Stage.COMMIT):
         about["why"] = str(error)  # of earlier stages it may quote what was sent
+        about |= _whose(wire)
     log(logging.INFO, "refused", code=code.value, request_id=request[REQUEST_ID], **about, **fields)
+
+
+def _whose(wire: bytes | AdmissionError) -> dict[str, str]:
+    try:
+        msg = Msg.decode(wire if isinstance(wire, bytes) else b"")
+    except DecodeError:
+        return {}
+    return {"label": msg.label.hex(), "client_id_prefix": msg.client_id.hex()[:8]}
 
 
 def _log_accepted(entry: Entry, **fields: float) -> None:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import ApiError, DecodeError, EvidenceError, SignatureError
+from veen_core.hashing import H
 from veen_core.ids import AuthRef, Signature, UnixTime
 from veen_core.keys import verify
 from veen_core.rejection import Code
@@ -19,7 +20,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
-from veen_hub.http.content import CBOR, MAX_REQUEST, over_the_cap, read_body, reply
+from veen_hub.http.content import CBOR, JSON, MAX_REQUEST, over_the_cap, read_body, reply
 from veen_hub.http.keys import hub_of
 from veen_hub.logs import log
 from veen_hub.version import VERSION
@@ -55,9 +56,11 @@ async def equivocation(request: web.Request) -> web.Response:
     except (DecodeError, EvidenceError) as exc:
         raise ApiError(Code.BAD_REQUEST, f"this evidence proves nothing: {exc}") from None
     own = evidence.first.hub_pk in hub.identity.key_map.values()
-    hub.metrics.equivocation.inc()
+    if not hub.reported(H(body)):
+        return reply(request, OkResponse(ok=True, server_version=VERSION))  # once is enough
+    hub.metrics.equivocation.labels("this hub" if own else "another").inc()
     log(
-        logging.CRITICAL,
+        logging.CRITICAL if own else logging.ERROR,
         "equivocation",
         label=evidence.first.receipt.label.hex(),
         stream_seq=evidence.first.receipt.stream_seq,
@@ -98,8 +101,10 @@ async def _as_admin(request: web.Request) -> bytes:
     raise ApiError(Code.FORBIDDEN, "VEEN-Admin-Sig is not by an admin key of this hub")
 
 
-def _label_request(body: bytes) -> LabelRequest:
+def _label_request(request: web.Request, body: bytes) -> LabelRequest:
     try:
+        if request.content_type == JSON and body:
+            return LabelRequest.from_json(body)
         return LabelRequest.decode(body) if body else LabelRequest()
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
@@ -107,14 +112,14 @@ def _label_request(body: bytes) -> LabelRequest:
 
 async def checkpoint(request: web.Request) -> web.Response:
     """``POST /tooling/checkpoint``: now, of one label or of all that grew."""
-    asked = _label_request(await _as_admin(request))
+    asked = _label_request(request, await _as_admin(request))
     made = await hub_of(request).upkeep.checkpoint(asked.label)
     return reply(request, CheckpointsResponse(checkpoints=tuple(made), server_version=VERSION))
 
 
 async def anchor(request: web.Request) -> web.Response:
     """``POST /tooling/anchor``: now, the newest checkpoints."""
-    asked = _label_request(await _as_admin(request))
+    asked = _label_request(request, await _as_admin(request))
     done = await hub_of(request).upkeep.anchor(asked.label)
     return reply(request, CheckpointsResponse(checkpoints=tuple(done), server_version=VERSION))
 
