@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import http.client
+import time
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -450,8 +451,23 @@ def test_a_stream_that_the_configuration_names_has_an_epoch_without_a_token(star
     hub = start_hub(profile=PROFILES["rotating"], clock=SetClock(), gating=False, streams=["orders"])
     epoch = hub.status().epoch
     assert hub.submit(Writer("alice", hub.hub_id, hub.profile, epoch=epoch + 1).next()).status == 200
+    for offset in (-5, 2, 5, 64):
+        wrong = Writer("alice", hub.hub_id, hub.profile, epoch=epoch + offset)
+        is_refused_by(rejection.EPOCH, hub.submit(wrong.next()))
     opaque = Writer("alice", hub.hub_id, hub.profile, to="nobody knows", epoch=epoch + 1_000)
     assert hub.submit(opaque.next()).status == 200
+
+
+def test_a_message_out_of_scope_costs_the_same_whatever_its_token_names(rotating: RunningHub) -> None:
+    """Looking for its epoch in all of a large token's streams would hold up everybody."""
+    alice, bob = rotating.writer(), rotating.writer("bob")
+    many = alice.token(streams=[f"stream {n}" for n in range(1_500)])
+    alice.auth_ref = rotating.authorize(many).auth_ref
+    rotating.accept(bob.next())
+    began = time.monotonic()
+    for seq in range(1, 6):
+        is_refused_by(rejection.CAP_SCOPE, rotating.submit(alice.message(seq)))
+    assert time.monotonic() - began < 2  # deriving all their labels took a second a message
 
 
 # --- sequences
@@ -464,6 +480,23 @@ def answers(hub: RunningHub, wires: list[bytes]) -> list[SubmitResponse | ErrorE
         (ErrorEnvelope if b"E." in item[:8] else SubmitResponse).decode(item)
         for item in cbor.split_sequence(answer.body)
     ]
+
+
+def test_an_oversized_message_is_refused_by_the_same_row_alone_and_in_a_sequence(start_hub: StartHub) -> None:
+    hub = start_hub(limits=LIMITS)
+    large = envelope(bytes(LIMITS.max_msg_bytes + 100))
+    is_refused_by(rejection.SIZE_PREFILTER, hub.post("/v1/submit", large))
+    answer = hub.post("/v1/submit", cbor.encode(large), "application/cbor-seq")
+    error = ErrorEnvelope.decode(answer.body)
+    assert error.detail is not None
+    assert error.detail.detail_enum == "SIZE_PREFILTER"
+
+
+def test_a_sequence_of_too_many_is_refused_before_any_is_looked_at(hub: RunningHub) -> None:
+    began = time.monotonic()
+    is_refused_by(rejection.SIZE_PREFILTER, hub.post("/v1/submit", b"\x01" * 600_000, "application/cbor-seq"))
+    assert time.monotonic() - began < 5  # answering each took a minute
+    assert hub.get("/healthz").status == 200
 
 
 def test_a_sequence_is_answered_in_order_however_long_it_is(hub: RunningHub, alice: Writer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from veen_core import cbor
 from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
+from veen_hub import examiner as examiner_module
 from veen_hub.examination import Submission, Supported
 from veen_hub.examiner import WORTH_THE_WAY, Examiner, Verdict, examined
 
@@ -73,7 +75,9 @@ def test_a_process_that_dies_costs_nothing_but_itself(wires: list[bytes], examin
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     for child in children_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
-    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+    assert [as_values(verdict) for verdict in examiner.examine(wires[:WORTH_THE_WAY])] == expected[
+        :WORTH_THE_WAY
+    ]
     until(lambda: examiner.examine(wires) and examiner.ready, "a new one is ready")
     assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
 
@@ -106,3 +110,29 @@ def test_no_examiner_outlives_a_hub_that_is_killed(start_process: StartProcess) 
     process.process.kill()
     process.process.wait()
     until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "they are gone")
+
+
+def test_a_process_that_does_not_answer_is_given_up(
+    wires: list[bytes], examiner: Examiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examiner_module, "ANSWER_SEC", 0.2)
+    expected = [as_values(verdict) for verdict in examiner.examine(wires)]
+    for child in children_of(os.getpid()):
+        os.kill(child, signal.SIGSTOP)
+    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+    assert not examiner.ready
+
+
+def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires: list[bytes]) -> None:
+    supported = Supported(hub.profile.profile_id, Limits())
+    alone = Examiner(supported, apart=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), hard))
+    try:
+        verdicts = alone.examine(wires)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not alone.ready
+    assert [as_values(verdict) for verdict in verdicts] == [
+        as_values(examined(wire, supported)) for wire in wires
+    ]

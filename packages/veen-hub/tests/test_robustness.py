@@ -1,4 +1,4 @@
-"""Clients that misbehave: the table's error, bounded memory, and the next client unaffected (issue 4)."""
+"""Clients that misbehave: the table's error, bounded memory, and the next client unaffected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ import cbor2
 import pytest
 
 from veen_core import rejection
-from veen_core.api import ErrorEnvelope
+from veen_core.api import ErrorEnvelope, StreamRequest
+from veen_core.hashing import H
+from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 
 from .conftest import StartHub, StartProcess
@@ -361,3 +363,32 @@ def test_an_error_envelope_is_what_a_client_of_any_kind_gets(hub: RunningHub) ->
         assert isinstance(answer.error, ErrorEnvelope)
         assert answer.status == 404
     assert hub.get("/nowhere").headers["content-type"] == CBOR
+
+
+def test_uploads_that_crawl_do_not_keep_others_from_theirs(start_hub: StartHub) -> None:
+    hub = start_hub()
+    alice = hub.writer()
+    content = b"an attachment" * 100
+    with ExitStack() as crawling:
+        for number in range(20):
+            other = f"content {number}".encode() * 1_000
+            head = "".join(f"{k}: {v}\r\n" for k, v in alice.attachment_headers(other).items())
+            connection = crawling.enter_context(talk(hub))
+            request = f"PUT /v1/attachment/{H(other).hex()} HTTP/1.1\r\nHost: x\r\n{head}"
+            connection.sendall(f"{request}Content-Length: {len(other)}\r\n\r\n".encode() + other[:10])
+        answer = hub.call(
+            "PUT", f"/v1/attachment/{H(content).hex()}", content, alice.attachment_headers(content)
+        )
+        assert answer.status == 200
+
+
+def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    alice = hub.writer()
+    for _ in range(8):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(900_000))))
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    with talk(hub) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.sendall(post("/v1/stream", asked))
+        until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")

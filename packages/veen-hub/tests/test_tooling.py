@@ -328,8 +328,11 @@ def test_evidence_against_another_hub_is_taken_too(hub: RunningHub, caplog: pyte
     evidence = evidence_of(statement(b"a", other), statement(b"b", other))
     with caplog.at_level(logging.INFO, logger="veen.hub"):
         assert hub.post("/tooling/equivocation", evidence).status == 200
+        assert hub.post("/tooling/equivocation", evidence).status == 200  # counted and told once
     (record,) = [r for r in caplog.records if r.getMessage() == "equivocation"]
     assert record.fields["this_hub"] is False  # type: ignore[attr-defined]
+    assert record.levelno == logging.ERROR
+    assert hub.metric("veen_equivocation_reports_total", whose="another") == 1
 
 
 def test_evidence_that_proves_nothing_is_refused_and_not_counted(hub: RunningHub) -> None:
@@ -343,4 +346,5 @@ def test_evidence_that_proves_nothing_is_refused_and_not_counted(hub: RunningHub
         answer = hub.post("/tooling/equivocation", wrong)
         assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
     assert hub.post("/tooling/equivocation", b"\xa0").error.code == "E.BAD_REQUEST"
-    assert hub.metric("veen_equivocation_reports_total") == 0
+    for whose in ("this hub", "another"):
+        assert hub.metric("veen_equivocation_reports_total", whose=whose) == 0

@@ -1,0 +1,204 @@
+"""What a hub does by itself goes on, whatever goes wrong on the way: checkpoints, anchors, retention."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.ids import Epoch, HubId, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.limits import Limits
+from veen_core.profile import PROFILES
+from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse
+from veen_hub.anchors import AnchoredRoot, AnchorError, FileLedger
+
+from .conftest import StartHub
+from .faults import SetPolicy
+from .serving import RunningHub, SetClock, until
+
+SMALL = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=4)
+
+
+def root(number: int) -> AnchoredRoot:
+    return AnchoredRoot(
+        hub_id=HubId(bytes(32)),
+        label=Label(bytes(32)),
+        upto_seq=StreamSeq(number),
+        mmr_root=MmrRoot(bytes([number]) * 32),
+        epoch=Epoch(0),
+        ts=UnixTime(number),
+    )
+
+
+def publish(path: Path, *numbers: int) -> list[bytes]:
+    async def run() -> list[bytes]:
+        ledger = FileLedger(path)
+        return [await ledger.publish(root(number)) for number in numbers]
+
+    return asyncio.run(run())
+
+
+def holds(path: Path, number: int, reference: bytes) -> bool:
+    return asyncio.run(FileLedger(path).verify(root(number), reference))
+
+
+# --- the file ledger
+
+
+def test_a_ledger_cuts_off_nothing_but_a_last_line_that_was_never_finished(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    references = publish(path, 1, 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:100])
+    references += publish(path, 3)
+    assert all(holds(path, number, ref) for number, ref in enumerate(references, start=1))
+
+
+@pytest.mark.parametrize("line", [0, 2, 4])
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(tmp_path: Path, line: int) -> None:
+    path = tmp_path / "ledger"
+    publish(path, 1, 2, 3, 4, 5)
+    size = path.stat().st_size // 5
+    for damage in (0xFF, 0x9B, 0x00):
+        data = bytearray(path.read_bytes())
+        data[line * size] = damage
+        path.write_bytes(data)
+        with pytest.raises(AnchorError, match="damaged at byte"):
+            publish(path, 6)
+        assert path.read_bytes() == data
+
+
+def test_a_file_that_is_no_ledger_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("Something that somebody wants to keep. " * 10)
+    with pytest.raises(AnchorError, match="name another file"):
+        publish(path, 1)
+    assert path.read_text().startswith("Something")
+
+
+def test_two_hubs_may_share_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    async def both() -> list[bytes]:
+        one, other = FileLedger(path), FileLedger(path)
+        return [await (one, other)[number % 2].publish(root(number)) for number in range(1, 7)]
+
+    references = asyncio.run(both())
+    assert all(holds(path, number, ref) for number, ref in enumerate(references, start=1))
+
+
+# --- chores
+
+
+class Scripted:
+    """An anchor that does what the test says."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.published: list[AnchoredRoot] = []
+        self.during = asyncio.Event()
+        self.go_on: asyncio.Event | None = None
+
+    async def publish(self, root: AnchoredRoot) -> bytes:
+        if self.failures:
+            raise self.failures.pop()
+        self.published.append(root)
+        if self.go_on is not None:
+            self.during.set()
+            await self.go_on.wait()
+        return root.encode()
+
+    async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
+        return root.encode() == anchor_ref
+
+
+@pytest.mark.parametrize("failure", [AnchorError("down"), RuntimeError("a bug")], ids=["down", "bug"])
+def test_a_chore_that_fails_comes_round_again(start_hub: StartHub, failure: Exception) -> None:
+    anchor = Scripted()
+    anchor.failures = [failure]
+    hub = start_hub(anchor=anchor, anchor__every_sec=1, anchor__retry_sec=1)
+    hub.accept(hub.writer().next())
+    hub.admin("/tooling/checkpoint")
+    until(lambda: anchor.published, "it is anchored after all")
+
+
+def test_labels_whose_checkpoint_failed_are_not_forgotten(start_hub: StartHub) -> None:
+    policy = SetPolicy()
+    hub = start_hub(policy=policy)
+    alice = hub.writer()
+    hub.accept(alice.next())
+    policy.says_stale = "the view is old"
+    assert hub.admin("/tooling/checkpoint").status == 503
+    policy.says_stale = None
+    hub.clock.time += 1
+    made = hub.admin("/tooling/checkpoint").read(CheckpointsResponse).checkpoints
+    assert alice.label in {checkpoint.label_curr for checkpoint in made}
+
+
+def test_a_checkpoint_that_is_made_while_another_is_being_anchored_is_anchored_too(
+    start_hub: StartHub,
+) -> None:
+    anchor = Scripted()
+    hub = start_hub(anchor=anchor)
+    alice = hub.writer()
+    hub.accept(alice.next())
+    hub.admin("/tooling/checkpoint")
+    anchor.go_on = asyncio.Event()
+
+    async def meanwhile() -> list[Checkpoint]:
+        upkeep = hub.hub.upkeep
+        anchoring = asyncio.create_task(upkeep.anchor(alice.label))
+        await anchor.during.wait()
+        assert anchor.go_on is not None
+        await upkeep.checkpoint(alice.label)
+        anchor.go_on.set()
+        return await anchoring
+
+    hub.accept(alice.next())
+    (first,) = hub.run(meanwhile())
+    assert first.upto_seq == 1
+    hub.clock.time += 1
+    again = hub.admin("/tooling/anchor", LabelRequest().encode()).read(CheckpointsResponse).checkpoints
+    assert [c.upto_seq for c in again if c.label_curr == alice.label] == [2]
+
+
+# --- retention
+
+
+def test_a_streams_rule_reaches_its_labels_of_past_epochs(start_hub: StartHub) -> None:
+    clock = SetClock()
+    hub = start_hub(
+        profile=PROFILES["rotating"],
+        clock=clock,
+        limits=SMALL,
+        retention__default={"max_age_sec": 10},
+        retention__streams={"orders": {"long_term": True}, "chatter": {"max_age_sec": 10}},
+    )
+    orders, chatter = hub.writer("alice"), hub.writer("bob", to="chatter")
+    for _ in range(9):
+        hub.accept(orders.next())
+        hub.accept(chatter.next())
+    assert hub.store.settle()
+    clock.time += 7_200
+    gone = hub.admin("/tooling/retention").read(RetentionResponse)
+    assert (gone.chunks, gone.entries) == (2, 8)
+    assert hub.store.settle()
+    assert hub.store.read.readable_from(orders.label, StreamSeq(1)) == 1
+    assert hub.store.read.readable_from(chatter.label, StreamSeq(1)) == 9
+
+
+# --- what it says of itself
+
+
+def test_health_tells_of_the_newest_entry_also_after_a_restart(start_hub: StartHub) -> None:
+    hub: RunningHub = start_hub()
+    alice = hub.writer()
+    for _ in range(3):
+        hub.clock.time += 1
+        last = hub.accept(alice.next())
+    before = hub.get("/healthz").body
+    assert last.mmr_root.hex().encode() in before
+    hub.stop()
+    assert start_hub().get("/healthz").body == before
