@@ -8,6 +8,7 @@ the journal's batches go through the same drafts and the same applier as when th
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 from collections import deque
@@ -47,6 +48,7 @@ ROUND_BYTES: Final = 8 * 1_048_576
 GATHER_BYTES: Final = 4 * 1_048_576
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
+LOGGER: Final = logging.getLogger("veen_storage")
 
 
 def create(
@@ -86,6 +88,15 @@ def create(
     files.sync_directory(root)
     write_registry(files, layout, registry)
     return identity
+
+
+def check_names(layout: Layout) -> None:
+    """Raise if a folder or the checkpoint binding is gone: what is not there must not be taken for empty."""
+    for path in (*layout.directories(), layout.checkpoint_binding):
+        if not path.exists():
+            derived = path in (layout.index, layout.checkpoint_binding)
+            remedy = "run `veen hub repair`" if derived else "restore it from a clone"
+            raise DamageError(path.name, None, "is missing", remedy)
 
 
 class DirectoryLock:
@@ -149,8 +160,11 @@ class Store:
             check_limits(self.registry, limits)
         if profile is not None:
             check_profile(self.registry, profile)
+        self.notices: list[str] = []
+        """What opening did that an operator may want to know; logged as well."""
         self._lock = DirectoryLock(self.layout)
         try:
+            check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
             self._signer = signer or HubKeys(
@@ -180,13 +194,15 @@ class Store:
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
-        if self._applied < (floor := journal.read_floor(self.layout.journal)):
+        floor = journal.read_floor(self.layout.journal)
+        if self._applied < floor.applied:
             raise DamageError(
                 "index/data.mdb",
                 None,
-                f"is older than the log: it knows batch {self._applied}, {floor} was applied",
+                f"is older than the log: it knows batch {self._applied}, {floor.applied} was applied",
                 "run `veen hub repair`",
             )
+        journal.check_newest(self.layout.journal, floor)
         self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
         self._ledger = Ledger(self._index, self.registry)
@@ -202,7 +218,7 @@ class Store:
         """Apply what the journal holds beyond the index; returns the last batch's number."""
         replayed: list[Changes] = []
         size, last = 0, self._applied
-        for batch in journal.read_batches(self.layout.journal, self._applied):
+        for batch in journal.read_batches(self.layout.journal, self._applied, self._notice):
             draft = Draft(self._ledger)
             for item in batch.items:
                 self._replay(draft, item, batch.number)
@@ -218,10 +234,14 @@ class Store:
             self._apply_round(replayed)
         segments = journal.list_segments(self.layout.journal)
         if segments:
-            journal.write_floor(self._files, self.layout.journal, last)
+            journal.write_floor(self._files, self.layout.journal, journal.Floor(last))
         for segment in segments:
             self._files.remove(segment)
         return last
+
+    def _notice(self, what: str) -> None:
+        self.notices.append(what)
+        LOGGER.warning("%s", what)
 
     def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
         try:
@@ -270,6 +290,7 @@ class Store:
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
+            self._journal.poison("the applier does not keep up")
             raise PoisonedError("the applier does not keep up: look at the disk, then reopen")
 
     @property

@@ -17,7 +17,7 @@ from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage import journal
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
-from veen_storage.fsck.report import Fault, Report
+from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
 from veen_storage.ledger import Anchor, Prune
@@ -167,15 +167,15 @@ class JournalFiles:
 
 def _check_floor(layout: Layout, report: Report) -> None:
     try:
-        journal.read_floor(layout.journal)
+        journal.check_newest(layout.journal, journal.read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy="run `veen hub repair`"))
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=REPAIR))
 
 
 def floor_of(layout: Layout) -> int:
     """What the index must have applied, as far as that can be read."""
     try:
-        return journal.read_floor(layout.journal)
+        return journal.read_floor(layout.journal).applied
     except DamageError:
         return 0
 
