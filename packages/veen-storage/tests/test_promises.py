@@ -23,7 +23,7 @@ from veen_storage.errors import (
 )
 from veen_storage.fsck import fsck
 from veen_storage.ledger import Prune
-from veen_storage.repair import repair
+from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create
 
@@ -79,6 +79,42 @@ def test_another_hubs_journal_is_refused(make_store: MakeStore, tmp_path: Path) 
         Store(other)
 
 
+def foreign(make_store: MakeStore) -> tuple[Path, Path]:
+    """Two hubs' directories with the same labels, each with five entries in its log."""
+    roots = []
+    for name in ("hub/0", "hub/1"):
+        store = make_store(name.replace("/", "-"), key=signing_key(name))
+        send(store, ORDERS, 5)
+        store.apply()
+        store.close()
+        Store(store.layout.root).close()
+        roots.append(store.layout.root)
+    return roots[0], roots[1]
+
+
+def test_another_hubs_log_is_refused_at_open_by_repair_and_by_fsck(make_store: MakeStore) -> None:
+    ours, theirs = foreign(make_store)
+    name = next((theirs / "log").glob("*.open")).name
+    shutil.copy(theirs / "log" / name, ours / "log" / name)
+    with pytest.raises(MismatchError, match=f"{name}.*another hub's files were mixed in"):
+        Store(ours)
+    assert any(name in fault.file and "hub_sig" in fault.what for fault in fsck(ours, processes=1).faults)
+    with pytest.raises(RefusedError, match=f"{name}.*hub_sig"):
+        repair(ours)
+
+
+def test_an_older_log_is_refused_at_open(make_store: MakeStore, tmp_path: Path) -> None:
+    ours, _theirs = foreign(make_store)
+    shutil.copytree(ours / "log", tmp_path / "backup")
+    with Store(ours) as store:
+        send(store, ORDERS, 1)
+    Store(ours).close()
+    shutil.rmtree(ours / "log")
+    shutil.copytree(tmp_path / "backup", ours / "log")
+    with pytest.raises(DamageError, match="chunk-"):
+        Store(ours)
+
+
 def test_a_batch_is_committed_once_and_only_onto_the_state_it_was_made_from(store: Store) -> None:
     first, second = store.batch(BORN), store.batch(BORN)
     add(first, ORDERS)
@@ -113,6 +149,18 @@ def test_an_anchor_needs_its_checkpoint(store: Store) -> None:
         store.batch(BORN).anchor(ORDERS, seq(2), b"ref")
     with pytest.raises(AbsentError, match="no checkpoint"):
         store.batch(BORN).anchor(INVOICES, seq(1), b"ref")
+    checkpoint(store, ORDERS)
+    for _ in range(2):  # while it waits, and when it is applied
+        with pytest.raises(AbsentError, match="no checkpoint at 1"):
+            store.batch(BORN).anchor(ORDERS, seq(1), b"ref")
+        store.batch(BORN).anchor(ORDERS, seq(2), b"ref")
+        store.apply()
+    batch = store.batch(BORN)
+    add(batch, ORDERS)
+    batch.checkpoint(ORDERS)
+    batch.anchor(ORDERS, seq(3), b"ref")
+    with pytest.raises(AbsentError, match="no checkpoint at 3"):
+        store.batch(BORN).anchor(ORDERS, seq(3), b"ref")
 
 
 def test_a_decision_made_twice_before_it_is_applied_leaves_one_tombstone(store: Store) -> None:

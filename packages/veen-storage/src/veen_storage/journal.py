@@ -332,6 +332,18 @@ def _header_follows(rest: bytes) -> bool:
     return at >= 0
 
 
+def foreign_at(there: bytes, written: bytes, offset: int) -> int | None:
+    """Where ``there``, found at ``offset`` of a file, is not a part of what is to be ``written`` there.
+
+    A write that was cut off leaves each sector as it was written, or never reached the disk.
+    """
+    edges: list[int] = [0, *range(SECTOR - offset % SECTOR, len(there), SECTOR), len(there)]
+    for low, high in pairwise(edges):
+        if there[low:high] != written[low:high] and any(there[low:high]):
+            return offset + low
+    return None
+
+
 def _holes(batch: bytes, offset: int) -> list[int]:
     """Where ``batch``, lying at ``offset`` of its file, has nothing but zeros between sector boundaries.
 

@@ -27,6 +27,7 @@ from veen_core.wire import Wire, int_map
 from veen_storage.errors import AbsentError
 from veen_storage.index import Index
 from veen_storage.records import (
+    LABEL_SEQ,
     U32,
     U64,
     CapRecord,
@@ -197,6 +198,7 @@ class Ledger:
         self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
         self._caps: Cache[AuthRef, CapRecord] = Cache()
         self._buckets: Cache[tuple[AuthRef, LabelNo], Bucket] = Cache()
+        self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
         with index.reading() as view:
             self._next_label = _number(view.get("meta", b"next_label"))
             self.hub_ts = UnixTime(_number(view.get("meta", b"hub_ts")))
@@ -257,6 +259,16 @@ class Ledger:
             self._caps.put(auth_ref, record, changes.batch)
         for bucket, tokens in changes.buckets.items():
             self._buckets.put(bucket, tokens, changes.batch)
+        for step in changes.steps:
+            if isinstance(step, Checkpointed):
+                self._checkpoints.put((step.number, step.checkpoint.upto_seq), True, changes.batch)
+
+    def has_checkpoint(self, number: LabelNo, upto: StreamSeq) -> bool:
+        """Whether the label has a checkpoint at exactly ``upto``."""
+        if self._checkpoints.get((number, upto)) is not None:
+            return True
+        with self._index.reading() as view:
+            return view.get("checkpoints", LABEL_SEQ.pack(number, upto)) is not None
 
     def check_prune(self, decision: Prune) -> None:
         """Raise unless the decision can be applied whatever comes after it."""
@@ -272,7 +284,7 @@ class Ledger:
 
     def shrink(self, applied: int) -> None:
         """Forget what the index now holds, beyond the cache's size."""
-        for cache in (self._labels, self._clients, self._caps, self._buckets):
+        for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
 
 
@@ -309,6 +321,13 @@ class Draft:
             return None
         key = (auth_ref, cursor.number)
         return self.changes.buckets.get(key) or self.ledger.bucket(*key)
+
+    def has_checkpoint(self, label: Label, upto: StreamSeq) -> bool:
+        cursor = self.label(label)
+        if cursor is None or upto > cursor.checkpointed:
+            return False
+        made = ((s.number, s.checkpoint.upto_seq) for s in self.changes.steps if isinstance(s, Checkpointed))
+        return (cursor.number, upto) in made or self.ledger.has_checkpoint(cursor.number, upto)
 
     def own(self, label: Label) -> LabelCursor:
         """The cursor to change: this batch's copy, or a new label's."""

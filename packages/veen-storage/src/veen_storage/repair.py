@@ -27,6 +27,7 @@ from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature
 from veen_storage import hub_keys, journal
+from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
 from veen_storage.fsck import directory as fsck_directory
@@ -41,7 +42,6 @@ from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, R
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.registry import Registry, read_registry
-from veen_storage.store import DirectoryLock
 
 
 class RefusedError(DamageError):
@@ -186,12 +186,12 @@ class _Repair:
         if not (self._layout.index / "data.mdb").exists():
             return  # a clone in the making
         try:
-            known = fsck_index.apart(fsck_index.survey, self._layout.index).sizes
+            known = fsck_index.apart(fsck_index.survey, self._layout.index).heads
         except DamageError:
             return  # that is why repair was called
-        for label, size in known.items():
-            if size > (held := book.sizes.get(label, 0)):
-                what = f"entries {held + 1} to {size} are in the index and in no file"
+        for label, head in known.items():
+            if head.size > (held := book.sizes.get(label, 0)):
+                what = f"entries {held + 1} to {head.size} are in the index and in no file"
                 remedy = (
                     "restore the files from a clone, or move index/ away if it is the index that is wrong"
                 )

@@ -7,9 +7,7 @@ the journal's batches go through the same drafts and the same applier as when th
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Collection
@@ -25,10 +23,11 @@ from veen_core.ids import Label, Signature, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal, retention
+from veen_storage import hub_keys, journal, opening, retention
 from veen_storage.applier import NOTHING_TO_FINISH, Applier
 from veen_storage.attachments import Attachments
-from veen_storage.errors import DamageError, LockedError, MismatchError, PoisonedError, StorageError
+from veen_storage.directory_lock import DirectoryLock
+from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
@@ -90,37 +89,6 @@ def create(
     return identity
 
 
-def check_names(layout: Layout) -> None:
-    """Raise if a folder or the checkpoint binding is gone: what is not there must not be taken for empty."""
-    for path in (*layout.directories(), layout.checkpoint_binding):
-        if not path.exists():
-            derived = path in (layout.index, layout.checkpoint_binding)
-            remedy = "run `veen hub repair`" if derived else "restore it from a clone"
-            raise DamageError(path.name, None, "is missing", remedy)
-
-
-class DirectoryLock:
-    """Held while a directory is open; the kernel lets go of it when the process dies."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._fd = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._fd)
-            raise LockedError(
-                f"{layout.root} is in use by process {holder or 'unknown'}: stop it first"
-            ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1  # a second call must not close what got this number since
-
-
 @dataclass
 class _Queue:
     """Durable batches on their way to the applier."""
@@ -164,7 +132,7 @@ class Store:
         """What opening did that an operator may want to know; logged as well."""
         self._lock = DirectoryLock(self.layout)
         try:
-            check_names(self.layout)
+            opening.check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
             self._signer = signer or HubKeys(
@@ -194,17 +162,10 @@ class Store:
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
-        floor = journal.read_floor(self.layout.journal)
-        if self._applied < floor.applied:
-            raise DamageError(
-                "index/data.mdb",
-                None,
-                f"is older than the log: it knows batch {self._applied}, {floor.applied} was applied",
-                "run `veen hub repair`",
-            )
-        journal.check_newest(self.layout.journal, floor)
+        opening.check_journal(self.layout, self._applied)
         self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
+        opening.check_newest_entries(self.layout, self.identity, self._index)
         self._ledger = Ledger(self._index, self.registry)
         self._tail = Tail()
         self._applied_entries = 0
@@ -246,7 +207,7 @@ class Store:
     def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
         try:
             replay(draft, self.identity, item)
-        except StorageError:
+        except (DamageError, MismatchError):
             raise
         except VeenError as exc:
             raise DamageError(f"journal batch {batch}", None, str(exc)) from exc

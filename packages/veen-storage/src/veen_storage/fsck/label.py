@@ -25,6 +25,7 @@ from veen_storage.fsck.book import Book
 from veen_storage.fsck.derive import DerivedDraft
 from veen_storage.fsck.entries import NEVER, Fact
 from veen_storage.fsck.files import Journaled, Piece
+from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.report import RESTORE
 from veen_storage.ledger import Checkpointed, Prune, Sealed
 from veen_storage.pruned_chunk import read_pruned_head
@@ -61,7 +62,7 @@ class LabelFold:
         self._first = False
         self._skipping = False
         self._wrong_roots = 0
-        self._checkpoints: set[StreamSeq] = set()
+        self._folded = Folded()
         self._seen: dict[ClientId, ClientSeq] | None = None
         """Writers since the fold was lost; None while all of them are known."""
         self._lost_from: StreamSeq | None = None
@@ -93,6 +94,11 @@ class LabelFold:
             self._report_gap(piece.start)
             self._lose()
             self._next = piece.start
+        if piece.limit is not None:
+            self._note(
+                f"{piece.path.name} goes on after byte {piece.limit} with a part of what the journal holds: "
+                "opening writes it again"
+            )
         self._piece, self._first = piece, True
         if self._cursor is None:
             self._resume(piece.start)
@@ -236,6 +242,7 @@ class LabelFold:
         if fact.auth_ref in self._book.tokens:
             self._fault(fact, "authorizes a token that was authorized before (H5)")
         self._book.tokens.add(fact.auth_ref)
+        self._folded.tokens = True
         self._draft.note_token(fact.auth_ref, fact.token, cursor)
 
     # --- chunk boundaries
@@ -269,6 +276,7 @@ class LabelFold:
             self._beside.index_known = False
             self._distrust()
         start = cursor.chunk_start
+        self._folded.sealed[start] = upto
         self._draft.seal_chunk(cursor)
         step = self._draft.changes.steps[-1]
         assert isinstance(step, Sealed)
@@ -337,7 +345,7 @@ class LabelFold:
         step = self._draft.changes.steps[-1]
         assert isinstance(step, Checkpointed)
         ahead = item is not None and item.batch > self._book.applied
-        self._checkpoints.add(upto)
+        self._folded.checkpoints.add(upto)
         self._beside.checkpointed(step, ahead=ahead)
         batch = item.batch if item is not None and ahead else None
         self._book.bindings.expect(step.binding.encode(), (self._label, upto), batch)
@@ -346,7 +354,7 @@ class LabelFold:
         """Go on as if it were there: its absence is reported."""
         self._book.bindings.complete = False
         self._beside.index_known = False
-        self._checkpoints.add(upto)
+        self._folded.checkpoints.add(upto)
         self._distrust()
         if self._cursor is not None:
             self._cursor.checkpointed = upto
@@ -359,7 +367,7 @@ class LabelFold:
                     self._beside.fault(self._book.layout.anchor(self._label, upto), "is missing", seq=upto)
                     self._book.unsure.add(("anchors", self._label, upto))
                 continue
-            known = upto in self._checkpoints or self._ever_lost
+            known = upto in self._folded.checkpoints or self._ever_lost
             anchor = self._beside.anchor(upto, checkpointed=known)
             if anchor is None or any(item.data == anchor.encode() for item in ahead):
                 self._book.unsure.add(("anchors", self._label, upto))
@@ -379,6 +387,8 @@ class LabelFold:
             self._beside.end_index(cursor)
         self._beside.strays(self._next - 1 if self._ever_lost else 0)
         self._anchors()
+        self._folded.last, self._folded.lost = StreamSeq(self._next - 1), self._ever_lost
+        check_pending(self._book, self._label, self._folded)
         self._close_gap()
         if self._ever_lost:
             self._book.bindings.complete = False
