@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from veen_core.hashing import H
-from veen_core.ids import Coid, StreamSeq
+from veen_core.ids import Coid, MmrRoot, StreamSeq
 from veen_core.profile import Profile
+from veen_core.receipt import sign_receipt
 from veen_storage import store as store_module
 from veen_storage.errors import (
     AbsentError,
@@ -22,7 +25,8 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.ledger import Prune
+from veen_storage.journal import ENTRY, Item
+from veen_storage.ledger import CACHED, Cache, Prune
 from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create
@@ -32,6 +36,7 @@ from .oracle import drop
 from .sample import (
     BORN,
     CONTROL,
+    HUB_KEY,
     INVOICES,
     ORDERS,
     add,
@@ -39,6 +44,7 @@ from .sample import (
     authorize,
     checkpoint,
     label,
+    prune,
     send,
     send_each,
     signing_key,
@@ -394,3 +400,54 @@ def test_an_applier_that_does_not_keep_up_stops_everything(
             send(store, ORDERS, 1)
         assert store.poisoned is not None
     store._thread = None
+
+
+# --- what nothing else would notice
+
+
+def test_a_journal_whose_roots_do_not_follow_is_refused(make_store: MakeStore) -> None:
+    """Signed by the hub and whole, but not what follows from the log before it (I3)."""
+    store = make_store()
+    send(store, ORDERS, 2)
+    store.apply()
+    batch = store.batch(at(1))
+    receipt = add(batch, ORDERS)
+    wrong = sign_receipt(HUB_KEY, dataclasses.replace(receipt, mmr_root=MmrRoot(bytes(32))))
+    entry = dataclasses.replace(batch.entries[0], receipt_bytes=wrong.encode())
+    store._journal.append([Item(ENTRY, entry.encode())])
+    drop(store)
+    with pytest.raises(DamageError, match=r"entry 3 .*mmr_root does not follow.*I3"):
+        Store(store.layout.root)
+    assert any("I3" in fault.what for fault in fsck(store.layout.root, processes=1).faults)
+
+
+def test_what_is_not_applied_stays_in_the_cache_and_the_rest_goes_oldest_first() -> None:
+    cache = Cache[int, str]()
+    for number in range(1, CACHED + 11):
+        cache.put(number, "value", number)
+    cache.shrink(0)
+    assert cache.get(1) == "value"  # and now it is the youngest
+    cache.shrink(3)
+    assert [cache.get(n) is not None for n in (1, 2, 3, 4)] == [True, False, False, True]
+    cache.shrink(CACHED)
+    assert sum(cache.get(n) is not None for n in range(1, CACHED + 11)) == CACHED
+
+
+@pytest.mark.parametrize("then", ["sealed", "pruned"])
+def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: Store, then: str) -> None:
+    receipts = send(store, ORDERS, 5)
+    store.apply()
+    locate = store.read._locate
+
+    def locate_then_rename(*args: Any) -> Any:
+        found = locate(*args)
+        store.read._locate = locate  # type: ignore[method-assign]
+        send(store, ORDERS, 15, now=at(1))
+        store.apply()
+        if then == "pruned":
+            assert prune(store, ORDERS, Rule(max_age_sec=0), at(60))
+        return found
+
+    store.read._locate = locate_then_rename  # type: ignore[method-assign]
+    assert store.read.receipt(ORDERS, seq(3)) == receipts[2]
+    assert not store.layout.chunk(ORDERS, seq(1), None).exists()
