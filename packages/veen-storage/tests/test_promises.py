@@ -15,6 +15,7 @@ from veen_core.ids import Coid, MmrRoot, StreamSeq
 from veen_core.profile import Profile
 from veen_core.receipt import sign_receipt
 from veen_storage import store as store_module
+from veen_storage.changes import Prune
 from veen_storage.errors import (
     AbsentError,
     ClosedError,
@@ -26,7 +27,7 @@ from veen_storage.errors import (
 )
 from veen_storage.fsck import fsck
 from veen_storage.journal import ENTRY, Item
-from veen_storage.ledger import CACHED, Cache, Prune
+from veen_storage.ledger import CACHED, Cache
 from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create

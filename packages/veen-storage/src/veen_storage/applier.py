@@ -23,12 +23,12 @@ from pathlib import Path
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression, retention
+from veen_storage.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
 from veen_storage.errors import DamageError
 from veen_storage.files import Files, read_exactly
 from veen_storage.index import Index, Transaction
 from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
 from veen_storage.records import (
     EPOCH_LABEL_SEQ,
     LABEL_SEQ,

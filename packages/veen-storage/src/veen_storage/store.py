@@ -26,6 +26,7 @@ from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_storage import hub_keys, journal, opening, retention
 from veen_storage.applier import NOTHING_TO_FINISH, Applier
 from veen_storage.attachments import Attachments
+from veen_storage.changes import Changes, Placed, Prune
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
@@ -33,7 +34,7 @@ from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Changes, Draft, Ledger, Placed, Prune
+from veen_storage.ledger import Draft, Ledger
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
 from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry

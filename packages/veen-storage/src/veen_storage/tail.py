@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label, StreamSeq
 from veen_core.receipt import Receipt
-from veen_storage.ledger import Anchor, Anchored, Changes, Checkpointed, Placed
+from veen_storage.changes import Anchor, Anchored, Changes, Checkpointed, Placed
 from veen_storage.records import LabelNo
 
 

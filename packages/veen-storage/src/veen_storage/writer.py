@@ -25,9 +25,10 @@ from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, 
 from veen_core.mmr import Node
 from veen_core.receipt import Receipt
 from veen_storage import journal
+from veen_storage.changes import Anchor, Changes, Placed, Prune
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.journal import Item
-from veen_storage.ledger import Anchor, Changes, Draft, Ledger, Placed, Prune
+from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import LabelCursor
 
 

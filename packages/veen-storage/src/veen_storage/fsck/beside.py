@@ -19,11 +19,11 @@ from veen_core.errors import CheckpointError, DecodeError, VeenError
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.ids import Label, StreamSeq
 from veen_core.mmr import Mmr
+from veen_storage.changes import Anchor, Checkpointed
 from veen_storage.fsck.files import LabelFiles
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchor, Checkpointed
 from veen_storage.records import LabelCursor
 from veen_storage.registry import Registry
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.ids import AuthRef, Label, StreamSeq
+from veen_storage.changes import Step
 from veen_storage.fsck.beside import Bindings
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
@@ -14,7 +15,6 @@ from veen_storage.fsck.files import JournalFiles, LogFiles
 from veen_storage.fsck.index import Recorded
 from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.layout import Layout
-from veen_storage.ledger import Step
 
 Unfinished = tuple[str, Label, StreamSeq, StreamSeq]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
+from veen_storage.changes import Checkpointed
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal
 from veen_storage.fsck.pending import Folded
 from veen_storage.fsck.state import FoldState
-from veen_storage.ledger import Checkpointed
 from veen_storage.writer import file_checkpoint
 
 

@@ -15,12 +15,12 @@ from veen_core.entry import decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage import journal
+from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
 from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchor, Prune
 
 _BESIDE: Final = re.compile(
     r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>\d{20})\.cbor"

@@ -13,6 +13,7 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
 from veen_core.ids import ClientSeq, Label, StreamSeq
 from veen_core.mmr import Node
+from veen_storage.changes import Prune, Sealed
 from veen_storage.errors import DamageError
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
@@ -22,7 +23,6 @@ from veen_storage.fsck.files import Piece
 from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.report import RESTORE
 from veen_storage.fsck.state import FoldState
-from veen_storage.ledger import Prune, Sealed
 from veen_storage.pruned_chunk import read_pruned_head
 from veen_storage.records import LabelCursor
 from veen_storage.writer import note_msg
