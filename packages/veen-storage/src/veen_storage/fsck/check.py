@@ -54,9 +54,14 @@ def fsck(
         raise StorageError(f"{root} is not a VEEN data directory: it has no VERSION file")
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, Level(level), progress, processes or os.cpu_count() or 1).run()
+        return _Fsck(layout, Level(level), progress, processes or cores()).run()
     finally:
         lock.release()
+
+
+def cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Fsck:
