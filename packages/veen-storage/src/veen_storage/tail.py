@@ -45,16 +45,22 @@ class Tail:
             for step in changes.steps:
                 match step:
                     case Placed():
-                        label = self._labels.setdefault(step.entry.label, _LabelTail(step.number))
+                        label = self._of(step.entry.label, step.number)
                         label.placed.append(step)
-                        label.nodes.update({(node.height, node.index): node.hash for node in step.nodes})
+                        for node in step.nodes:
+                            label.nodes[node.height, node.index] = node.hash
                         self._bytes += len(step.frame)
                     case Checkpointed():
-                        label = self._labels.setdefault(step.checkpoint.label_curr, _LabelTail(step.number))
+                        label = self._of(step.checkpoint.label_curr, step.number)
                         label.checkpoints.append(step.checkpoint)
                     case Anchored():
-                        label = self._labels.setdefault(step.anchor.label, _LabelTail(step.number))
+                        label = self._of(step.anchor.label, step.number)
                         label.anchors.append(step.anchor)
+
+    def _of(self, label: Label, number: LabelNo) -> _LabelTail:
+        if (held := self._labels.get(label)) is None:  # not setdefault: making one costs 2 µs an entry
+            held = self._labels[label] = _LabelTail(number)
+        return held
 
     def drop(self, changes: Changes) -> None:
         """The index holds these now."""
