@@ -96,9 +96,9 @@ def fill(store: Store, prepared: list[tuple[Msg, bytes, LeafHash]]) -> None:
 
 def make(root: Path, entries: int = 0, labels: int = 0) -> Path:
     """A directory with one long label, or many short ones; built in pieces, to stay small in memory."""
-    identity = create(root, HUB, UnixTime(0))
+    create(root, HUB, UnixTime(0))
     body = os.urandom(128)
-    with Store(root, signer=NoSignature(identity)) as store:
+    with Store(root) as store:
         for start in range(1, entries + 1, 50_000):
             fill(store, list(messages(label_no(0), min(50_000, entries + 1 - start), body, start)))
         for start in range(0, labels, 20_000):

@@ -24,8 +24,8 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, sign_msg
 from veen_core.receipt import Receipt
+from veen_storage.changes import Prune
 from veen_storage.files import Files
-from veen_storage.ledger import Prune
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store
 from veen_storage.writer import Batch

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from veen_core.ids import StreamSeq
-from veen_storage.errors import AbsentError, DamageError, MismatchError, PrunedError, StorageError
+from veen_core.hashing import H
+from veen_core.ids import Coid, MmrRoot, StreamSeq
+from veen_core.profile import Profile
+from veen_core.receipt import sign_receipt
+from veen_storage import store as store_module
+from veen_storage.changes import Prune
+from veen_storage.errors import (
+    AbsentError,
+    ClosedError,
+    DamageError,
+    MismatchError,
+    PoisonedError,
+    PrunedError,
+    StorageError,
+)
 from veen_storage.fsck import fsck
-from veen_storage.ledger import Prune
+from veen_storage.journal import ENTRY, Item
+from veen_storage.ledger import CACHED, Cache
+from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create
 
 from .conftest import MakeStore
+from .oracle import drop
 from .sample import (
     BORN,
     CONTROL,
+    HUB_KEY,
     INVOICES,
     ORDERS,
     add,
     at,
     authorize,
+    checkpoint,
     label,
+    prune,
     send,
     send_each,
     signing_key,
     token,
 )
+from .scripted_run import short_segments
 
 
 def seq(number: int) -> StreamSeq:
@@ -61,6 +84,42 @@ def test_another_hubs_journal_is_refused(make_store: MakeStore, tmp_path: Path) 
         shutil.copy(segment, other / "journal")
     with pytest.raises(MismatchError, match="another hub's files were mixed in"):
         Store(other)
+
+
+def foreign(make_store: MakeStore) -> tuple[Path, Path]:
+    """Two hubs' directories with the same labels, each with five entries in its log."""
+    roots = []
+    for name in ("hub/0", "hub/1"):
+        store = make_store(name.replace("/", "-"), key=signing_key(name))
+        send(store, ORDERS, 5)
+        store.apply()
+        store.close()
+        Store(store.layout.root).close()
+        roots.append(store.layout.root)
+    return roots[0], roots[1]
+
+
+def test_another_hubs_log_is_refused_at_open_by_repair_and_by_fsck(make_store: MakeStore) -> None:
+    ours, theirs = foreign(make_store)
+    name = next((theirs / "log").glob("*.open")).name
+    shutil.copy(theirs / "log" / name, ours / "log" / name)
+    with pytest.raises(MismatchError, match=f"{name}.*another hub's files were mixed in"):
+        Store(ours)
+    assert any(name in fault.file and "hub_sig" in fault.what for fault in fsck(ours, processes=1).faults)
+    with pytest.raises(RefusedError, match=f"{name}.*hub_sig"):
+        repair(ours)
+
+
+def test_an_older_log_is_refused_at_open(make_store: MakeStore, tmp_path: Path) -> None:
+    ours, _theirs = foreign(make_store)
+    shutil.copytree(ours / "log", tmp_path / "backup")
+    with Store(ours) as store:
+        send(store, ORDERS, 1)
+    Store(ours).close()
+    shutil.rmtree(ours / "log")
+    shutil.copytree(tmp_path / "backup", ours / "log")
+    with pytest.raises(DamageError, match="chunk-"):
+        Store(ours)
 
 
 def test_a_batch_is_committed_once_and_only_onto_the_state_it_was_made_from(store: Store) -> None:
@@ -97,6 +156,18 @@ def test_an_anchor_needs_its_checkpoint(store: Store) -> None:
         store.batch(BORN).anchor(ORDERS, seq(2), b"ref")
     with pytest.raises(AbsentError, match="no checkpoint"):
         store.batch(BORN).anchor(INVOICES, seq(1), b"ref")
+    checkpoint(store, ORDERS)
+    for _ in range(2):  # while it waits, and when it is applied
+        with pytest.raises(AbsentError, match="no checkpoint at 1"):
+            store.batch(BORN).anchor(ORDERS, seq(1), b"ref")
+        store.batch(BORN).anchor(ORDERS, seq(2), b"ref")
+        store.apply()
+    batch = store.batch(BORN)
+    add(batch, ORDERS)
+    batch.checkpoint(ORDERS)
+    batch.anchor(ORDERS, seq(3), b"ref")
+    with pytest.raises(AbsentError, match="no checkpoint at 3"):
+        store.batch(BORN).anchor(ORDERS, seq(3), b"ref")
 
 
 def test_a_decision_made_twice_before_it_is_applied_leaves_one_tombstone(store: Store) -> None:
@@ -154,3 +225,230 @@ def test_an_interrupt_in_the_middle_of_a_commit_stops_all_others(make_store: Mak
     store._files.write = write  # type: ignore[method-assign]
     with pytest.raises(StorageError, match="reopen"):
         send(store, ORDERS, 1)
+
+
+# --- reads see all that is durable
+
+
+def test_checkpoints_and_anchors_are_seen_before_they_are_applied(store: Store) -> None:
+    send(store, ORDERS, 3)
+    store.apply()
+    assert store.read.grown() == [ORDERS]
+    batch = store.batch(at(1))
+    made = batch.checkpoint(ORDERS)
+    assert made is not None
+    store.commit(batch)
+    assert store.read.grown() == []
+    assert store.read.unanchored() == [ORDERS]
+    assert store.read.checkpoints_by_epoch(0, 10**9, 10) == [made]
+    for reference in (b"first", b"second"):
+        batch = store.batch(at(2))
+        batch.anchor(ORDERS, seq(3), reference)
+        store.commit(batch)
+        assert store.read.anchor(ORDERS, seq(3)) == reference
+    assert store.read.unanchored() == []
+    send(store, ORDERS, 1)
+    assert store.read.grown() == [ORDERS]
+    store.apply()
+    assert store.read.grown() == [ORDERS]
+    assert store.read.anchor(ORDERS, seq(3)) == b"second"
+    assert store.read.checkpoints_by_epoch(0, 10**9, 10) == [made]
+    assert not store._tail.labels()
+
+
+def test_checkpoints_are_in_order_of_epochs_wherever_they_are(make_store: MakeStore) -> None:
+    store = make_store(profile=Profile(epoch_sec=100, pad_block=0))
+    for second, name in ((0, ORDERS), (0, INVOICES), (200, ORDERS), (300, INVOICES)):
+        send(store, name, 1, now=at(second))
+        checkpoint(store, name, at(second))
+        if second == 200:
+            store.apply()
+    found = store.read.checkpoints_by_epoch(0, 10**9, 10)
+    places = [(made.label_curr, made.upto_seq) for made in found]
+    assert places == [(ORDERS, 1), (INVOICES, 1), (ORDERS, 2), (INVOICES, 2)]
+    assert store.read.checkpoints_by_epoch(0, 10**9, 3) == found[:3]
+    assert store.read.checkpoints_by_epoch(found[3].epoch, 10**9, 3) == found[3:]
+
+
+def test_reading_a_closed_directory_is_refused_in_our_words(make_store: MakeStore) -> None:
+    store = make_store()
+    send(store, ORDERS, 3)
+    store.apply()
+    store.close()
+    for read in (
+        lambda: store.read.head(ORDERS),
+        lambda: store.read.receipt(ORDERS, seq(1)),
+        store.read.labels,
+        store.tokens,
+        store.check_access,
+    ):
+        with pytest.raises(ClosedError, match="is closed: open it again"):
+            read()
+
+
+def test_closing_waits_for_whoever_reads(store: Store) -> None:
+    send(store, ORDERS, 3)
+    store.apply()
+    closing = threading.Thread(target=store.close)
+    with store.index.reading() as view:
+        closing.start()
+        with store.index._gate:
+            assert store.index._gate.wait_for(lambda: store.index._closed, 30)
+        assert view.get("labels", ORDERS) is not None
+    closing.join(30)
+    assert not closing.is_alive()
+
+
+# --- attachments
+
+
+def test_a_damaged_attachment_is_replaced_by_putting_it_again(store: Store) -> None:
+    coid = Coid(H(b"content"))
+    assert store.attachments.put(coid, [b"content"])
+    store.layout.attachment(coid).write_bytes(b"c0ntent")
+    with pytest.raises(DamageError, match="put it again"):
+        list(store.attachments.get(coid))
+    assert store.attachments.put(coid, [b"con", b"tent"])
+    assert b"".join(store.attachments.get(coid)) == b"content"
+    assert not store.attachments.put(coid, [b"content"])
+
+
+def test_strays_among_attachments_are_no_attachments(store: Store) -> None:
+    coid = Coid(H(b"content"))
+    store.attachments.put(coid, [b"content"])
+    folder = store.layout.attachment(coid).parent
+    for name in ("notes.txt", f"{coid.hex()}.1-1.tmp", coid.hex()[:-1]):
+        (folder / name).touch()
+    assert list(store.attachments.coids()) == [coid]
+
+
+# --- what is gone
+
+
+def test_a_journal_segment_that_is_gone_is_noticed(make_store: MakeStore) -> None:
+    """A killed hub had acknowledged what was in it, and nothing else knows of it."""
+    store = make_store()
+    send(store, ORDERS, 2)
+    drop(store)
+    (segment,) = store.layout.journal.glob("*.wal")
+    segment.unlink()
+    with pytest.raises(DamageError, match=rf"{segment.name}: is missing.*put it back"):
+        Store(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == [segment.name]
+    notes = repair(store.layout.root).notes
+    assert any(segment.name in note and "is lost" in note for note in notes)
+    with Store(store.layout.root) as again:
+        assert again.read.head(ORDERS) is None
+        send(again, ORDERS, 1)
+    Store(store.layout.root).close()
+
+
+def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> None:
+    store = make_store()
+    with short_segments(1_000):
+        send_each(store, ORDERS, 6)
+    drop(store)
+    newest = max(store.layout.journal.glob("*.wal"))
+    newest.unlink()
+    with pytest.raises(DamageError, match=newest.name):
+        Store(store.layout.root)
+
+
+@pytest.mark.parametrize("name", ["log", "journal", "attachments", "index", "checkpoint-binding.cbor"])
+def test_what_is_gone_is_not_taken_for_empty(make_store: MakeStore, name: str) -> None:
+    store = make_store()
+    send(store, ORDERS, 2)
+    store.apply()
+    store.close()
+    (store.layout.root / name).rename(store.layout.root.with_name("elsewhere"))
+    with pytest.raises(DamageError, match=f"{name}: is missing"):
+        Store(store.layout.root)
+
+
+def test_a_last_batch_that_is_dropped_is_told(
+    make_store: MakeStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing tells a write that never arrived from a disk that lost it: an operator may know more."""
+    store = make_store()
+    send(store, ORDERS, 1)
+    send(store, ORDERS, 1, body=b"x" * 1_500)
+    drop(store)
+    path = next(store.layout.journal.glob("*.wal"))
+    data = bytearray(path.read_bytes())
+    data[1_536:2_048] = bytes(512)
+    path.write_bytes(data)
+    with Store(store.layout.root) as again:
+        head = again.read.head(ORDERS)
+        assert head is not None
+        assert head.stream_seq == 1
+        assert len(again.notices) == 1
+        assert path.name in again.notices[0]
+    assert path.name in caplog.text
+    with Store(store.layout.root) as again:
+        assert again.notices == []
+
+
+def test_an_applier_that_does_not_keep_up_stops_everything(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store()
+    monkeypatch.setattr(store_module, "MAX_TAIL_BYTES", 0)
+    monkeypatch.setattr(store_module, "APPLY_TIMEOUT", 0.01)
+    send(store, ORDERS, 1)
+    store._thread = threading.current_thread()  # as if one were at work
+    for _ in range(2):
+        with pytest.raises(PoisonedError, match="does not keep up"):
+            send(store, ORDERS, 1)
+        assert store.poisoned is not None
+    store._thread = None
+
+
+# --- what nothing else would notice
+
+
+def test_a_journal_whose_roots_do_not_follow_is_refused(make_store: MakeStore) -> None:
+    """Signed by the hub and whole, but not what follows from the log before it (I3)."""
+    store = make_store()
+    send(store, ORDERS, 2)
+    store.apply()
+    batch = store.batch(at(1))
+    receipt = add(batch, ORDERS)
+    wrong = sign_receipt(HUB_KEY, dataclasses.replace(receipt, mmr_root=MmrRoot(bytes(32))))
+    entry = dataclasses.replace(batch.entries[0], receipt_bytes=wrong.encode())
+    store._journal.append([Item(ENTRY, entry.encode())])
+    drop(store)
+    with pytest.raises(DamageError, match=r"entry 3 .*mmr_root does not follow.*I3"):
+        Store(store.layout.root)
+    assert any("I3" in fault.what for fault in fsck(store.layout.root, processes=1).faults)
+
+
+def test_what_is_not_applied_stays_in_the_cache_and_the_rest_goes_oldest_first() -> None:
+    cache = Cache[int, str]()
+    for number in range(1, CACHED + 11):
+        cache.put(number, "value", number)
+    cache.shrink(0)
+    assert cache.get(1) == "value"  # and now it is the youngest
+    cache.shrink(3)
+    assert [cache.get(n) is not None for n in (1, 2, 3, 4)] == [True, False, False, True]
+    cache.shrink(CACHED)
+    assert sum(cache.get(n) is not None for n in range(1, CACHED + 11)) == CACHED
+
+
+@pytest.mark.parametrize("then", ["sealed", "pruned"])
+def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: Store, then: str) -> None:
+    receipts = send(store, ORDERS, 5)
+    store.apply()
+    locate = store.read._locate
+
+    def locate_then_rename(*args: Any) -> Any:
+        found = locate(*args)
+        store.read._locate = locate  # type: ignore[method-assign]
+        send(store, ORDERS, 15, now=at(1))
+        store.apply()
+        if then == "pruned":
+            assert prune(store, ORDERS, Rule(max_age_sec=0), at(60))
+        return found
+
+    store.read._locate = locate_then_rename  # type: ignore[method-assign]
+    assert store.read.receipt(ORDERS, seq(3)) == receipts[2]
+    assert not store.layout.chunk(ORDERS, seq(1), None).exists()

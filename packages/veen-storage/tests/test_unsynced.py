@@ -103,10 +103,6 @@ def test_a_power_cut_may_also_leave_any_part_of_what_was_not_synced(folder: Path
         check_cut(run, base, cut, folder / "left", random.Random(1_000 * seed + number))
 
 
-@pytest.mark.xfail(
-    reason="fsck reads growing files beyond the lengths that the index recorded, which opening cuts back",
-    raises=AssertionError,
-)
 def test_fsck_finds_nothing_wrong_with_what_only_waits_for_recovery(folder: Path) -> None:
     """It would send the operator for a clone, where opening the directory puts everything right."""
     run, base, cuts = play(folder)

@@ -18,18 +18,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression, retention
+from veen_storage.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
 from veen_storage.errors import DamageError
 from veen_storage.files import Files, read_exactly
 from veen_storage.index import Index, Transaction
-from veen_storage.journal import SECTOR
+from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
 from veen_storage.records import (
     EPOCH_LABEL_SEQ,
     LABEL_SEQ,
@@ -163,16 +162,9 @@ class Applier:
 
     def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
         """A round that was cut off left a part of what is written now; all else is somebody's entries."""
-        there = read_exactly(fd, len(data), offset)
-        edges = [0, *range(-offset % SECTOR or SECTOR, len(there), SECTOR), len(there)]
-        for low, high in pairwise(edges):  # each sector was written, or never reached the disk
-            if there[low:high] != data[low:high] and any(there[low:high]):
-                raise DamageError(
-                    path.name,
-                    offset + low,
-                    "holds what neither index nor journal knows",
-                    "run `veen hub repair`",
-                )
+        if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
+            what = "holds what neither index nor journal knows"
+            raise DamageError(path.name, at, what, "run `veen hub repair`")
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from veen_core.ids import Coid
 from veen_storage.errors import AbsentError, DamageError, StorageError
@@ -26,7 +28,7 @@ class ContentError(StorageError):
 
 
 class Attachments:
-    """Content-addressed files. Durable before ``put`` returns; the same coid again changes nothing."""
+    """Content-addressed files. Durable before ``put`` returns; the same content again changes nothing."""
 
     def __init__(self, files: Files, layout: Layout, max_bytes: int) -> None:
         self._files = files
@@ -37,10 +39,13 @@ class Attachments:
         self._lock = threading.Lock()
 
     def put(self, coid: Coid, parts: Iterable[bytes]) -> bool:
-        """Store a stream of parts; False if it was there already. Nothing half-written stays."""
+        """Store a stream of parts; False if it was there already. Nothing half-written stays.
+
+        What is there is read first: a damaged attachment is no reason to turn a good one away.
+        """
         path = self._layout.attachment(coid)
         self._make_directories(path.parent)
-        if path.exists():
+        if _holds(path, coid):
             self._files.sync_directory(path.parent)  # whoever put it may have been cut off before this
             return False
         beside = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}.tmp")
@@ -107,5 +112,20 @@ class Attachments:
     def coids(self) -> Iterator[Coid]:
         """Every attachment there is, in order of coid."""
         for path in sorted(self._layout.attachments.glob("??/??/*")):
-            if not path.name.endswith(".tmp"):
+            if _COID.fullmatch(path.name):  # a put that was cut off, or a stray: fsck names them
                 yield Coid.from_hex(path.name)
+
+
+_COID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def _holds(path: Path, coid: Coid) -> bool:
+    """Whether the file is there and is what the coid names."""
+    digest = sha256()
+    try:
+        with path.open("rb") as file:
+            while data := file.read(PART):
+                digest.update(data)
+    except FileNotFoundError:
+        return False
+    return digest.digest() == coid

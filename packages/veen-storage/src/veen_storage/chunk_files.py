@@ -61,9 +61,12 @@ class ChunkFile:
             at += size
         return found
 
-    def walk(self) -> Iterator[tuple[int, bytes]]:
-        """Offset and bytes of every frame, in order; nothing decoded beyond the frame header."""
-        offset, size = 0, self.size
+    def walk(self, limit: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Offset and bytes of every frame, in order; nothing decoded beyond the frame header.
+
+        ``limit`` says where the chunk is to be taken to end.
+        """
+        offset, size = 0, self.size if limit is None else min(limit, self.size)
         window, window_at = b"", 0
         while offset < size:
             if offset + FRAME_SIZE > window_at + len(window):

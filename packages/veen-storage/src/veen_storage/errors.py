@@ -5,6 +5,7 @@ VeenError
     ├── DamageError       a file does not hold what it must: run fsck, then repair or restore
     ├── LockedError       another process has the directory open
     ├── MismatchError     the directory is not the one that was asked for
+    ├── ClosedError       the directory was closed: open it again
     ├── PoisonedError     a write or sync failed: nothing is acknowledged until it is reopened
     └── AbsentError       there is no such label, entry, checkpoint or attachment
         └── PrunedError   there was: its payload is pruned, its receipt is kept
@@ -36,6 +37,10 @@ class LockedError(StorageError):
 
 class MismatchError(StorageError):
     """The directory is not the one that was asked for: another hub, format, registry or profile."""
+
+
+class ClosedError(StorageError):
+    """The directory was closed while somebody still read it."""
 
 
 class PoisonedError(StorageError):

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 
 import lmdb
 
-from veen_storage.errors import DamageError, StorageError
+from veen_storage.errors import ClosedError, DamageError, StorageError
 
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ TABLES: Final = (
 )
 FIRST_MAP: Final = 64 * 1_048_576
 """Virtual size of a new map; doubled whenever half of it is used."""
+LAST_READS: Final = 10.0
+"""Seconds that closing waits for readers."""
 
 
 class Index:
@@ -68,6 +70,7 @@ class Index:
         self._gate = threading.Condition()
         self._open = 0
         self._growing = False
+        self._closed = False
 
     def _check_size(self, path: Path, on_disk: int) -> None:
         """A map over a file that was cut short would end the process at the first touch of a lost page."""
@@ -79,8 +82,12 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[View]:
         """A consistent view; do not keep it open longer than one answer takes."""
-        with self._transaction(), self._env.begin(buffers=False) as txn:
-            yield View(txn, self._tables)
+        with self._transaction():
+            try:
+                with self._env.begin(buffers=False) as txn:
+                    yield View(txn, self._tables)
+            except lmdb.Error as exc:
+                raise DamageError("index/data.mdb", None, f"cannot be read ({exc})") from exc
 
     def write(self, change: Callable[[Transaction], T]) -> T:
         """Run ``change`` in one synced transaction; again from the start if the map had to grow."""
@@ -119,16 +126,23 @@ class Index:
     def _transaction(self) -> Iterator[None]:
         with self._gate:
             self._gate.wait_for(lambda: not self._growing)
+            if self._closed:
+                raise ClosedError("the data directory is closed: open it again")
             self._open += 1
         try:
             yield
         finally:
             with self._gate:
                 self._open -= 1
-                if self._growing:
+                if self._growing or self._closed:
                     self._gate.notify_all()
 
     def close(self) -> None:
+        """Once every transaction has ended; a view that is kept for long is not waited for."""
+        with self._gate:
+            self._closed = True
+            self._gate.notify_all()
+            self._gate.wait_for(lambda: self._open == 0, LAST_READS)
         self._env.close()
 
 

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -106,6 +107,8 @@ class Journal:
         self._fd = -1
         self._size = 0
         self._segments: deque[Path] = deque()  # the writer appends, the applier takes away from the left
+        self._applied = next_batch - 1
+        self._turn = threading.Lock()  # of the two, when names in the folder change
         self._poison: str | None = None
 
     @property
@@ -141,19 +144,24 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
         path = segment_path(self._directory, self._next)
-        self._fd = self._files.open_append(path)
-        self._files.truncate(self._fd, 0)  # a torn batch may have had this number
-        self._files.sync_directory(self._directory)
+        with self._turn:
+            self._fd = self._files.open_append(path)
+            self._files.truncate(self._fd, 0)  # a torn batch may have had this number
+            self._files.sync_directory(self._directory)
+            write_floor(self._files, self._directory, Floor(self._applied, self._next))
+            self._segments.append(path)
         self._size = 0
-        self._segments.append(path)
 
     def trim(self, applied: int) -> None:
         """Remove segments in which every batch is applied; never the one being written."""
-        if len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
-            write_floor(self._files, self._directory, applied)
-        while len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
-            self._files.remove(self._segments[0])
-            self._segments.popleft()
+        with self._turn:
+            if len(self._segments) < 2 or first_batch(self._segments[1]) > applied + 1:
+                return
+            self._applied = applied
+            write_floor(self._files, self._directory, Floor(applied, first_batch(self._segments[-1])))
+            while len(self._segments) > 1 and first_batch(self._segments[1]) <= applied + 1:
+                self._files.remove(self._segments[0])
+                self._segments.popleft()
 
     def poison(self, why: str) -> None:
         """Stop acknowledging: something else than the journal failed."""
@@ -180,33 +188,67 @@ def list_segments(directory: Path) -> list[Path]:
 FLOOR: Final = "applied"
 
 
-def write_floor(files: Files, directory: Path, applied: int) -> None:
-    """Note, before segments go, up to which batch they are in the index: an older index is then noticed."""
-    files.replace(directory / FLOOR, _floor_text(applied).encode())
+class Floor(NamedTuple):
+    """What the journal's folder must agree with: noted when a segment begins, and before segments go."""
+
+    applied: int = 0
+    """The batch that every index of this directory must have applied: an older index is noticed."""
+    segment: int = 0
+    """The first batch of the newest segment, which must be there; 0 if none need be."""
+
+    @property
+    def text(self) -> str:
+        said = f"{self.applied} {self.segment}"
+        return f"{said} {crc32(said.encode()):08x}\n"
 
 
-def read_floor(directory: Path) -> int:
-    """The batch that every index of this directory must have applied."""
+def write_floor(files: Files, directory: Path, floor: Floor) -> None:
+    files.replace(directory / FLOOR, floor.text.encode())
+
+
+def read_floor(directory: Path) -> Floor:
     try:
         text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
-        return 0
-    number = text.split(" ")[0]
-    if not (number.isascii() and number.isdecimal()) or text != _floor_text(int(number)):
-        raise DamageError(f"journal/{FLOOR}", None, "does not hold a batch number and its checksum")
-    return int(number)
+        return Floor()
+    match text.split(" "):
+        case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
+            if (floor := Floor(int(applied), int(segment))).text == text:
+                return floor
+    raise DamageError(
+        f"journal/{FLOOR}",
+        None,
+        "does not hold two batch numbers and their checksum",
+        "run `veen hub repair`",
+    )
 
 
-def _floor_text(applied: int) -> str:
-    return f"{applied} {crc32(str(applied).encode()):08x}\n"
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
-def read_batches(directory: Path, applied: int) -> Iterator[Batch]:
-    """Every durable batch after ``applied``, in order; raises ``DamageError`` rather than skip one."""
+def check_newest(directory: Path, floor: Floor) -> None:
+    """Raise if the newest segment is gone: it may have held batches that were acknowledged."""
+    if floor.segment and not (path := segment_path(directory, floor.segment)).exists():
+        raise DamageError(
+            path.name,
+            None,
+            f"is missing, and batches from {floor.segment} on may have been acknowledged in it",
+            "put it back; without it, `veen hub repair` goes on with what the log holds",
+        )
+
+
+def read_batches(
+    directory: Path, applied: int, torn: Callable[[str], None] = lambda _what: None
+) -> Iterator[Batch]:
+    """Every durable batch after ``applied``, in order; raises ``DamageError`` rather than skip one.
+
+    ``torn`` hears of a last batch that never fully reached the disk.
+    """
     segments = list_segments(directory)
     expected: int | None = None
     for path in segments:
-        for offset, batch in read_segment(path, last=path == segments[-1]):
+        for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):
             if expected is None and batch.number > applied + 1:
                 raise DamageError(
                     path.name, offset, f"batches {applied + 1} to {batch.number - 1} are missing before it"
@@ -219,7 +261,9 @@ def read_batches(directory: Path, applied: int) -> Iterator[Batch]:
                 yield batch
 
 
-def read_segment(path: Path, *, last: bool) -> Iterator[tuple[int, Batch]]:
+def read_segment(
+    path: Path, *, last: bool, torn: Callable[[str], None] = lambda _what: None
+) -> Iterator[tuple[int, Batch]]:
     """Offset and content of each batch."""
     data = path.read_bytes()
     offset = 0
@@ -227,6 +271,10 @@ def read_segment(path: Path, *, last: bool) -> Iterator[tuple[int, Batch]]:
         fault = check_batch(data, offset)
         if fault is not None:
             if last and is_torn(data, offset):
+                torn(
+                    f"{path.name}: its last batch, from byte {offset} on, never fully reached the disk and "
+                    "is dropped; nobody has a receipt for it, unless the disk lost what it said was durable"
+                )
                 return
             raise DamageError(path.name, offset, fault)
         _magic, number, length, _holes_by_right, _digest = _HEADER.unpack_from(data, offset)
@@ -282,6 +330,18 @@ def _header_follows(rest: bytes) -> bool:
     while at >= 0 and not _header_holds(rest, at):
         at = rest.find(_MAGIC, at + 1)
     return at >= 0
+
+
+def foreign_at(there: bytes, written: bytes, offset: int) -> int | None:
+    """Where ``there``, found at ``offset`` of a file, is not a part of what is to be ``written`` there.
+
+    A write that was cut off leaves each sector as it was written, or never reached the disk.
+    """
+    edges: list[int] = [0, *range(SECTOR - offset % SECTOR, len(there), SECTOR), len(there)]
+    for low, high in pairwise(edges):
+        if there[low:high] != written[low:high] and any(there[low:high]):
+            return offset + low
+    return None
 
 
 def _holes(batch: bytes, offset: int) -> list[int]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from veen_core import stream
@@ -20,13 +19,14 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry, ChunkSummary, peaks_name, rolls
 from veen_core.entry import Entry
 from veen_core.hub_identity import CheckpointBinding
-from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
-from veen_core.wire import Wire, int_map
+from veen_storage.changes import Anchor, Anchored, Changes, Checkpointed, Placed, Prune, Pruned, Sealed
 from veen_storage.errors import AbsentError
 from veen_storage.index import Index
 from veen_storage.records import (
+    LABEL_SEQ,
     U32,
     U64,
     CapRecord,
@@ -42,29 +42,6 @@ from veen_storage.records import (
 )
 from veen_storage.registry import Registry
 
-
-@int_map("anchor", section="ANCHOR0.2")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor(Wire):
-    """A journal item, and the content of the file beside the checkpoint."""
-
-    label: Label
-    upto_seq: StreamSeq
-    anchor_ref: bytes
-
-
-@int_map("prune", section="COMP0.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prune(Wire):
-    """A journal item: the payloads of one sealed chunk go."""
-
-    label: Label
-    start_seq: StreamSeq
-    end_seq: StreamSeq
-    pruned_at: UnixTime
-
-
-BEGINNING: Final = UnixTime(0)
 CACHED: Final = 4_096
 """Cursors of each kind that are kept beyond those still to be applied."""
 
@@ -103,88 +80,6 @@ class Cache(Generic[K, V]):
                 del self._values[key]
 
 
-@dataclass(slots=True)
-class Placed:
-    """An entry, where it goes, and what it added to the label's MMR."""
-
-    number: LabelNo
-    entry: Entry
-    frame: bytes
-    location: Location
-    hub_ts: UnixTime
-    nodes: list[Node]
-    """The leaf first, then the inner nodes it completed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """A chunk that a roll ended."""
-
-    number: LabelNo
-    summary: ChunkSummary
-    epoch: int
-    last_ts: UnixTime
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    """A checkpoint, its line in the label's index and its binding, with the files' lengths before it."""
-
-    number: LabelNo
-    checkpoint: Checkpoint
-    peaks: tuple[NodeHash, ...]
-    line: CheckpointIndexEntry
-    index_at: int
-    binding: CheckpointBinding
-    binding_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Anchored:
-    """Where a checkpoint was anchored (ANCHOR0.2)."""
-
-    number: LabelNo
-    anchor: Anchor
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """A sealed chunk whose payloads go."""
-
-    number: LabelNo
-    decision: Prune
-
-
-Step = Placed | Sealed | Checkpointed | Anchored | Pruned
-
-
-@dataclass(slots=True)
-class Changes:
-    """Everything one batch changes, in the order in which it is applied."""
-
-    batch: int = 0
-    steps: list[Step] = field(default_factory=list)
-    new_labels: dict[Label, LabelNo] = field(default_factory=dict)
-    heads: dict[Label, LabelCursor] = field(default_factory=dict)
-    clients: dict[tuple[LabelNo, ClientId], ClientCursor] = field(default_factory=dict)
-    caps: dict[AuthRef, CapRecord] = field(default_factory=dict)
-    buckets: dict[tuple[AuthRef, LabelNo], Bucket] = field(default_factory=dict)
-    controls: set[LabelNo] = field(default_factory=set)
-    """Labels that hold tokens: retention leaves them alone (H5)."""
-    hub_ts: UnixTime = BEGINNING
-    binding_bytes: int = 0
-
-    @property
-    def entries(self) -> int:
-        """How many entries the batch placed."""
-        return sum(isinstance(step, Placed) for step in self.steps)
-
-    @property
-    def size(self) -> int:
-        """Bytes of entries."""
-        return sum(len(step.frame) for step in self.steps if isinstance(step, Placed))
-
-
 class Ledger:
     """The current state of every label, as far as it is cached; the rest is in the index."""
 
@@ -197,6 +92,7 @@ class Ledger:
         self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
         self._caps: Cache[AuthRef, CapRecord] = Cache()
         self._buckets: Cache[tuple[AuthRef, LabelNo], Bucket] = Cache()
+        self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
         with index.reading() as view:
             self._next_label = _number(view.get("meta", b"next_label"))
             self.hub_ts = UnixTime(_number(view.get("meta", b"hub_ts")))
@@ -257,6 +153,16 @@ class Ledger:
             self._caps.put(auth_ref, record, changes.batch)
         for bucket, tokens in changes.buckets.items():
             self._buckets.put(bucket, tokens, changes.batch)
+        for step in changes.steps:
+            if isinstance(step, Checkpointed):
+                self._checkpoints.put((step.number, step.checkpoint.upto_seq), True, changes.batch)
+
+    def has_checkpoint(self, number: LabelNo, upto: StreamSeq) -> bool:
+        """Whether the label has a checkpoint at exactly ``upto``."""
+        if self._checkpoints.get((number, upto)) is not None:
+            return True
+        with self._index.reading() as view:
+            return view.get("checkpoints", LABEL_SEQ.pack(number, upto)) is not None
 
     def check_prune(self, decision: Prune) -> None:
         """Raise unless the decision can be applied whatever comes after it."""
@@ -272,7 +178,7 @@ class Ledger:
 
     def shrink(self, applied: int) -> None:
         """Forget what the index now holds, beyond the cache's size."""
-        for cache in (self._labels, self._clients, self._caps, self._buckets):
+        for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
 
 
@@ -309,6 +215,13 @@ class Draft:
             return None
         key = (auth_ref, cursor.number)
         return self.changes.buckets.get(key) or self.ledger.bucket(*key)
+
+    def has_checkpoint(self, label: Label, upto: StreamSeq) -> bool:
+        cursor = self.label(label)
+        if cursor is None or upto > cursor.checkpointed:
+            return False
+        made = ((s.number, s.checkpoint.upto_seq) for s in self.changes.steps if isinstance(s, Checkpointed))
+        return (cursor.number, upto) in made or self.ledger.has_checkpoint(cursor.number, upto)
 
     def own(self, label: Label) -> LabelCursor:
         """The cursor to change: this batch's copy, or a new label's."""

@@ -109,8 +109,13 @@ class Reader:
 
     def grown(self) -> list[Label]:
         """Labels with entries after their last checkpoint; asks about every label."""
-        found = (self._cursor(label) for label in self.all_labels())
-        return [c.label for c in found if c is not None and c.checkpointed < c.log.size]
+        return [label for label in self.all_labels() if self._has_grown(label)]
+
+    def _has_grown(self, label: Label) -> bool:
+        last, made, cursor = self._tail.last(label), self._tail.checkpoints(label), self._cursor(label)
+        size, covered = (cursor.log.size, int(cursor.checkpointed)) if cursor is not None else (0, 0)
+        size = last.entry.stream_seq if last is not None else size
+        return max([covered, *(c.upto_seq for c in made)]) < size
 
     def unanchored(self) -> list[Label]:
         """Labels whose newest checkpoint has no anchor; asks about every label."""
@@ -372,17 +377,25 @@ class Reader:
 
     def checkpoints_by_epoch(self, first: int, last: int, limit: int) -> list[Checkpoint]:
         """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range)."""
-        found: list[Checkpoint] = []
+        found = {
+            (int(made.epoch), int(number), int(made.upto_seq)): made
+            for number, made in self._tail.all_checkpoints()
+            if first <= made.epoch <= last
+        }
+        waiting = len(found)
         with self._index.reading() as view:
             for key, _nothing in view.scan("epochs", U64.pack(first)):
                 epoch, number, upto = EPOCH_LABEL_SEQ.unpack(key)
-                if epoch > last or len(found) >= limit:
+                if epoch > last or len(found) >= limit + waiting:
                     break
-                found.append(Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b""))
-        return found
+                made = Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b"")
+                found[epoch, number, upto] = made
+        return [made for _place, made in sorted(found.items(), key=lambda row: row[0])][:limit]
 
     def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
         """Where a checkpoint was anchored, if it was (ANCHOR0.2)."""
+        if (waiting := self._tail.anchor(label, upto_seq)) is not None:
+            return waiting
         with self._index.reading() as view:
             number = view.get("labels", label)
             return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None

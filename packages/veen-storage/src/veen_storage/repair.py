@@ -2,7 +2,8 @@
 
 Order, so that a directory is as it was or repaired, never half:
 
-1. the log is folded as fsck does, without signatures; any fault in what cannot be derived ends it here;
+1. the log is folded as fsck does, with the signatures of each label's last entry only, whose root commits to
+   all before it; any fault in what cannot be derived ends it here;
 2. the index is built beside the old one, in ``index.tmp/``, and synced;
 3. summaries, peaks, checkpoint indices, binding, key map and identity signature that differ are replaced;
 4. ``index/`` becomes ``index.old/``, ``index.tmp/`` becomes ``index/``: **the repair holds**; the old one
@@ -25,7 +26,8 @@ from veen_core import hub_identity
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature
-from veen_storage import hub_keys
+from veen_storage import hub_keys, journal
+from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
 from veen_storage.fsck import directory as fsck_directory
@@ -40,7 +42,6 @@ from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, R
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.registry import Registry, read_registry
-from veen_storage.store import DirectoryLock
 
 
 class RefusedError(DamageError):
@@ -121,6 +122,7 @@ class _Repair:
         for path, content in rewrites.items():
             self._files.replace(path, content)
         self._swap()
+        self._settle_floor(book)
         return RepairReport(
             sorted(path.name for path in rewrites),
             self._cut(book),
@@ -163,15 +165,15 @@ class _Repair:
     def _derive(self, identity: HubIdentity) -> Book:
         layout, report = self._layout, self._report
         zstd = self._registry.zstd_level is not None
-        journal, log = read_journal(layout, report), list_log(layout, report)
+        held, log = read_journal(layout, report), list_log(layout, report)
         # Never below what the journal was cleared for: an index that knows less is refused at opening.
-        applied = max(applied_by_files(layout, log, journal, zstd=zstd), floor_of(layout))
+        applied = max(applied_by_files(layout, log, held, zstd=zstd), floor_of(layout))
         index = Index(self._beside)
         try:
             derivation = Derivation(index, self._registry, {}, applied)
-            book = Book(layout, Trust(identity, self._registry), report, log, journal, derivation, None)
+            book = Book(layout, Trust(identity, self._registry), report, log, held, derivation, None)
             with Workers(book.trust, 1) as workers:
-                check_log(book, workers, recent=0, tell=self._tell)
+                check_log(book, workers, recent=1, tell=self._tell)
         finally:
             index.close()
         return book
@@ -184,12 +186,12 @@ class _Repair:
         if not (self._layout.index / "data.mdb").exists():
             return  # a clone in the making
         try:
-            known = fsck_index.apart(fsck_index.survey, self._layout.index).sizes
+            known = fsck_index.apart(fsck_index.survey, self._layout.index).heads
         except DamageError:
             return  # that is why repair was called
-        for label, size in known.items():
-            if size > (held := book.sizes.get(label, 0)):
-                what = f"entries {held + 1} to {size} are in the index and in no file"
+        for label, head in known.items():
+            if head.size > (held := book.sizes.get(label, 0)):
+                what = f"entries {held + 1} to {head.size} are in the index and in no file"
                 remedy = (
                     "restore the files from a clone, or move index/ away if it is the index that is wrong"
                 )
@@ -206,6 +208,18 @@ class _Repair:
         files.rename(self._beside, layout.index)  # the commit point
         files.sync_directory(layout.root)
         shutil.rmtree(self._old, ignore_errors=True)
+
+    def _settle_floor(self, book: Book) -> None:
+        """What the journal's folder must agree with from now on, if it did not until now."""
+        directory = self._layout.journal
+        try:
+            journal.check_newest(directory, journal.read_floor(directory))
+        except DamageError as exc:
+            if exc.file != f"journal/{journal.FLOOR}":
+                self._report.notes.append(
+                    f"{exc.file} {exc.what}; what the log does not hold of them is lost"
+                )
+            journal.write_floor(self._files, directory, journal.Floor(book.applied))
 
     def _cut(self, book: Book) -> list[str]:
         """Growing chunks that end inside an entry: the fold has found it whole in the journal."""

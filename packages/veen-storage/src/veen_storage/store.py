@@ -7,8 +7,7 @@ the journal's batches go through the same drafts and the same applier as when th
 
 from __future__ import annotations
 
-import fcntl
-import os
+import logging
 import threading
 from collections import deque
 from collections.abc import Collection
@@ -24,16 +23,18 @@ from veen_core.ids import Label, Signature, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal, retention
+from veen_storage import hub_keys, journal, opening, retention
 from veen_storage.applier import NOTHING_TO_FINISH, Applier
 from veen_storage.attachments import Attachments
-from veen_storage.errors import DamageError, LockedError, MismatchError, PoisonedError, StorageError
+from veen_storage.changes import Changes, Placed, Prune
+from veen_storage.directory_lock import DirectoryLock
+from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Changes, Draft, Ledger, Placed, Prune
+from veen_storage.ledger import Draft, Ledger
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
 from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
@@ -47,6 +48,7 @@ ROUND_BYTES: Final = 8 * 1_048_576
 GATHER_BYTES: Final = 4 * 1_048_576
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
+LOGGER: Final = logging.getLogger("veen_storage")
 
 
 def create(
@@ -88,28 +90,6 @@ def create(
     return identity
 
 
-class DirectoryLock:
-    """Held while a directory is open; the kernel lets go of it when the process dies."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._fd = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._fd)
-            raise LockedError(
-                f"{layout.root} is in use by process {holder or 'unknown'}: stop it first"
-            ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1  # a second call must not close what got this number since
-
-
 @dataclass
 class _Queue:
     """Durable batches on their way to the applier."""
@@ -149,8 +129,11 @@ class Store:
             check_limits(self.registry, limits)
         if profile is not None:
             check_profile(self.registry, profile)
+        self.notices: list[str] = []
+        """What opening did that an operator may want to know; logged as well."""
         self._lock = DirectoryLock(self.layout)
         try:
+            opening.check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
             self._signer = signer or HubKeys(
@@ -180,15 +163,10 @@ class Store:
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
-        if self._applied < (floor := journal.read_floor(self.layout.journal)):
-            raise DamageError(
-                "index/data.mdb",
-                None,
-                f"is older than the log: it knows batch {self._applied}, {floor} was applied",
-                "run `veen hub repair`",
-            )
+        opening.check_journal(self.layout, self._applied)
         self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
+        opening.check_newest_entries(self.layout, self.identity, self._index)
         self._ledger = Ledger(self._index, self.registry)
         self._tail = Tail()
         self._applied_entries = 0
@@ -202,7 +180,7 @@ class Store:
         """Apply what the journal holds beyond the index; returns the last batch's number."""
         replayed: list[Changes] = []
         size, last = 0, self._applied
-        for batch in journal.read_batches(self.layout.journal, self._applied):
+        for batch in journal.read_batches(self.layout.journal, self._applied, self._notice):
             draft = Draft(self._ledger)
             for item in batch.items:
                 self._replay(draft, item, batch.number)
@@ -218,15 +196,19 @@ class Store:
             self._apply_round(replayed)
         segments = journal.list_segments(self.layout.journal)
         if segments:
-            journal.write_floor(self._files, self.layout.journal, last)
+            journal.write_floor(self._files, self.layout.journal, journal.Floor(last))
         for segment in segments:
             self._files.remove(segment)
         return last
 
+    def _notice(self, what: str) -> None:
+        self.notices.append(what)
+        LOGGER.warning("%s", what)
+
     def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
         try:
             replay(draft, self.identity, item)
-        except StorageError:
+        except (DamageError, MismatchError):
             raise
         except VeenError as exc:
             raise DamageError(f"journal batch {batch}", None, str(exc)) from exc
@@ -270,6 +252,7 @@ class Store:
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
+            self._journal.poison("the applier does not keep up")
             raise PoisonedError("the applier does not keep up: look at the disk, then reopen")
 
     @property

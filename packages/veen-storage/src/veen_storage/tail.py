@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label, StreamSeq
 from veen_core.receipt import Receipt
-from veen_storage.ledger import Changes, Checkpointed, Placed
+from veen_storage.changes import Anchor, Anchored, Changes, Checkpointed, Placed
 from veen_storage.records import LabelNo
 
 
@@ -24,10 +24,11 @@ class _LabelTail:
     placed: deque[Placed] = field(default_factory=deque)
     nodes: dict[tuple[int, int], bytes] = field(default_factory=dict)
     checkpoints: deque[Checkpoint] = field(default_factory=deque)
+    anchors: deque[Anchor] = field(default_factory=deque)
 
     @property
     def empty(self) -> bool:
-        return not self.placed and not self.checkpoints
+        return not self.placed and not self.checkpoints and not self.anchors
 
 
 class Tail:
@@ -44,13 +45,22 @@ class Tail:
             for step in changes.steps:
                 match step:
                     case Placed():
-                        label = self._labels.setdefault(step.entry.label, _LabelTail(step.number))
+                        label = self._of(step.entry.label, step.number)
                         label.placed.append(step)
-                        label.nodes.update({(node.height, node.index): node.hash for node in step.nodes})
+                        for node in step.nodes:
+                            label.nodes[node.height, node.index] = node.hash
                         self._bytes += len(step.frame)
                     case Checkpointed():
-                        label = self._labels.setdefault(step.checkpoint.label_curr, _LabelTail(step.number))
+                        label = self._of(step.checkpoint.label_curr, step.number)
                         label.checkpoints.append(step.checkpoint)
+                    case Anchored():
+                        label = self._of(step.anchor.label, step.number)
+                        label.anchors.append(step.anchor)
+
+    def _of(self, label: Label, number: LabelNo) -> _LabelTail:
+        if (held := self._labels.get(label)) is None:  # not setdefault: making one costs 2 µs an entry
+            held = self._labels[label] = _LabelTail(number)
+        return held
 
     def drop(self, changes: Changes) -> None:
         """The index holds these now."""
@@ -65,6 +75,8 @@ class Tail:
                         self._bytes -= len(step.frame)
                     case Checkpointed():
                         self._labels[step.checkpoint.label_curr].checkpoints.popleft()
+                    case Anchored():
+                        self._labels[step.anchor.label].anchors.popleft()
             for name in changes.heads:
                 if (held := self._labels.get(name)) is not None and held.empty:
                     del self._labels[name]
@@ -110,6 +122,18 @@ class Tail:
         with self._lock:
             held = self._labels.get(label)
             return list(held.checkpoints) if held is not None else []
+
+    def all_checkpoints(self) -> list[tuple[LabelNo, Checkpoint]]:
+        """Of every label, with the label's number."""
+        with self._lock:
+            return [(held.number, made) for held in self._labels.values() for made in held.checkpoints]
+
+    def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
+        """The newest for that checkpoint."""
+        with self._lock:
+            held = self._labels.get(label)
+            found = [a.anchor_ref for a in held.anchors if a.upto_seq == upto_seq] if held is not None else []
+            return found[-1] if found else None
 
     def node(self, label: Label, height: int, index: int) -> bytes | None:
         with self._lock:

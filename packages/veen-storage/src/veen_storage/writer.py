@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from veen_core import checkpoint as checkpoints
 from veen_core import hub_identity, stream
 from veen_core import receipt as receipts
 from veen_core.cap import CapToken
@@ -24,9 +25,10 @@ from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, 
 from veen_core.mmr import Node
 from veen_core.receipt import Receipt
 from veen_storage import journal
+from veen_storage.changes import Anchor, Changes, Placed, Prune
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.journal import Item
-from veen_storage.ledger import Anchor, Changes, Draft, Ledger, Placed, Prune
+from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import LabelCursor
 
 
@@ -109,18 +111,14 @@ class Batch:
 
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
         """Refused unless the label has that checkpoint: what is journaled must be applicable."""
-        cursor = self._draft.label(label)
-        if cursor is None or not 1 <= upto_seq <= cursor.checkpointed:
-            raise AbsentError(f"label {label.hex()} has no checkpoint at {upto_seq} to anchor")
         record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
+        file_anchor(self._draft, record)
         self.items.append(Item(journal.ANCHOR, record.encode()))
-        self._draft.note_anchor(record)
 
     def prune(self, decision: Prune) -> None:
         """Refused unless it names a sealed chunk with payloads, and no label that holds tokens."""
-        self._draft.ledger.check_prune(decision)
+        file_prune(self._draft, decision)
         self.items.append(Item(journal.PRUNE, decision.encode()))
-        self._draft.note_prune(decision)
 
     def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Entry:
         seq = StreamSeq(cursor.log.size + 1)
@@ -186,6 +184,17 @@ def file_checkpoint(draft: Draft, identity: HubIdentity, cursor: LabelCursor, ch
     draft.note_checkpoint(cursor, checkpoint, hub_identity.bind_checkpoint(identity, signer, checkpoint))
 
 
+def file_anchor(draft: Draft, record: Anchor) -> None:
+    if not draft.has_checkpoint(record.label, record.upto_seq):
+        raise AbsentError(f"label {record.label.hex()} has no checkpoint at {record.upto_seq} to anchor")
+    draft.note_anchor(record)
+
+
+def file_prune(draft: Draft, decision: Prune) -> None:
+    draft.ledger.check_prune(decision)
+    draft.note_prune(decision)
+
+
 def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
     """What ``Batch`` did when it wrote this item; recovery is the same code from here on."""
     match item.kind:
@@ -193,11 +202,13 @@ def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
             _replay_entry(draft, item.data)
         case journal.CHECKPOINT:
             checkpoint = Checkpoint.decode(item.data)
-            file_checkpoint(draft, identity, draft.own(checkpoint.label_curr), checkpoint)
+            cursor = draft.own(checkpoint.label_curr)
+            checkpoints.verify_checkpoint(checkpoint, cursor.log, last_upto_seq=cursor.checkpointed)
+            file_checkpoint(draft, identity, cursor, checkpoint)
         case journal.ANCHOR:
-            draft.note_anchor(Anchor.decode(item.data))
+            file_anchor(draft, Anchor.decode(item.data))
         case journal.PRUNE:
-            draft.note_prune(Prune.decode(item.data))
+            file_prune(draft, Prune.decode(item.data))
         case unknown:
             raise StorageError(f"journal item of unknown kind {unknown}: written by a newer veen")
 

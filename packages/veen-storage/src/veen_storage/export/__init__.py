@@ -1,6 +1,7 @@
 """Exports: a range of one label as a folder that verifies without the hub (spec-1 §15, OP0.5, COMP0.1).
 
-``format`` says what lies in one, ``write`` makes one, ``check`` and ``judge`` verify one.
+``format`` says what lies in one, ``write`` makes one; ``check`` verifies one: its form by ``portable_set`` or
+``chunks``, all that is in it by ``judge``.
 """
 
 from veen_storage.export.check import verify_export

@@ -49,6 +49,8 @@ CHECKPOINTS: Final = "checkpoints"
 IDENTITY: Final = ("hub-identity.cbor", "hub-identity.sig", "hub-key-map.cbor", "registry.cbor")
 """Copied from the data directory, under the names they have there (``layout``)."""
 WINDOW: Final = 1_048_576
+SMALL_ITEM: Final = 65_536
+"""Bounds a receipt, a pruned payload's marker or a checkpoint with its witnesses."""
 REMEDY: Final = "ask for the export again"
 
 
@@ -169,3 +171,9 @@ def read_sequence(path: Path, most: int) -> Iterator[tuple[int, bytes]]:
                 if not data or len(window) - used > most:
                     raise DamageError(path.name, base + used, f"no item: {exc.found}", REMEDY) from exc
             base, rest = base + used, window[used:]
+
+
+def read_small(path: Path) -> bytes:
+    """A file of one small item; whoever decodes it finds out if it was longer."""
+    with path.open("rb") as file:
+        return file.read(SMALL_ITEM)

@@ -19,10 +19,11 @@ from veen_core.errors import CheckpointError, DecodeError, VeenError
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.ids import Label, StreamSeq
 from veen_core.mmr import Mmr
+from veen_storage.changes import Anchor, Checkpointed
 from veen_storage.fsck.files import LabelFiles
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
+from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchor, Checkpointed
 from veen_storage.records import LabelCursor
 from veen_storage.registry import Registry
 
@@ -67,7 +68,9 @@ class Bindings:
         except DecodeError:
             pass  # what is left is judged below
         beyond = b"".join(line for _batch, line in sorted(self.ahead, key=lambda row: row[0]))
-        if not beyond.startswith(data[offset:]) or (missing and offset < len(data)):
+        rest = data[offset:]
+        foreign = len(rest) > len(beyond) or foreign_at(rest, beyond, offset) is not None
+        if foreign or (missing and rest):
             what = "goes on with something that is the line of no checkpoint"
             yield Fault(file=path.name, offset=offset, what=what, remedy=REPAIR)
         for label, upto in missing.values():
@@ -163,7 +166,9 @@ class Beside:
         if not ahead:
             self.lines.append(line)
         have = self.index[step.index_at : step.index_at + len(line)]
-        if not self.index_known or have == line or (ahead and line.startswith(have)):
+        if not self.index_known or have == line:
+            return
+        if ahead and foreign_at(have, line, step.index_at) is None:
             return
         self.index_known = False
         path = self.layout.checkpoint_index(self.label)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core.ids import AuthRef, Label, StreamSeq
+from veen_storage.changes import Step
 from veen_storage.fsck.beside import Bindings
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
 from veen_storage.fsck.files import JournalFiles, LogFiles
+from veen_storage.fsck.index import Recorded
 from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.layout import Layout
-from veen_storage.ledger import Step
 
 Unfinished = tuple[str, Label, StreamSeq, StreamSeq]
 
@@ -29,6 +31,8 @@ class Book:
     derivation: Derivation
     finishing: frozenset[Unfinished] | None
     """What the index says is still to be finished; None if no index says anything."""
+    heads: Mapping[Label, Recorded] | None = None
+    """Where the index says that labels stand; None likewise."""
     bindings: Bindings = field(default_factory=Bindings)
     rewrites: dict[Path, bytes] = field(default_factory=dict)
     broken: set[Label] = field(default_factory=set)

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
 from veen_storage.applier import decode_finishing
+from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
@@ -32,7 +33,6 @@ from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, R
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.records import LABEL_SEQ, U64, LabelNo, Location
-from veen_storage.store import DirectoryLock
 
 __all__ = ["Counters", "Fault", "Level", "Progress", "Report", "fsck"]
 
@@ -54,9 +54,14 @@ def fsck(
         raise StorageError(f"{root} is not a VEEN data directory: it has no VERSION file")
     lock = DirectoryLock(layout)
     try:
-        return _Fsck(layout, Level(level), progress, processes or os.cpu_count() or 1).run()
+        return _Fsck(layout, Level(level), progress, processes or cores()).run()
     finally:
         lock.release()
+
+
+def cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Fsck:
@@ -106,7 +111,8 @@ class _Fsck:
                 self._compare(book, survey, Path(scratch, "index"))
 
     def _check_log(self, workers: Workers, survey: Survey | None, derived: Path) -> Book:
-        held, log = read_journal(self._layout, self._report), list_log(self._layout, self._report)
+        applied = _recorded_batch(survey)
+        held, log = read_journal(self._layout, self._report, applied), list_log(self._layout, self._report)
         self._report.counters.bytes += held.size
         registry = workers.trust.registry
         applied = self._applied(survey, held, log, zstd=registry.zstd_level is not None)
@@ -114,7 +120,8 @@ class _Fsck:
         try:
             derivation = Derivation(index, registry, survey.numbers if survey is not None else {}, applied)
             finishing = self._finishing(survey, log)
-            book = Book(self._layout, workers.trust, self._report, log, held, derivation, finishing)
+            heads = survey.heads if survey is not None else None
+            book = Book(self._layout, workers.trust, self._report, log, held, derivation, finishing, heads)
             recent = RECENT if self._level is Level.QUICK else None
             check_log(book, workers, recent=recent, tell=self._tell)
         finally:
@@ -215,6 +222,12 @@ class _Fsck:
                 self._report.faults.append(fault)
             if self._tell is not None:
                 self._tell(Progress("attachments", seen.labels, seen.labels, seen.entries, seen.bytes))
+
+
+def _recorded_batch(survey: Survey | None) -> int:
+    """The last batch that the index says is applied, as far as it says anything."""
+    stored = survey.meta.get(b"applied", b"") if survey is not None else b""
+    return int(U64.unpack(stored)[0]) if len(stored) == U64.size else 0
 
 
 def _excused(book: Book, survey: Survey) -> Excused:

@@ -15,8 +15,9 @@ from typing import Final
 from veen_core.ids import AuthRef, HubId, Label, UnixTime
 from veen_core.rate import Bucket
 from veen_storage.applier import NOTHING_TO_FINISH, write_index
+from veen_storage.changes import Changes
 from veen_storage.index import Index, Transaction
-from veen_storage.ledger import Changes, Draft, Ledger
+from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import U64, LabelCursor, LabelNo
 from veen_storage.registry import Registry
 

@@ -15,12 +15,12 @@ from veen_core.entry import decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage import journal
+from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
-from veen_storage.fsck.report import Fault, Report
+from veen_storage.fsck.report import REPAIR, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
-from veen_storage.ledger import Anchor, Prune
 
 _BESIDE: Final = re.compile(
     r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>\d{20})\.cbor"
@@ -52,6 +52,8 @@ class Piece:
     path: Path
     pruned: bool = False
     compressed: bool = False
+    limit: int | None = None
+    """Where it ends as far as the index knows; what follows is the journal's to write again."""
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ def walk_frames(piece: Piece) -> tuple[list[tuple[int, int]], DamageError | None
     frames: list[tuple[int, int]] = []
     try:
         with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
-            frames.extend((offset, len(frame)) for offset, frame in chunk.walk())
+            frames.extend((offset, len(frame)) for offset, frame in chunk.walk(piece.limit))
     except DamageError as exc:
         return frames, exc
     except OSError as exc:
@@ -167,22 +169,25 @@ class JournalFiles:
 
 def _check_floor(layout: Layout, report: Report) -> None:
     try:
-        journal.read_floor(layout.journal)
+        journal.check_newest(layout.journal, journal.read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy="run `veen hub repair`"))
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=REPAIR))
 
 
 def floor_of(layout: Layout) -> int:
     """What the index must have applied, as far as that can be read."""
     try:
-        return journal.read_floor(layout.journal)
+        return journal.read_floor(layout.journal).applied
     except DamageError:
         return 0
 
 
-def read_journal(layout: Layout, report: Report) -> JournalFiles:
-    """Read every segment; damage is reported, and the next segment read all the same."""
-    held = JournalFiles()
+def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFiles:
+    """Read every segment; damage is reported, and the next segment read all the same.
+
+    Of batches up to ``applied`` some may be gone: removals reach the disk in any order.
+    """
+    held, applied = JournalFiles(), max(applied, floor_of(layout))
     for name in sorted(os.listdir(layout.journal)):
         if name == journal.FLOOR:
             _check_floor(layout, report)
@@ -196,7 +201,7 @@ def read_journal(layout: Layout, report: Report) -> JournalFiles:
     segments = journal.list_segments(layout.journal)
     for path in segments:
         for offset, batch in _batches(path, held, report, last=path == segments[-1]):
-            _check_number(path, offset, batch, held, report)
+            _check_number(path, offset, batch, held, report, applied=applied)
             for item in batch.items:
                 _keep(held, report, Journaled(batch.number, path.name, offset, item.data), item)
     return held
@@ -222,14 +227,16 @@ def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> I
         )
 
 
-def _check_number(path: Path, offset: int, batch: Batch, held: JournalFiles, report: Report) -> None:
+def _check_number(
+    path: Path, offset: int, batch: Batch, held: JournalFiles, report: Report, *, applied: int
+) -> None:
     if held.last is None:
         held.first = batch.number
         if batch.number != journal.first_batch(path):
             report.faults.append(
                 Fault(file=path.name, offset=offset, what=f"begins with batch {batch.number}")
             )
-    elif batch.number != held.last + 1 and not held.damaged:
+    elif not held.last < batch.number <= max(held.last, applied) + 1 and not held.damaged:
         held.damaged = True
         what = f"batch {batch.number} follows batch {held.last}"
         report.faults.append(Fault(file=path.name, offset=offset, what=what))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import lmdb
 
@@ -86,13 +86,22 @@ def _answer(there: Connection, call: Callable[..., Any], args: tuple[Any, ...]) 
 # --- survey
 
 
+class Recorded(NamedTuple):
+    """Where a label stood when the index last committed."""
+
+    size: int = 0
+    chunk_start: int = 1
+    chunk_bytes: int = 0
+    """Of the growing chunk: what follows in the file is of a round that was cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What only the index knows."""
 
     numbers: dict[Label, LabelNo]
-    sizes: dict[Label, int]
-    """Entries of each label, as far as its head can be read."""
+    heads: dict[Label, Recorded]
+    """Of each label, as far as it can be read."""
     meta: dict[bytes, bytes]
 
 
@@ -101,19 +110,19 @@ def survey(path: Path) -> Survey:
     try:
         with index.reading() as view:
             numbers = {Label(key): LabelNo(U32.unpack(value)[0]) for key, value in _rows(view, "labels")}
-            return Survey(numbers, dict(_sizes(view, numbers)), dict(_rows(view, "meta")))
+            return Survey(numbers, dict(_heads(view, numbers)), dict(_rows(view, "meta")))
     finally:
         index.close()
 
 
-def _sizes(view: View, numbers: dict[Label, LabelNo]) -> Iterator[tuple[Label, int]]:
+def _heads(view: View, numbers: dict[Label, LabelNo]) -> Iterator[tuple[Label, Recorded]]:
     for label, number in numbers.items():
         try:
             cursor = LabelCursor.unpack(number, view.get("heads", U32.pack(number)) or b"")
         except (struct.error, VeenError):
             continue  # reported as a row that differs
         if cursor.label == label:
-            yield label, cursor.log.size
+            yield label, Recorded(cursor.log.size, cursor.chunk_start, cursor.chunk_bytes)
 
 
 def _rows(view: View, table: str) -> Iterator[tuple[bytes, bytes]]:

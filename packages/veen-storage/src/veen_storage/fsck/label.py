@@ -1,35 +1,31 @@
 """One label, entry by entry: order, roots, cursors, chunk boundaries and the index that follows (§4.8.2, §7).
 
 The label's own ``LabelCursor`` and ``Draft`` are what is folded, so that everything is judged by the code
-that wrote it. The fold is in one of three states:
-
-    exact    everything so far holds: what follows from it is what the index must hold
-    aside    still in order, but not for the index: ahead of it (in the journal), or after a fault
-    lost     an entry is missing or unreadable: roots and cursors cannot be told until the next chunk,
-             where a checkpoint's peaks let the fold go on
+that wrote it. How far that can be trusted is the fold's ``state``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import chunk_name
 from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
-from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
-from veen_core.mmr import Mmr, Node
+from veen_core.ids import ClientSeq, Label, StreamSeq
+from veen_core.mmr import Node
+from veen_storage.changes import Prune, Sealed
 from veen_storage.errors import DamageError
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
-from veen_storage.fsck.derive import DerivedDraft
-from veen_storage.fsck.entries import NEVER, Fact
-from veen_storage.fsck.files import Journaled, Piece
+from veen_storage.fsck.checkpoints import CheckpointFold
+from veen_storage.fsck.entries import Fact
+from veen_storage.fsck.files import Piece
+from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.report import RESTORE
-from veen_storage.ledger import Checkpointed, Prune, Sealed
+from veen_storage.fsck.state import FoldState
 from veen_storage.pruned_chunk import read_pruned_head
-from veen_storage.records import LabelCursor, LabelNo
-from veen_storage.writer import file_checkpoint, note_msg
+from veen_storage.records import LabelCursor
+from veen_storage.writer import note_msg
 
 PATIENCE = 3
 """After so many wrong roots in a row, the fold is taken for lost."""
@@ -43,10 +39,7 @@ class LabelFold:
         self._label = label
         self._pending = book.journal.of(label)
         self._files = book.log.of(label)
-        held = self._pending.entries
-        self._ahead_from = min(
-            (seq for seq, item in held.items() if item.batch > book.applied), default=NEVER
-        )
+        self._state = FoldState(book, label)
         self._beside = Beside(
             book.layout,
             book.trust.identity,
@@ -56,24 +49,11 @@ class LabelFold:
             self._files,
             book.rewrites,
         )
-        self._next = StreamSeq(1)
         self._piece: Piece | None = None
         self._first = False
         self._skipping = False
-        self._wrong_roots = 0
-        self._checkpoints: set[StreamSeq] = set()
-        self._seen: dict[ClientId, ClientSeq] | None = None
-        """Writers since the fold was lost; None while all of them are known."""
-        self._lost_from: StreamSeq | None = None
-        self._ever_lost = False
-        self._exact = self._ahead_from > 1
-        self._cursor: LabelCursor | None
-        self._draft: DerivedDraft
-        if self._exact:
-            self._cursor, self._draft = book.derivation.begin(label), book.derivation.draft
-        else:
-            self._draft = book.derivation.aside()
-            self._cursor = self._draft.own(label)
+        self._folded = Folded()
+        self._checkpoints = CheckpointFold(book, label, self._state, self._beside, self._folded)
 
     # --- files
 
@@ -83,22 +63,27 @@ class LabelFold:
         if piece is None:
             self._piece = None
             return
-        if piece.start < self._next:
+        if piece.start < self._state.next:
             self._skipping = True
-            what = f"is a stray: entries up to {self._next - 1} are in the chunks before it"
+            what = f"is a stray: entries up to {self._state.next - 1} are in the chunks before it"
             self._book.fault(piece.path.name, what, label=self._label, seq=piece.start)
-            self._distrust()
+            self._state.distrust()
             return
-        if piece.start > self._next:
+        if piece.start > self._state.next:
             self._report_gap(piece.start)
-            self._lose()
-            self._next = piece.start
+            self._state.lose()
+            self._state.next = piece.start
+        if piece.limit is not None:
+            self._note(
+                f"{piece.path.name} goes on after byte {piece.limit} with a part of what the journal holds: "
+                "opening writes it again"
+            )
         self._piece, self._first = piece, True
-        if self._cursor is None:
-            self._resume(piece.start)
+        if self._state.cursor is None:
+            self._state.resume(piece.start, self._beside)
 
     def _report_gap(self, start: StreamSeq) -> None:
-        at = self._next
+        at = self._state.next
         for first, last in sorted(self._files.summaries):
             if first == at and last < start:
                 what = "is missing: its summary is there"
@@ -116,23 +101,23 @@ class LabelFold:
             return
         if damage is not None and not (piece.end is None and self._is_torn_write(piece, damage)):
             self._book.fault(
-                piece.path.name, damage.what, offset=damage.offset, label=self._label, seq=self._next
+                piece.path.name, damage.what, offset=damage.offset, label=self._label, seq=self._state.next
             )
             rest = "the file" if piece.end is None else f"entry {piece.end}"
             self._note(
                 f"{piece.path.name}: nothing from byte {damage.offset} to the end of {rest} was checked"
             )
-            self._lose()
-        elif piece.end is not None and self._next != piece.end + 1:
-            what = f"ends after entry {self._next - 1}, its name says {piece.end}"
-            self._book.fault(piece.path.name, what, offset=size, label=self._label, seq=self._next)
-            self._lose()
+            self._state.lose()
+        elif piece.end is not None and self._state.next != piece.end + 1:
+            what = f"ends after entry {self._state.next - 1}, its name says {piece.end}"
+            self._book.fault(piece.path.name, what, offset=size, label=self._label, seq=self._state.next)
+            self._state.lose()
         if piece.end is not None:
-            self._next = StreamSeq(piece.end + 1)
+            self._state.next = StreamSeq(piece.end + 1)
 
     def _is_torn_write(self, piece: Piece, damage: DamageError) -> bool:
         """Bytes that begin an entry which the journal holds: opening cuts them and writes them again."""
-        item = self._pending.entries.get(self._next)
+        item = self._pending.entries.get(self._state.next)
         if item is None or item.batch <= self._book.applied or damage.offset is None:
             return False
         with piece.path.open("rb") as file:
@@ -140,7 +125,9 @@ class LabelFold:
             torn = file.read()
         if not item.data.startswith(torn):
             return False
-        self._note(f"{piece.path.name} ends in a part of entry {self._next}, which the journal holds whole")
+        self._note(
+            f"{piece.path.name} ends in a part of entry {self._state.next}, which the journal holds whole"
+        )
         return True
 
     # --- entries
@@ -152,47 +139,37 @@ class LabelFold:
             self._book.report.counters.bytes += fact.size
             self._book.report.counters.entries += 1
             self._entry(fact)
-        self._pause()
-
-    def _pause(self) -> None:
-        """Let go of what is drafted, so that memory stays bounded."""
-        if self._exact:
-            derivation = self._book.derivation
-            derivation.settle(at_least=1_000)
-            self._draft = derivation.draft
-            self._cursor = self._draft.own(self._label)
-        else:
-            self._draft.changes.steps.clear()
+        self._state.pause()
 
     def _entry(self, fact: Fact) -> None:
-        if fact.seq != self._next:
-            self._fault(fact, f"stands where entry {self._next} must be")
-            self._lose()
-        self._next = StreamSeq(fact.seq + 1)
+        if fact.seq != self._state.next:
+            self._fault(fact, f"stands where entry {self._state.next} must be")
+            self._state.lose()
+        self._state.next = StreamSeq(fact.seq + 1)
         if (digest := self._pending.hashes.get(fact.seq)) is not None and digest != fact.entry_hash:
             self._fault(fact, "is not the entry that the journal holds")
-            self._distrust()
+            self._state.distrust()
         if not fact.has_receipt:
-            self._lose()
-        if self._cursor is None:
+            self._state.lose()
+        if self._state.cursor is None:
             return
-        if self._exact and fact.seq >= self._ahead_from:
-            self._step_aside()
+        if self._state.exact and fact.seq >= self._state.ahead_from:
+            self._state.step_aside()
         self._roll(fact)
-        before = self._cursor.log.size
-        nodes = self._append(fact, self._cursor)
-        self._draft.place(
-            self._cursor,
+        before = self._state.cursor.log.size
+        nodes = self._append(fact, self._state.cursor)
+        self._state.draft.place(
+            self._state.cursor,
             Entry(self._label, fact.seq, b"", b"", fact.flags),
             bytes(fact.size),
             nodes,
             fact.entry_hash,
         )
-        self._content(fact, before, self._cursor)
+        self._content(fact, before, self._state.cursor)
         if fact.seq in self._files.checkpoints or fact.seq in self._pending.checkpoints:
-            self._checkpoint(fact.seq)
-        if self._wrong_roots >= PATIENCE:
-            self._lose()
+            self._checkpoints.checkpoint(fact.seq)
+        if self._state.wrong_roots >= PATIENCE:
+            self._state.lose()
 
     def _append(self, fact: Fact, cursor: LabelCursor) -> list[Node]:
         if fact.hub_ts < cursor.hub_ts:
@@ -201,30 +178,33 @@ class LabelFold:
             )
         nodes = cursor.log.append(fact.leaf)
         if cursor.log.root == fact.root:
-            self._wrong_roots = 0
+            self._state.wrong_roots = 0
         else:
-            self._wrong_roots += 1
+            self._state.wrong_roots += 1
             self._fault(fact, "mmr_root does not follow from the log before it (I3)")
         cursor.hub_ts = fact.hub_ts
         return nodes
 
     def _content(self, fact: Fact, before: int, cursor: LabelCursor) -> None:
         if not fact.has_content:
-            self._distrust()
+            self._state.distrust()
         elif fact.flags & FLAG_AUTHORIZE:
             self._token(fact, cursor)
         else:
             if fact.prev_ack > before:
                 self._fault(fact, f"I6: prev_ack {fact.prev_ack} is ahead of the stream's {before}")
             self._client(fact)
-            note_msg(self._draft, cursor, fact.client_id, fact.client_seq, fact.auth_ref)
+            note_msg(self._state.draft, cursor, fact.client_id, fact.client_seq, fact.auth_ref)
 
     def _client(self, fact: Fact) -> None:
-        if self._seen is not None:
-            last, known = self._seen.get(fact.client_id, ClientSeq(0)), fact.client_id in self._seen
-            self._seen[fact.client_id] = fact.client_seq
+        if self._state.seen is not None:
+            last, known = (
+                self._state.seen.get(fact.client_id, ClientSeq(0)),
+                fact.client_id in self._state.seen,
+            )
+            self._state.seen[fact.client_id] = fact.client_seq
         else:
-            held = self._draft.client(self._label, fact.client_id)
+            held = self._state.draft.client(self._label, fact.client_id)
             last, known = held.last_seq if held is not None else ClientSeq(0), True
         if known and fact.client_seq <= last:
             self._fault(fact, f"I8: client_seq {fact.client_seq} was accepted before")
@@ -236,45 +216,45 @@ class LabelFold:
         if fact.auth_ref in self._book.tokens:
             self._fault(fact, "authorizes a token that was authorized before (H5)")
         self._book.tokens.add(fact.auth_ref)
-        self._draft.note_token(fact.auth_ref, fact.token, cursor)
+        self._folded.tokens = True
+        self._state.draft.note_token(fact.auth_ref, fact.token, cursor)
 
     # --- chunk boundaries
 
     def _roll(self, fact: Fact) -> None:
         """A chunk ends exactly where §4.8.2 says."""
-        cursor = self._cursor
-        assert cursor is not None
-        must = self._draft.must_roll(cursor, fact.size)
+        cursor = self._state.here
+        must = self._state.draft.must_roll(cursor, fact.size)
         does = (
             (self._first and fact.seq > 1 and cursor.log.size >= cursor.chunk_start) if self._piece else must
         )
         self._first = False
         if must and not does:
             self._fault(fact, "must begin a new chunk (§4.8.2)")
-            self._distrust()
+            self._state.distrust()
         elif does and not must:
             self._fault(fact, "begins a new chunk where none ends (§4.8.2)")
-            self._distrust()
+            self._state.distrust()
         if does:
             self._seal()
 
     def _seal(self) -> None:
-        cursor = self._cursor
-        assert cursor is not None
+        cursor = self._state.here
         upto = cursor.log.stream_seq
         if cursor.checkpointed != upto:
             path = self._book.layout.checkpoint(self._label, upto)
             self._beside.fault(path, "is missing: a chunk ends here, and every chunk's end has one", seq=upto)
             self._book.bindings.complete = False
             self._beside.index_known = False
-            self._distrust()
+            self._state.distrust()
         start = cursor.chunk_start
-        self._draft.seal_chunk(cursor)
-        step = self._draft.changes.steps[-1]
+        self._folded.sealed[start] = upto
+        self._state.draft.seal_chunk(cursor)
+        step = self._state.draft.changes.steps[-1]
         assert isinstance(step, Sealed)
         pruned = start in self._files.pruned
-        self._beside.summary(step.summary, ahead=self._is_ahead, pruned=pruned)
-        if start in self._files.growing and not self._is_ahead:
+        self._beside.summary(step.summary, ahead=self._state.is_ahead, pruned=pruned)
+        if start in self._files.growing and not self._state.is_ahead:
             name = chunk_name(self._label, start, None)
             self._book.leave_open(step, ("seal", self._label, start, upto), name)
         if pruned:
@@ -289,150 +269,42 @@ class LabelFold:
             head = read_pruned_head(path)
         except (OSError, VeenError) as exc:
             self._book.fault(path.name, str(exc), label=self._label, seq=start)
-            self._distrust()
+            self._state.distrust()
             return
         if (head.label, head.start_seq, head.end_seq) != (self._label, start, end):
             self._book.fault(
                 path.name, "is of other entries than its name says", label=self._label, seq=start
             )
-            self._distrust()
-        self._draft.note_prune(
+            self._state.distrust()
+        self._state.draft.note_prune(
             Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
         )
         if start in self._files.logs or start in self._files.growing:
-            step, name = self._draft.changes.steps[-1], chunk_name(self._label, start, end)
+            step, name = self._state.draft.changes.steps[-1], chunk_name(self._label, start, end)
             self._book.leave_open(step, ("prune", self._label, start, end), name)
-
-    # --- checkpoints and anchors
-
-    def _checkpoint(self, upto: StreamSeq) -> None:
-        item = self._pending.checkpoints.get(upto)
-        ahead = item is not None and item.batch > self._book.applied
-        if ahead and self._exact:
-            self._step_aside()
-        path = self._book.layout.checkpoint(self._label, upto)
-        written = path.read_bytes() if upto in self._files.checkpoints else None
-        if written is None and not ahead:
-            self._beside.fault(path, "is missing", seq=upto)
-            self._without_checkpoint(upto)
-            return
-        if item is not None and written is not None and written != item.data:
-            self._beside.fault(path, "is not the checkpoint that the journal holds", seq=upto)
-        self._book.report.counters.checkpoints += 1
-        self._file_checkpoint(upto, written if written is not None or item is None else item.data, item)
-
-    def _file_checkpoint(self, upto: StreamSeq, data: bytes | None, item: Journaled | None) -> None:
-        cursor = self._cursor
-        assert cursor is not None
-        path = self._book.layout.checkpoint(self._label, upto)
-        try:
-            held = Checkpoint.decode(data or b"")
-            self._beside.check_rules(cursor, held, upto)
-            file_checkpoint(self._draft, self._book.trust.identity, cursor, held)
-        except VeenError as exc:
-            self._beside.seen.add(path)
-            self._beside.fault(path, str(exc), seq=upto)
-            self._without_checkpoint(upto)
-            return
-        step = self._draft.changes.steps[-1]
-        assert isinstance(step, Checkpointed)
-        ahead = item is not None and item.batch > self._book.applied
-        self._checkpoints.add(upto)
-        self._beside.checkpointed(step, ahead=ahead)
-        batch = item.batch if item is not None and ahead else None
-        self._book.bindings.expect(step.binding.encode(), (self._label, upto), batch)
-
-    def _without_checkpoint(self, upto: StreamSeq) -> None:
-        """Go on as if it were there: its absence is reported."""
-        self._book.bindings.complete = False
-        self._beside.index_known = False
-        self._checkpoints.add(upto)
-        self._distrust()
-        if self._cursor is not None:
-            self._cursor.checkpointed = upto
-
-    def _anchors(self) -> None:
-        for upto in sorted(self._files.anchors | set(self._pending.anchors)):
-            ahead = [i for i in self._pending.anchors.get(upto, ()) if i.batch > self._book.applied]
-            if upto not in self._files.anchors:
-                if len(ahead) < len(self._pending.anchors[upto]):
-                    self._beside.fault(self._book.layout.anchor(self._label, upto), "is missing", seq=upto)
-                    self._book.unsure.add(("anchors", self._label, upto))
-                continue
-            known = upto in self._checkpoints or self._ever_lost
-            anchor = self._beside.anchor(upto, checkpointed=known)
-            if anchor is None or any(item.data == anchor.encode() for item in ahead):
-                self._book.unsure.add(("anchors", self._label, upto))
-            elif self._label not in self._book.broken and self._ahead_from > 1:
-                self._book.derivation.draft.note_anchor(anchor)
 
     # --- the end
 
     def end(self) -> None:
         """What only shows when everything of the label was seen."""
-        piece, cursor = self._piece, self._cursor
+        piece, cursor = self._piece, self._state.cursor
         if piece is not None and piece.end is not None and not self._skipping:
             what = "has an end, and the chunk that must follow it is missing"
             self._book.fault(piece.path.name, what, label=self._label, seq=piece.end)
-            self._distrust()
-        if cursor is not None and not self._ever_lost:
+            self._state.distrust()
+        if cursor is not None and not self._state.ever_lost:
             self._beside.end_index(cursor)
-        self._beside.strays(self._next - 1 if self._ever_lost else 0)
-        self._anchors()
-        self._close_gap()
-        if self._ever_lost:
+        self._beside.strays(self._state.next - 1 if self._state.ever_lost else 0)
+        self._checkpoints.anchors()
+        self._folded.last, self._folded.lost = StreamSeq(self._state.next - 1), self._state.ever_lost
+        check_pending(self._book, self._label, self._folded)
+        self._state.close_gap()
+        if self._state.ever_lost:
             self._book.bindings.complete = False
-        self._book.sizes[self._label] = self._next - 1
+        self._book.sizes[self._label] = self._state.next - 1
         self._book.report.counters.labels += 1
 
-    # --- states
-
-    @property
-    def _is_ahead(self) -> bool:
-        """Whether the entry being placed is one that the index does not know yet."""
-        return self._next - 1 >= self._ahead_from
-
-    def _step_aside(self) -> None:
-        """From here on nothing is for the index."""
-        self._exact = False
-        self._draft = self._book.derivation.aside()
-        self._cursor = self._draft.own(self._label)
-
-    def _distrust(self) -> None:
-        """The index cannot be judged by this label any more; everything else can."""
-        self._book.broken.add(self._label)
-        if self._exact and self._cursor is not None:
-            self._step_aside()
-        self._exact = False
-
-    def _lose(self) -> None:
-        self._distrust()
-        if self._cursor is not None:
-            self._cursor, self._lost_from, self._ever_lost = None, self._next, True
-
-    def _resume(self, start: StreamSeq) -> None:
-        """Go on at a chunk's start, from the snapshot of the checkpoint before it."""
-        upto = StreamSeq(start - 1)
-        snapshot = self._beside.snapshot(upto)
-        if snapshot is None:
-            return
-        self._close_gap()
-        self._draft = self._book.derivation.aside()
-        self._cursor = LabelCursor(
-            self._label, LabelNo(0), Mmr(upto, snapshot[1]), Mmr(), start, 0, UnixTime(0), upto, 0
-        )
-        self._draft.changes.heads[self._label] = self._cursor
-        self._seen, self._wrong_roots = {}, 0
-        self._beside.index_known = False
-
-    def _close_gap(self) -> None:
-        if self._lost_from is None:
-            return
-        self._note(
-            f"label {self._label.hex()}: roots, order and writers of entries {self._lost_from} to "
-            f"{self._next - 1} could not be checked, nor what the index holds of this label"
-        )
-        self._lost_from = None
+    # --- saying it
 
     def _note(self, note: str) -> None:
         self._book.report.notes.append(note)

@@ -9,14 +9,15 @@ from veen_core.entry import FLAG_AUTHORIZE, decode_entry, decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.applier import encode_finishing
+from veen_storage.changes import Changes
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.entries import NEVER
 from veen_storage.fsck.files import Piece, pieces_of
 from veen_storage.fsck.label import LabelFold
+from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.plan import Event, LabelBegins, LabelEnds, PieceBegins, PieceEnds, Planner, Workers
 from veen_storage.fsck.report import Progress
-from veen_storage.ledger import Changes
 from veen_storage.pruned_chunk import read_pruned_chunk
 
 Tell = Callable[[Progress], None]
@@ -34,7 +35,7 @@ class _Turn:
 def check_log(book: Book, workers: Workers, *, recent: int | None, tell: Tell | None = None) -> None:
     """Fold every label into the book; its derivation is complete afterwards."""
     zstd = book.trust.registry.zstd_level is not None
-    planner = Planner(layout=book.layout, zstd=zstd, applied=book.applied, recent=recent)
+    planner = Planner(layout=book.layout, zstd=zstd, applied=book.applied, recent=recent, heads=book.heads)
     labels = [turn.label for turn in sorted(_turns(book, zstd=zstd))]
     fold: LabelFold | None = None
     for event, checked in workers.verify(_plan(planner, book, labels)):
@@ -108,4 +109,5 @@ def _report_orphans(book: Book, label: Label) -> None:
     paths += [book.layout.checkpoint_index(label)] if files.index else []
     for path in sorted(paths):
         book.fault(path.name, "its label has no chunk", label=label)
+    check_pending(book, label, Folded())
     book.broken.add(label)

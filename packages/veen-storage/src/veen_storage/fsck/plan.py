@@ -6,12 +6,13 @@ workers verify. Whoever folds gets the events back in the same order, each span 
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import multiprocessing
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -21,7 +22,8 @@ from veen_core.ids import Label, StreamSeq
 from veen_storage.errors import DamageError
 from veen_storage.fsck.entries import Checked, Span, Trust, check_span
 from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, Piece, pieces_of, walk_frames
-from veen_storage.fsck.index import context
+from veen_storage.fsck.index import Recorded, context
+from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
 
 SPAN_FRAMES: Final = 512
@@ -74,11 +76,16 @@ class Planner:
     applied: int
     recent: int | None
     """Of how many last entries of each label signatures are verified; None for all, 0 for none."""
+    heads: Mapping[Label, Recorded] | None = None
+    """Where the index says that labels stand, if it says anything."""
 
     def plan(self, label: Label, files: LabelFiles, journal: LabelJournal) -> Iterator[Event]:
         yield LabelBegins(label)
-        pieces = pieces_of(self.layout, label, files, zstd=self.zstd)
         ahead = {seq: item for seq, item in journal.entries.items() if item.batch > self.applied}
+        found = (
+            self._cut_back(label, p, ahead) for p in pieces_of(self.layout, label, files, zstd=self.zstd)
+        )
+        pieces = [piece for piece in found if piece.limit != 0]
         expected = 1
         for at, piece in enumerate(pieces):
             yield from self._journaled(label, ahead, expected, piece.start)
@@ -89,6 +96,29 @@ class Planner:
             expected = piece.end + 1 if piece.end is not None else piece.start + len(frames)
         yield from self._journaled(label, ahead, expected, None)
         yield LabelEnds(label)
+
+    def _cut_back(self, label: Label, piece: Piece, ahead: dict[StreamSeq, Journaled]) -> Piece:
+        """A growing chunk as opening would leave it before the journal is applied: as the index knows it.
+
+        Unless what follows is no part of what the journal holds: then it is to be judged with the rest.
+        """
+        if self.heads is None or piece.end is not None or piece.pruned:
+            return piece
+        head = self.heads.get(label, Recorded())
+        if piece.start < head.chunk_start:
+            return piece
+        limit, seq = (
+            (head.chunk_bytes, head.size + 1) if piece.start == head.chunk_start else (0, piece.start)
+        )
+        with piece.path.open("rb") as file:
+            file.seek(limit)
+            there = file.read()
+        waiting, size = list[bytes](), 0
+        while size < len(there) and (item := ahead.get(StreamSeq(seq))) is not None:
+            waiting.append(item.data)
+            size, seq = size + len(item.data), seq + 1
+        ours = size >= len(there) and foreign_at(there, b"".join(waiting), limit) is None
+        return dataclasses.replace(piece, limit=limit) if ours and there else piece
 
     def _spans(
         self, label: Label, piece: Piece, frames: list[tuple[int, int]], *, last: bool

@@ -1,0 +1,95 @@
+"""What waits in the journal is judged before opening applies it: could it be, and is all of it there?"""
+
+from __future__ import annotations
+
+import pytest
+
+from veen_core.ids import StreamSeq
+from veen_storage.changes import Anchor, Prune
+from veen_storage.errors import DamageError
+from veen_storage.fsck import Report, fsck
+from veen_storage.journal import ANCHOR, CHECKPOINT, ENTRY, PRUNE, Item
+from veen_storage.store import Store
+
+from .conftest import MakeStore
+from .oracle import drop
+from .sample import CONTROL, INVOICES, ORDERS, add, at, authorize, label, send, send_each, token
+from .scripted_run import short_segments
+
+NEWS = label("news")
+
+
+def seq(number: int) -> StreamSeq:
+    return StreamSeq(number)
+
+
+def judged(store: Store) -> Report:
+    drop(store)
+    return fsck(store.layout.root, processes=1)
+
+
+def entry_item(make_store: MakeStore, after: int) -> Item:
+    """An entry that the hub would have signed, had there been so many before it."""
+    other = make_store("other")
+    send(other, ORDERS, after)
+    batch = other.batch(at(1))
+    add(batch, ORDERS)
+    return batch.items[-1]
+
+
+@pytest.mark.parametrize("what", ["anchor", "unknown label", "prune", "control", "checkpoint", "entry"])
+def test_an_item_that_could_not_be_applied_is_a_fault(make_store: MakeStore, what: str) -> None:
+    store = make_store()
+    send_each(store, ORDERS, 9)
+    authorize(store, token())
+    store.apply()
+    third = make_store("third")
+    send(third, INVOICES, 3)
+    made = third.batch(at(1))
+    made.checkpoint(INVOICES)
+    items = {
+        "anchor": Item(ANCHOR, Anchor(label=ORDERS, upto_seq=seq(5), anchor_ref=b"x").encode()),
+        "unknown label": Item(ANCHOR, Anchor(label=NEWS, upto_seq=seq(5), anchor_ref=b"x").encode()),
+        "prune": Item(PRUNE, Prune(label=ORDERS, start_seq=seq(1), end_seq=seq(7), pruned_at=at(1)).encode()),
+        "control": Item(
+            PRUNE, Prune(label=CONTROL, start_seq=seq(1), end_seq=seq(1), pruned_at=at(1)).encode()
+        ),
+        "checkpoint": next(item for item in made.items if item.kind == CHECKPOINT),
+        "entry": entry_item(make_store, 20),
+    }
+    assert items["entry"].kind == ENTRY
+    store._journal.append([items[what]])
+    report = judged(store)
+    assert not report.ok
+    assert all(fault.file.endswith(".wal") for fault in report.faults), str(report)
+    with pytest.raises(DamageError, match=r"journal batch|entry 21"):
+        Store(store.layout.root, background=False)
+
+
+def test_items_that_wait_in_their_turn_are_no_faults(make_store: MakeStore) -> None:
+    store = make_store()
+    send_each(store, ORDERS, 20)
+    store.apply()
+    batch = store.batch(at(60))
+    batch.prune(Prune(label=ORDERS, start_seq=seq(1), end_seq=seq(8), pruned_at=at(60)))
+    add(batch, ORDERS)
+    batch.checkpoint(ORDERS)
+    batch.anchor(ORDERS, seq(21), b"ref")
+    store.commit(batch)
+    report = judged(store)
+    assert report.ok, str(report)
+
+
+def test_a_gap_among_applied_batches_is_no_fault(make_store: MakeStore) -> None:
+    """Removals reach the disk in any order: an older segment may come back after a power cut."""
+    store = make_store()
+    with short_segments(1_000):
+        send_each(store, ORDERS, 3)
+        first = min(store.layout.journal.glob("*.wal"))
+        content = first.read_bytes()
+        send_each(store, ORDERS, 9)
+        store.apply()
+    assert not first.exists()
+    first.write_bytes(content)
+    assert judged(store).ok
+    Store(store.layout.root, background=False).close()
