@@ -1,0 +1,13 @@
+"""Every overlay of this package, by name: what ``veen fold`` offers and the law tests run over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from veen_overlays.crdt import G_COUNTER, LWW_REGISTERS, OR_SET
+from veen_overlays.overlay import Overlay
+
+OVERLAYS: Final[Mapping[str, Overlay[Any]]] = {
+    overlay.name: overlay for overlay in (LWW_REGISTERS, OR_SET, G_COUNTER)
+}

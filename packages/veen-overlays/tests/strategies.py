@@ -1,0 +1,90 @@
+"""Hypothesis strategies read off the declarations: any record, and logs of any overlay's records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from veen_core.hashing import U64_MAX, H, u64be
+from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
+from veen_core.wire import MapCodec
+from veen_overlays.event import Message
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record
+
+SMALL_POOL = 3
+"""Few distinct identifiers and keys, so that events of one log meet."""
+
+
+def pooled(make: Any) -> st.SearchStrategy[Any]:
+    return st.integers(0, SMALL_POOL - 1).map(make)
+
+
+def free_values() -> st.SearchStrategy[Any]:
+    leaves = st.none() | st.booleans() | st.integers(-(2**64), U64_MAX) | st.binary() | st.text()
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    )
+
+
+TIMES = st.sampled_from((0, 1, 86_399, 86_400, 90_000, 1_700_000_000, U64_MAX)) | st.integers(0, U64_MAX)
+
+
+def of_kind(name: str, kind: Kind) -> st.SearchStrategy[Any]:
+    match kind:
+        case Uint() if name in ("ts", "created_at", "updated_at"):
+            return TIMES
+        case Uint():
+            return st.integers(0, 300) | st.integers(0, U64_MAX)
+        case Int():
+            return st.integers(-300, 300) | st.integers(-(2**64), U64_MAX)
+        case Bytes():
+            return pooled(lambda n: b"k" * n) | st.binary(max_size=100)
+        case Fixed(type=type_, size=size):
+            return pooled(lambda n: type_(bytes([n]) * size))
+        case Scalar(type=type_) if type_ is str:
+            return st.sampled_from(("a", "b", "USD")) | st.text(max_size=70)
+        case Scalar():
+            return st.booleans()
+        case OneOf(allowed=allowed):
+            return st.sampled_from(allowed)
+        case ListOf(kind=inner):
+            return st.lists(of_kind(name, inner), max_size=3).map(tuple)
+        case Nullable(kind=inner):
+            return st.none() | of_kind(name, inner)
+        case Free():
+            return free_values()
+        case MapCodec():
+            return values_of(kind).map(lambda values: kind.build(**values))
+    raise AssertionError(f"no strategy for {kind}")
+
+
+def values_of(codec: Any) -> st.SearchStrategy[dict[str, Any]]:
+    required = {f.name: of_kind(f.name, f.kind) for f in codec.fields if not f.optional}
+    optional = {f.name: of_kind(f.name, f.kind) for f in codec.fields if f.optional}
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+def records(shape: type[Record]) -> st.SearchStrategy[Record]:
+    """Any record of a shape that keeps its rules."""
+    adjust = ADJUST.get(shape.name, lambda values: values)
+    built = values_of(shape.codec).map(lambda values: shape(**adjust(values)))
+    return built.filter(lambda record: record.broken_rule() is None)
+
+
+ADJUST: dict[str, Any] = {}
+"""Records whose rules tie fields together: how to make drawn values keep them. Filled by their tests."""
+
+
+def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
+    return [Message(n, H(u64be(n)), schema, body) for n, (schema, body) in enumerate(drawn, start=1)]
+
+
+def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:
+    """A log in stream order: the overlay's records, some garbage, some of another overlay's."""
+    good = [records(shape).map(lambda r: (bytes(r.schema), r.encode())) for shape in overlay.schemas]
+    garbage = st.tuples(st.sampled_from([bytes(s) for s in overlay.shapes]), st.binary(max_size=20))
+    foreign = st.tuples(st.just(H(b"nobody's")), st.binary(max_size=5))
+    pairs = st.one_of(*good, *good, *good, garbage, foreign)
+    return st.lists(pairs, max_size=max_size).map(messages_of)
