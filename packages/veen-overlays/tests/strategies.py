@@ -10,11 +10,16 @@ from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
 from veen_overlays.event import Message
+from veen_overlays.identifiers import CtxId, RealmId, WalletId, wallet_id
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record
 
 SMALL_POOL = 3
 """Few distinct identifiers and keys, so that events of one log meet."""
+
+
+WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(SMALL_POOL))
+"""The wallets of all drawn logs; ``wallet.open.v1`` opens the one of its realm and owner."""
 
 
 def pooled(make: Any) -> st.SearchStrategy[Any]:
@@ -41,6 +46,8 @@ def of_kind(name: str, kind: Kind) -> st.SearchStrategy[Any]:
             return st.integers(-300, 300) | st.integers(-(2**64), U64_MAX)
         case Bytes():
             return pooled(lambda n: b"k" * n) | st.binary(max_size=100)
+        case Fixed(type=type_) if type_ is WalletId:
+            return st.sampled_from(WALLETS)
         case Fixed(type=type_, size=size):
             return pooled(lambda n: type_(bytes([n]) * size))
         case Scalar(type=type_) if type_ is str:
@@ -49,6 +56,12 @@ def of_kind(name: str, kind: Kind) -> st.SearchStrategy[Any]:
             return st.booleans()
         case OneOf(allowed=allowed):
             return st.sampled_from(allowed)
+        case _:
+            return composite(name, kind)
+
+
+def composite(name: str, kind: Kind) -> st.SearchStrategy[Any]:
+    match kind:
         case ListOf(kind=inner):
             return st.lists(of_kind(name, inner), max_size=3).map(tuple)
         case Nullable(kind=inner):
@@ -73,8 +86,16 @@ def records(shape: type[Record]) -> st.SearchStrategy[Record]:
     return built.filter(lambda record: record.broken_rule() is None)
 
 
-ADJUST: dict[str, Any] = {}
-"""Records whose rules tie fields together: how to make drawn values keep them. Filled by their tests."""
+def _open_wallet(values: dict[str, Any]) -> dict[str, Any]:
+    """Mostly one of the wallets that the other events of a drawn log name."""
+    currency = values["currency"] if values["currency"] in ("a", "b") else "USD"
+    realm, ctx = values["realm_id"], CtxId(values["realm_id"])
+    wallet = wallet_id(realm, ctx, currency)
+    return values | {"ctx_id": ctx, "currency": currency, "wallet_id": wallet}
+
+
+ADJUST: dict[str, Any] = {"wallet.open.v1": _open_wallet}
+"""Records whose rules tie fields together: how to make drawn values keep them."""
 
 
 def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
