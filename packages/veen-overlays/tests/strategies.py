@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
-from veen_overlays.event import Message
+from veen_overlays.event import Message, SeenOnce
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, wallet_id
-from veen_overlays.overlay import Overlay
+from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.record import Record
 
 SMALL_POOL = 3
@@ -109,3 +109,10 @@ def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Me
     foreign = st.tuples(st.just(H(b"nobody's")), st.binary(max_size=5))
     pairs = st.one_of(*good, *good, *good, garbage, foreign)
     return st.lists(pairs, max_size=max_size).map(messages_of)
+
+
+def lifted(overlay: Overlay[Any], log: list[Message]) -> list[Summary[Any]]:
+    """One summary per distinct event, the way the definition says it."""
+    seen = SeenOnce()
+    events = (overlay.distinct(message, seen) for message in log)
+    return [overlay.summarise(event) for event in events if event is not None]

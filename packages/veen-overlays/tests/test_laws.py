@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import logs
+from strategies import lifted, logs
 
 from veen_core import cbor
 from veen_core.hashing import H, u64be
@@ -22,13 +22,6 @@ from veen_overlays.record import decode_record
 from veen_overlays.registry import OVERLAYS
 
 every_overlay = pytest.mark.parametrize("name", OVERLAYS)
-
-
-def lifted(overlay: Overlay[Any], log: list[Message]) -> list[Summary[Any]]:
-    """One summary per distinct event, the way the definition says it."""
-    seen = SeenOnce()
-    events = (overlay.distinct(message, seen) for message in log)
-    return [overlay.summarise(event) for event in events if event is not None]
 
 
 def random_tree(overlay: Overlay[Any], parts: list[Summary[Any]], rng: random.Random) -> Summary[Any]:

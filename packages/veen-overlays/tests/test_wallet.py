@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from logs import log_of
-from strategies import WALLETS, logs
+from strategies import WALLETS, lifted, logs
 from wallet_interpreter import Interpreter
 
 from veen_core.hashing import H, Ht, u64be
@@ -141,6 +141,7 @@ def test_long_tight_logs_fold_like_the_pseudocode_in_every_tree(seed: int) -> No
         n = rng.randrange(len(parts) - 1)
         parts[n : n + 2] = [LEDGER.combine(parts[n], parts[n + 1])]
     assert LEDGER.encode(parts[0]) == LEDGER.encode(LEDGER.fold(log))
+    assert LEDGER.encode(LEDGER.merge(lifted(LEDGER, log))) == LEDGER.encode(parts[0])
 
 
 def test_the_lowest_balance_tells_that_a_prefix_was_overdrawn() -> None:

@@ -93,9 +93,10 @@ def transfer_keys(record: Record) -> tuple[bytes, ...]:
     """Debit and credit of a transfer; other records have no keys."""
     if not isinstance(record, wal.Transfer):
         return ()
-    return debit_key(record.wallet_id, record.transfer_id), credit_key(
-        record.to_wallet_id, record.transfer_id
-    )
+    debit = debit_key(record.wallet_id, record.transfer_id)
+    if record.to_wallet_id == record.wallet_id:  # §6 says "else if": to oneself there is no credit
+        return (debit,)
+    return debit, credit_key(record.to_wallet_id, record.transfer_id)
 
 
 def _expression(record: type[Record]) -> Any:
