@@ -13,7 +13,7 @@ from veen_overlays.record import Record
 
 def log_of(*records: Record, start: int = 1) -> list[Message]:
     return [
-        Message(n, H(b"msg" + u64be(n)), r.schema, r.encode()) for n, r in enumerate(records, start=start)
+        Message(n, H(b"msg" + u64be(n)), r.SCHEMA, r.encode()) for n, r in enumerate(records, start=start)
     ]
 
 

@@ -10,7 +10,7 @@ from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
 from veen_overlays.event import Message, SeenOnce
-from veen_overlays.identifiers import CtxId, RealmId, WalletId, wallet_id
+from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.record import Record
 
@@ -81,7 +81,7 @@ def values_of(codec: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 def records(shape: type[Record]) -> st.SearchStrategy[Record]:
     """Any record of a shape that keeps its rules."""
-    adjust = ADJUST.get(shape.name, lambda values: values)
+    adjust = ADJUST.get(shape.NAME, lambda values: values)
     built = values_of(shape.codec).map(lambda values: shape(**adjust(values)))
     return built.filter(lambda record: record.broken_rule() is None)
 
@@ -94,7 +94,28 @@ def _open_wallet(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"ctx_id": ctx, "currency": currency, "wallet_id": wallet}
 
 
-ADJUST: dict[str, Any] = {"wallet.open.v1": _open_wallet}
+def _device(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"device_id": device_id(values["device_pk"])}
+
+
+def _handle(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"handle": "@user" if len(values["handle"]) % 2 else "ann@example.com"}
+
+
+def _with_map(name: str) -> Any:
+    return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
+
+
+ADJUST: dict[str, Any] = {
+    "wallet.open.v1": _open_wallet,
+    "wallet.transfer.v1": _with_map("metadata"),
+    "id.device.v1": _device,
+    "id.handlemap.v1": _handle,
+    "id.principal.v1": _with_map("info"),
+    "id.ctx.profile.v1": _with_map("prefs"),
+    "id.org.profile.v1": _with_map("metadata"),
+    "id.external.v1": _with_map("attributes"),
+}
 """Records whose rules tie fields together: how to make drawn values keep them."""
 
 
@@ -104,7 +125,7 @@ def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
 
 def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:
     """A log in stream order: the overlay's records, some garbage, some of another overlay's."""
-    good = [records(shape).map(lambda r: (bytes(r.schema), r.encode())) for shape in overlay.schemas]
+    good = [records(shape).map(lambda r: (bytes(r.SCHEMA), r.encode())) for shape in overlay.schemas]
     garbage = st.tuples(st.sampled_from([bytes(s) for s in overlay.shapes]), st.binary(max_size=20))
     foreign = st.tuples(st.just(H(b"nobody's")), st.binary(max_size=5))
     pairs = st.one_of(*good, *good, *good, garbage, foreign)

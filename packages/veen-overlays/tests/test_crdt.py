@@ -30,7 +30,7 @@ def write(ts: int, value: bytes, key: bytes = b"k") -> LwwWrite:
 
 
 def at(seq: int, record: LwwWrite, msg_id: bytes = b"m") -> Message:
-    return Message(seq, msg_id.ljust(32, bytes([seq % 256])), record.schema, record.encode())
+    return Message(seq, msg_id.ljust(32, bytes([seq % 256])), record.SCHEMA, record.encode())
 
 
 def test_the_published_precedence_holds() -> None:

@@ -26,7 +26,7 @@ from veen_overlays.reference import record_reference
 from veen_overlays.registry import OVERLAYS
 
 SHAPES = {
-    f"{shape.name}/{shape.__name__}": shape for overlay in OVERLAYS.values() for shape in overlay.schemas
+    f"{shape.NAME}/{shape.__name__}": shape for overlay in OVERLAYS.values() for shape in overlay.schemas
 }
 every_record = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
@@ -100,7 +100,7 @@ def test_unknown_missing_misordered_and_null_keys_are_refused(
     for other in wrong:
         decoded = decode_record((shape,), cbor.encode(other))
         assert isinstance(decoded, Undecodable)
-        assert shape.name in decoded.why
+        assert shape.NAME in decoded.why
 
 
 @every_record
@@ -113,9 +113,9 @@ def test_no_value_is_coerced(shape: type[Record]) -> None:
 @every_record
 def test_the_reference_names_every_field_and_rule(shape: type[Record]) -> None:
     text = record_reference(shape)
-    assert shape.schema.hex() in text
+    assert shape.SCHEMA.hex() in text
     assert all(f"`{f.key}`" in text for f in shape.codec.fields)
-    assert all(rule.text in text for rule in shape.rules)
+    assert all(rule.text in text for rule in shape.RULES)
 
 
 def test_a_rule_is_kept_by_writer_and_reader() -> None:

@@ -164,8 +164,8 @@ def test_the_published_identifiers_hold() -> None:
 @pytest.mark.parametrize("word", ["close", "deposit", "withdraw", "transfer", "unfreeze"])
 def test_the_published_schema_ids_hold(word: str) -> None:
     vector = json.loads((PUBLISHED / f"schema_wallet_{word}.json").read_bytes())
-    [shape] = [shape for shape in WALLET_RECORDS if shape.name == f"wallet.{word}.v1"]
-    assert shape.schema.hex() == vector["expected"]
+    [shape] = [shape for shape in WALLET_RECORDS if f"wallet.{word}.v1" == shape.NAME]
+    assert shape.SCHEMA.hex() == vector["expected"]
 
 
 def test_a_transfer_id_is_drawn_from_what_is_known_before_sealing() -> None:
@@ -188,7 +188,7 @@ def test_an_open_with_another_wallets_id_is_no_event() -> None:
     """5.1: wallet_id MUST equal its derivation."""
     right = opened()
     wrong = right.encode().replace(bytes(W), bytes(TO))
-    log = [Message(1, b"m" * 32, right.schema, wrong)]
+    log = [Message(1, b"m" * 32, right.SCHEMA, wrong)]
     summary = LEDGER.fold(log)
     assert (summary.events, summary.undecodable) == (0, 1)
     assert "wallet_id is that of" in summary.listed[0].why

@@ -148,7 +148,7 @@ def test_approvals_are_counted_once_per_approver() -> None:
 def test_the_levels_hold_every_record_once() -> None:
     """§14."""
     named = [record for _, records in LEVELS for record in records]
-    assert sorted(r.name for r in named) == sorted(r.name for r in WALLET_RECORDS)
+    assert sorted(r.NAME for r in named) == sorted(r.NAME for r in WALLET_RECORDS)
     assert [name for name, _ in LEVELS] == ["Core", "Limits", "Control", "Bridge"]
 
 

@@ -13,7 +13,7 @@ from veen_overlays.event import Message
 from veen_overlays.record import Record, decode_record
 from veen_overlays.wallet import records as wal
 
-SHAPES = {bytes(shape.schema): shape for shape in wal.WALLET_RECORDS}
+SHAPES = {bytes(shape.SCHEMA): shape for shape in wal.WALLET_RECORDS}
 
 
 def needs_reset(last: int, now: int) -> bool:

@@ -65,7 +65,7 @@ class Overlay(Generic[S]):
     def __post_init__(self) -> None:
         shapes: dict[bytes, tuple[type[Record], ...]] = {}
         for schema in self.schemas:
-            shapes[schema.schema] = (*shapes.get(schema.schema, ()), schema)
+            shapes[schema.SCHEMA] = (*shapes.get(schema.SCHEMA, ()), schema)
         object.__setattr__(self, "shapes", shapes)
 
     @property

@@ -60,19 +60,19 @@ def _is_dict(record: object, name: str) -> bool:
 
 
 class Record(Wire):
-    """Base of every record. ``name`` and ``schema`` are what its messages carry in ``payload_hdr``."""
+    """Base of every record. Its messages carry ``SCHEMA`` in ``payload_hdr``."""
 
     __slots__ = ()
-    name: ClassVar[str]
-    schema: ClassVar[SchemaId]
-    rules: ClassVar[tuple[Rule, ...]]
-    pattern: ClassVar[Pattern | None]
-    slots: ClassVar[tuple[Callable[[Any, Any], None], ...]]
+    NAME: ClassVar[str]
+    SCHEMA: ClassVar[SchemaId]
+    RULES: ClassVar[tuple[Rule, ...]]
+    PATTERN: ClassVar[Pattern | None]
+    SLOTS: ClassVar[tuple[Callable[[Any, Any], None], ...]]
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """A record that keeps its rules, or a ``DecodeError``; ``decode_record`` never raises."""
-        if cls.pattern is not None and (values := cls.pattern.read(data)) is not None:
+        if cls.PATTERN is not None and (values := cls.PATTERN.read(data)) is not None:
             return cls.of_values(values)
         record = super().decode(data)
         if (broken := record.broken_rule()) is not None:
@@ -83,9 +83,9 @@ class Record(Wire):
     def of_values(cls, values: list[Any]) -> Self:
         """From values of the declared kinds, in field order."""
         record = object.__new__(cls)
-        for fill, value in zip(cls.slots, values, strict=True):  # a third of calling the dataclass
+        for fill, value in zip(cls.SLOTS, values, strict=True):  # a third of calling the dataclass
             fill(record, value)
-        if cls.rules and (broken := record.broken_rule()) is not None:
+        if cls.RULES and (broken := record.broken_rule()) is not None:
             raise DecodeError(broken, where=cls.where())
         return record
 
@@ -97,7 +97,7 @@ class Record(Wire):
 
     def broken_rule(self) -> str | None:
         """The first rule that does not hold."""
-        return next((f"wants that {rule.text}" for rule in self.rules if not rule.holds(self)), None)
+        return next((f"wants that {rule.text}" for rule in self.RULES if not rule.holds(self)), None)
 
     @classmethod
     def where(cls) -> str:
@@ -119,10 +119,10 @@ def record(
 
     def declare(cls: R) -> R:
         cls = text_map(name, section=section)(cls)
-        cls.name, cls.rules = name, rules
-        cls.schema = schema_id(name, operation=operation)
-        cls.pattern = pattern_of(cls.codec.fields)
-        cls.slots = tuple(getattr(cls, f.name).__set__ for f in cls.codec.fields)
+        cls.NAME, cls.RULES = name, rules
+        cls.SCHEMA = schema_id(name, operation=operation)
+        cls.PATTERN = pattern_of(cls.codec.fields)
+        cls.SLOTS = tuple(getattr(cls, f.name).__set__ for f in cls.codec.fields)
         return cls
 
     return declare

@@ -11,13 +11,13 @@ from veen_overlays.record import Record
 
 def record_reference(shape: type[Record]) -> str:
     """One record: its name, where it is specified, its schema id, fields and rules."""
-    lines = [f"#### `{shape.name}`", "", f"{(shape.__doc__ or '').strip()} ({shape.codec.section})", ""]
-    lines += [f"Schema `{shape.schema.hex()}`.", "", "| field | type | |", "|---|---|---|"]
+    lines = [f"#### `{shape.NAME}`", "", f"{(shape.__doc__ or '').strip()} ({shape.codec.section})", ""]
+    lines += [f"Schema `{shape.SCHEMA.hex()}`.", "", "| field | type | |", "|---|---|---|"]
     for field in shape.codec.fields:
         kind = field.kind.describe().replace("|", "or")
         lines.append(f"| `{field.key}` | {kind} | {'optional' if field.optional else ''} |")
-    if shape.rules:
-        lines += ["", *(f"- {rule.text}" for rule in shape.rules)]
+    if shape.RULES:
+        lines += ["", *(f"- {rule.text}" for rule in shape.RULES)]
     return "\n".join(lines)
 
 

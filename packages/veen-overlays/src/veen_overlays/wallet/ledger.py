@@ -100,8 +100,8 @@ def transfer_keys(record: Record) -> tuple[bytes, ...]:
 
 
 def _expression(record: type[Record]) -> Any:
-    assert record.pattern is not None
-    return record.pattern.groups
+    assert record.PATTERN is not None
+    return record.PATTERN.groups
 
 
 class _Bulk:
@@ -109,7 +109,7 @@ class _Bulk:
 
     def __init__(self, only: WalletId | None) -> None:
         self.only = only
-        self.shapes = {bytes(shape.schema): (shape,) for shape in wal.WALLET_RECORDS}
+        self.shapes = {bytes(shape.SCHEMA): (shape,) for shape in wal.WALLET_RECORDS}
 
     def __call__(
         self, messages: Iterable[Message], seen: Seen
@@ -117,8 +117,8 @@ class _Bulk:
         runs, aside, events = Runs(self.only), [], 0
         first = seen.first
         deposit, withdraw, transfer = map(_expression, (wal.Deposit, wal.Withdraw, wal.Transfer))
-        deposit_id, withdraw_id = bytes(wal.Deposit.schema), bytes(wal.Withdraw.schema)
-        transfer_id = bytes(wal.Transfer.schema)
+        deposit_id, withdraw_id = bytes(wal.Deposit.SCHEMA), bytes(wal.Withdraw.SCHEMA)
+        transfer_id = bytes(wal.Transfer.SCHEMA)
         for message in messages:
             seq, msg_id, schema, body, parent_id = message
             if not first(parent_id or msg_id, seq):

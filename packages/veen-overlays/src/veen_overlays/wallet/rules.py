@@ -145,7 +145,7 @@ def refusal(state: State, record: Record, policy: Policy | None = None) -> Refus
     """Why a producer must not emit this record for a wallet in this state; None: it may."""
     policy = policy or Policy()
     if policy.emits is not None and type(record) not in policy.emits:
-        return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"this producer may not emit {record.name}")
+        return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"this producer may not emit {record.NAME}")
     if (
         isinstance(record, Open)
         and policy.currencies is not None
