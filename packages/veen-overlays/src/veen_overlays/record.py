@@ -14,13 +14,13 @@ of the declaration: a record that breaks one is neither written nor read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
-from veen_core.wire import Wire, text_map, where
+from veen_core.wire import MapCodec, Wire, text_map, where
 from veen_overlays.pattern import Pattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
@@ -119,6 +119,9 @@ def record(
 
     def declare(cls: R) -> R:
         cls = text_map(name, section=section)(cls)
+        # A key that is a Python keyword (``class``) has a field with an underscore after it.
+        fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
+        cls.codec = MapCodec(name, section, cls, fields)
         cls.NAME, cls.RULES = name, rules
         cls.SCHEMA = schema_id(name, operation=operation)
         cls.PATTERN = pattern_of(cls.codec.fields)
