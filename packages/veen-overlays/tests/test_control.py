@@ -207,7 +207,7 @@ def test_class_is_spelled_class_on_the_wire() -> None:
 def test_a_schema_is_described_by_its_latest_registration() -> None:
     def describe(version: str, ts: int) -> SchemaDescriptor:
         return SchemaDescriptor(
-            schema_id=SchemaId(Revocation.SCHEMA),
+            schema_id_=SchemaId(Revocation.SCHEMA),
             name="veen.revocation.v1",
             version=version,
             ts=UnixTime(ts),

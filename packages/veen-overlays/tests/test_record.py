@@ -93,8 +93,8 @@ def test_unknown_missing_misordered_and_null_keys_are_refused(
     shape: type[Record], data: st.DataObject
 ) -> None:
     item: dict[str, Any] = cbor.decode(data.draw(records(shape)).encode())  # type: ignore[assignment]
-    required = [f.name for f in shape.codec.fields if not f.optional]
-    wrong = [item | {"unknown": 1}, item | {next(f.name for f in shape.codec.fields): None}]
+    required = [f.key for f in shape.codec.fields if not f.optional]
+    wrong = [item | {"unknown": 1}, item | {next(f.key for f in shape.codec.fields): None}]
     wrong += [{k: v for k, v in item.items() if k != required[0]}] if required else []
     wrong += [dict(reversed(item.items()))] if len(item) > 1 else []
     for other in wrong:
@@ -105,7 +105,7 @@ def test_unknown_missing_misordered_and_null_keys_are_refused(
 
 @every_record
 def test_no_value_is_coerced(shape: type[Record]) -> None:
-    for item in ({f.name: 1.5 for f in shape.codec.fields}, {f.name: True for f in shape.codec.fields}):
+    for item in ({f.key: 1.5 for f in shape.codec.fields}, {f.key: True for f in shape.codec.fields}):
         if any(f.kind.describe() != "bool" for f in shape.codec.fields):
             assert isinstance(decode_record((shape,), cbor.encode(item)), Undecodable)
 
@@ -137,6 +137,11 @@ def test_two_shapes_of_one_schema_give_both_reasons() -> None:
     decoded = decode_record((Both, Other), cbor.encode({"d": 1}))
     assert isinstance(decoded, Undecodable)
     assert decoded.why.count("test.both.v1") == 2
+
+
+@every_record
+def test_a_record_knows_its_schema_as_the_hubs_client_asks_for_it(shape: type[Record]) -> None:
+    assert shape.schema_id.__get__(object.__new__(shape)) == shape.SCHEMA  # type: ignore[attr-defined]
 
 
 def test_operations_have_prefixed_schema_ids() -> None:

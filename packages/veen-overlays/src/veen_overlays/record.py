@@ -69,6 +69,11 @@ class Record(Wire):
     PATTERN: ClassVar[Pattern | None]
     SLOTS: ClassVar[tuple[Callable[[Any, Any], None], ...]]
 
+    @property
+    def schema_id(self) -> SchemaId:
+        """``payload_hdr.schema`` of a message that carries it; the hub's client asks for it."""
+        return self.SCHEMA
+
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """A record that keeps its rules, or a ``DecodeError``; ``decode_record`` never raises."""
@@ -119,7 +124,7 @@ def record(
 
     def declare(cls: R) -> R:
         cls = text_map(name, section=section)(cls)
-        # A key that is a Python keyword (``class``) has a field with an underscore after it.
+        # A key that Python or this class has taken (``class``) has a field with an underscore after it.
         fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
         cls.NAME, cls.RULES = name, rules

@@ -72,7 +72,8 @@ class LabelClass(Record):
 class SchemaDescriptor(Record):
     """What a schema id means, and whose it is."""
 
-    schema_id: SchemaId
+    schema_id_: SchemaId
+    """``schema_id`` on the wire: what is described, not what this record is."""
     name: str
     version: str
     doc_url: str | None = None

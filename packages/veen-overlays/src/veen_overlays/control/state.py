@@ -110,7 +110,7 @@ def class_of(state: Registers, label: Label) -> LabelClass | None:
 def _lift_schema(event: Event) -> Registers:
     record = event.record
     assert isinstance(record, SchemaDescriptor)
-    return {bytes(record.schema_id): (event.stamp(record.ts), record.encode())}
+    return {bytes(record.schema_id_): (event.stamp(record.ts), record.encode())}
 
 
 SCHEMAS: Final[Overlay[Registers]] = Overlay(
