@@ -11,12 +11,13 @@ from veen_overlays.identity.state import IDENTITY
 from veen_overlays.kv import KV
 from veen_overlays.overlay import Overlay
 from veen_overlays.queue import QUEUE
+from veen_overlays.snapshot import SNAPSHOTS
 from veen_overlays.wallet.ledger import LEDGER
 
 OVERLAYS: Final[Mapping[str, Overlay[Any]]] = {
     overlay.name: overlay
     for overlay in (
         *(LWW_REGISTERS, OR_SET, G_COUNTER, KV, QUEUE, LEDGER, IDENTITY),
-        *(AUTHORITIES, REVOCATIONS, LABEL_CLASSES, SCHEMAS),
+        *(AUTHORITIES, REVOCATIONS, LABEL_CLASSES, SCHEMAS, SNAPSHOTS),
     )
 }
