@@ -1,0 +1,1 @@
+"""The control plane: authority, revocation, label classes and the schema registry (spec-2)."""

@@ -1,0 +1,199 @@
+"""The policy view: what a hub of a level enforces, folded from its realm's admin streams (spec-2 §8, H6).
+
+A view is a value: four states, each bound to the prefix it was folded from. It answers from memory and
+knows no clock: ``now`` is handed in. Where the level does not include a profile, the view allows. Where a
+stream that the level needs was never folded, or too long ago, ``stale`` says so and the hub accepts nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from veen_core.cap import TokenHash
+from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId
+from veen_overlays.control.records import (
+    Authority,
+    LabelClass,
+    RevocationKind,
+    SchemaDescriptor,
+    admin_stream,
+    label_class_stream,
+    revocation_stream,
+    schema_stream,
+)
+from veen_overlays.control.state import (
+    Records,
+    Registers,
+    authority_at,
+    class_of,
+    revocation_at,
+    schema_of,
+)
+from veen_overlays.identifiers import RealmId
+
+S = TypeVar("S")
+
+
+class Level(enum.StrEnum):
+    """spec-2 §8; each includes those before it."""
+
+    CORE = "core"
+    FEDERATED = "federated"
+    HARDENED = "hardened"
+    META = "meta"
+
+    def includes(self, other: Level) -> bool:
+        order = list(Level)
+        return order.index(self) >= order.index(other)
+
+
+class Bound(NamedTuple, Generic[S]):
+    """A state and the prefix it rests on."""
+
+    label: Label
+    upto_seq: int
+    mmr_root: MmrRoot
+    as_of: int
+    """When the prefix was known to be the whole log."""
+    state: S
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """How a hub treats a class of labels; advisory (LCLASS0 6.2)."""
+
+    pad_blocks: tuple[int, ...]
+    """The padding it may choose."""
+    rate_percent: int
+    """Of the rate a token allows."""
+
+
+DEFAULT_HANDLING: Final = Handling((0, 256, 1024), 100)
+HANDLING: Final[Mapping[str, Handling]] = {
+    "user": Handling((256, 1024), 100),
+    "wallet": Handling((256, 1024), 100),
+    "log": Handling((0,), 100),
+    "metric": Handling((0,), 100),
+    "admin": Handling((0, 256, 1024), 400),
+    "control": Handling((0, 256, 1024), 400),
+    "bulk": Handling((0, 256, 1024), 25),
+}
+"""6.2's hints as numbers: admin and control four times, bulk a quarter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyView:
+    """Everything a hub asks, of one realm."""
+
+    level: Level
+    realm: RealmId
+    hub_id: HubId
+    authorities: Bound[Records] | None = None
+    revocations: Bound[Records] | None = None
+    classes: Bound[Registers] | None = None
+    schemas: Bound[Registers] | None = None
+
+    # --- AUTH1
+
+    def authority(self, stream: StreamId, now: int) -> Authority | None:
+        """The record in force for a stream; None: unspecified (3.2)."""
+        if self.authorities is None:
+            return None
+        return authority_at(self.authorities.state, self.realm, stream, now)
+
+    def not_primary(self, stream: StreamId | None, now: int) -> str | None:
+        """Why this hub may not accept for the stream (3.3). Unspecified and multi-primary are accepted.
+
+        ``stream`` None: the hub cannot tell the label's stream (3.1), so no record can name it.
+        """
+        if stream is None or not self.level.includes(Level.FEDERATED):
+            return None
+        record = self.authority(stream, now)
+        if record is None or record.policy == "multi-primary" or record.primary_hub == self.hub_id:
+            return None
+        return f"not primary for label: submit to hub {record.primary_hub.hex()}"
+
+    # --- KEX1+
+
+    def revoked(
+        self, client: ClientId, auth_ref: AuthRef | None, token: TokenHash | None, now: int
+    ) -> str | None:
+        """What of a message is revoked (4.3); None: nothing."""
+        if self.revocations is None or not self.level.includes(Level.HARDENED):
+            return None
+        targets: tuple[tuple[RevocationKind, bytes | None], ...] = (
+            ("client-id", client),
+            ("auth-ref", auth_ref),
+            ("cap-token", token),
+        )
+        for kind, target in targets:
+            found = None if target is None else revocation_at(self.revocations.state, kind, target, now)
+            if found is not None:
+                return f"{kind} revoked at {found.ts}" + (f": {found.reason}" if found.reason else "")
+        return None
+
+    # --- LCLASS0, META0+
+
+    def label_class(self, label: Label) -> LabelClass | None:
+        if self.classes is None or not self.level.includes(Level.META):
+            return None
+        return class_of(self.classes.state, label)
+
+    def handling(self, label: Label) -> Handling:
+        """Of the label's class, or the default."""
+        found = self.label_class(label)
+        return DEFAULT_HANDLING if found is None else HANDLING.get(found.class_, DEFAULT_HANDLING)
+
+    def retention_sec(self, label: Label) -> int | None:
+        """How long the label's class wants its payloads kept; None: no wish."""
+        found = self.label_class(label)
+        return None if found is None else found.retention_hint
+
+    def schema(self, schema: SchemaId) -> SchemaDescriptor | None:
+        if self.schemas is None or not self.level.includes(Level.META):
+            return None
+        return schema_of(self.schemas.state, schema)
+
+    # --- how old, and on what it rests
+
+    def needed(self) -> dict[str, tuple[StreamId, Bound[Any] | None]]:
+        """The admin streams that the level wants followed, and what is held of each."""
+        streams: dict[str, tuple[Level, StreamId, Bound[Any] | None]] = {
+            "authority": (Level.FEDERATED, admin_stream(self.realm), self.authorities),
+            "revocation": (Level.HARDENED, revocation_stream(self.realm), self.revocations),
+            "label-class": (Level.META, label_class_stream(self.realm), self.classes),
+            "meta-schema": (Level.META, schema_stream(self.realm), self.schemas),
+        }
+        return {
+            name: (stream, held)
+            for name, (level, stream, held) in streams.items()
+            if self.level.includes(level)
+        }
+
+    def lag_sec(self, now: int) -> int | None:
+        """The age of the oldest state; None if one was never folded."""
+        ages = [None if held is None else max(0, now - held.as_of) for _, held in self.needed().values()]
+        return None if None in ages else max((age for age in ages if age is not None), default=0)
+
+    def stale(self, now: int, max_age_sec: int) -> str | None:
+        """Why the view is too old to answer from; then nothing is accepted (fail closed)."""
+        for name, (_, held) in self.needed().items():
+            if held is None:
+                return f"the {name} stream was never folded"
+            if now - held.as_of > max_age_sec:
+                return (
+                    f"the {name} stream was last seen whole {now - held.as_of} s ago, at most {max_age_sec}"
+                )
+        return None
+
+    def describe(self, now: int) -> dict[str, str]:
+        """For status and metrics: level, lag, and the prefix of each stream."""
+        lag = self.lag_sec(now)
+        shown = {"level": str(self.level), "lag_sec": "never" if lag is None else str(lag)}
+        for name, (_, held) in self.needed().items():
+            prefix = "never folded" if held is None else f"{held.label.hex()}@{held.upto_seq}"
+            shown[name] = prefix if held is None else f"{prefix} {held.mmr_root.hex()}"
+        return shown

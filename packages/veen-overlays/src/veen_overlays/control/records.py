@@ -1,0 +1,98 @@
+"""The four records of the admin streams, and the streams (spec-2 1.3, 2.2, 4.3, 6.1, 7.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from veen_core.hashing import Ht
+from veen_core.ids import FixedBytes, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
+from veen_core.validity import active_at, until
+from veen_overlays.identifiers import RealmId
+from veen_overlays.record import Record, record
+
+
+class RevokedId(FixedBytes):
+    """A client_id, an auth_ref or a token's hash (4.3)."""
+
+    __slots__ = ()
+
+
+@record("veen.fed.authority.v1", section="FED1 2.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authority(Record):
+    """Which hub is the primary of a stream, from ``ts`` for ``ttl`` seconds."""
+
+    realm_id: RealmId
+    stream_id: StreamId
+    primary_hub: HubId
+    replica_hubs: tuple[HubId, ...]
+    policy: Literal["single-primary", "multi-primary"]
+    ts: UnixTime
+    ttl: int
+
+    def active(self, now: int) -> bool:
+        """``ts <= now < ts + ttl``."""
+        return active_at(UnixTime(now), self.ts, until(self.ts, self.ttl))
+
+
+RevocationKind = Literal["client-id", "auth-ref", "cap-token"]
+
+
+@record("veen.revocation.v1", section="KEX1+ 4.3")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation(Record):
+    """A client key, an auth_ref or a token is no longer good, from ``ts`` on or for ``ttl`` seconds."""
+
+    kind: RevocationKind
+    target: RevokedId
+    reason: str | None = None
+    ts: UnixTime
+    ttl: int | None = None
+
+    def active(self, now: int) -> bool:
+        """``ts <= now``, and ``now < ts + ttl`` where there is a ttl."""
+        return active_at(UnixTime(now), self.ts, until(self.ts, self.ttl))
+
+
+@record("veen.label.class.v1", section="LCLASS0 6.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelClass(Record):
+    """What kind of traffic a label carries."""
+
+    label: Label
+    class_: str
+    """``class`` on the wire."""
+    sensitivity: str | None = None
+    retention_hint: int | None = None
+
+
+@record("veen.meta.schema.v1", section="META0+ 7.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaDescriptor(Record):
+    """What a schema id means, and whose it is."""
+
+    schema_id_: SchemaId
+    """``schema_id`` on the wire: what is described, not what this record is."""
+    name: str
+    version: str
+    doc_url: str | None = None
+    owner: VerifyKey | None = None
+    ts: UnixTime
+
+
+def admin_stream(realm: RealmId) -> StreamId:
+    """Authority records (1.3)."""
+    return StreamId(Ht("veen/admin", realm))
+
+
+def revocation_stream(realm: RealmId) -> StreamId:
+    return StreamId(Ht("veen/revocation", realm))
+
+
+def label_class_stream(realm: RealmId) -> StreamId:
+    return StreamId(Ht("veen/label-class", realm))
+
+
+def schema_stream(realm: RealmId) -> StreamId:
+    return StreamId(Ht("veen/meta-schema", realm))

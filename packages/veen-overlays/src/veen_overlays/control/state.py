@@ -1,0 +1,128 @@
+"""The four admin streams as folds, one overlay each: a record counts only where it belongs (spec-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from veen_core import cbor
+from veen_core.ids import HubId, Label, SchemaId, StreamId
+from veen_overlays.control.records import (
+    Authority,
+    LabelClass,
+    Revocation,
+    RevocationKind,
+    SchemaDescriptor,
+)
+from veen_overlays.event import Event
+from veen_overlays.identifiers import RealmId
+from veen_overlays.monoid import KEYS, LWW, Written, table
+from veen_overlays.overlay import Overlay
+
+Records = Mapping[bytes, frozenset[bytes]]
+"""All records of a key, each as its bytes: which one counts depends on the time it is asked for."""
+Registers = Mapping[bytes, Written | None]
+
+
+def _all(state: Records) -> list[Any]:
+    return [cbor.decode(body) for key in sorted(state) for body in sorted(state[key])]
+
+
+def _lift_authority(event: Event) -> Records:
+    record = event.record
+    assert isinstance(record, Authority)
+    return {record.realm_id + record.stream_id: frozenset((record.encode(),))}
+
+
+AUTHORITIES: Final[Overlay[Records]] = Overlay(
+    name="fed.authority",
+    title="Which hub is the primary of each stream of a realm (FED1).",
+    schemas=(Authority,),
+    monoid=table(KEYS),
+    lift=_lift_authority,
+    view=_all,
+)
+
+
+def authority_at(state: Records, realm: RealmId, stream: StreamId, now: int) -> Authority | None:
+    """The record in force: of those active, the earliest ``ts``, then the lowest primary (2.2, H7)."""
+    records = (Authority.decode(body) for body in state.get(realm + stream, ()))
+    active = [record for record in records if record.active(now)]
+    return min(active, key=_precedence, default=None)
+
+
+def _precedence(record: Authority) -> tuple[int, HubId, bytes]:
+    return record.ts, record.primary_hub, record.encode()
+
+
+def _lift_revocation(event: Event) -> Records:
+    record = event.record
+    assert isinstance(record, Revocation)
+    return {_revocation_key(record.kind, record.target): frozenset((record.encode(),))}
+
+
+def _revocation_key(kind: RevocationKind, target: bytes) -> bytes:
+    return kind.encode() + b"/" + target
+
+
+REVOCATIONS: Final[Overlay[Records]] = Overlay(
+    name="revocation",
+    title="Revoked client keys, auth_refs and tokens, each with its interval (KEX1+).",
+    schemas=(Revocation,),
+    monoid=table(KEYS),
+    lift=_lift_revocation,
+    view=_all,
+)
+
+
+def revocation_at(state: Records, kind: RevocationKind, target: bytes, now: int) -> Revocation | None:
+    """A revocation in force, the earliest if there are several (4.3)."""
+    records = (Revocation.decode(body) for body in state.get(_revocation_key(kind, target), ()))
+    active = [record for record in records if record.active(now)]
+    return min(active, key=lambda record: (record.ts, record.encode()), default=None)
+
+
+def _registers(state: Registers) -> list[Any]:
+    return [cbor.decode(written[1]) for key in sorted(state) if (written := state[key]) is not None]
+
+
+def _lift_class(event: Event) -> Registers:
+    record = event.record
+    assert isinstance(record, LabelClass)
+    return {bytes(record.label): (event.stamp(0), record.encode())}
+
+
+LABEL_CLASSES: Final[Overlay[Registers]] = Overlay(
+    name="label.class",
+    title="The class of each label, the last record in stream order (LCLASS0).",
+    schemas=(LabelClass,),
+    monoid=table(LWW),
+    lift=_lift_class,
+    view=_registers,
+)
+
+
+def class_of(state: Registers, label: Label) -> LabelClass | None:
+    written = state.get(bytes(label))
+    return None if written is None else LabelClass.decode(written[1])
+
+
+def _lift_schema(event: Event) -> Registers:
+    record = event.record
+    assert isinstance(record, SchemaDescriptor)
+    return {bytes(record.schema_id_): (event.stamp(record.ts), record.encode())}
+
+
+SCHEMAS: Final[Overlay[Registers]] = Overlay(
+    name="meta.schema",
+    title="What each schema id means, the latest registration (META0+).",
+    schemas=(SchemaDescriptor,),
+    monoid=table(LWW),
+    lift=_lift_schema,
+    view=_registers,
+)
+
+
+def schema_of(state: Registers, schema: SchemaId) -> SchemaDescriptor | None:
+    written = state.get(bytes(schema))
+    return None if written is None else SchemaDescriptor.decode(written[1])

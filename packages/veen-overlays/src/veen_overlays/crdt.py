@@ -1,0 +1,136 @@
+"""CRDT0: LWW register, OR-set and G-counter as folds (spec-1 §25)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veen_core.ids import FixedBytes, UnixTime
+from veen_overlays.event import Event
+from veen_overlays.monoid import KEYS, LWW, TOTAL, Monoid, Written, product, table, wide
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record, record
+
+
+class AddId(FixedBytes):
+    """Names one addition to an OR-set (CRDT0.2)."""
+
+    __slots__ = ()
+
+
+class ShardId(FixedBytes):
+    """Whose share of a counter (CRDT0.3)."""
+
+    __slots__ = ()
+
+
+@record("crdt.lww.v1", section="CRDT0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LwwWrite(Record):
+    """Write a register."""
+
+    key: bytes
+    ts: UnixTime
+    value: bytes
+
+
+@record("crdt.orset.v1", section="CRDT0.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrSetAdd(Record):
+    """Add an element, under an id of its own."""
+
+    id: AddId
+    elem: bytes
+
+
+@record("crdt.orset.v1", section="CRDT0.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrSetRemove(Record):
+    """Remove the additions that the writer has seen."""
+
+    tomb: tuple[AddId, ...]
+
+
+@record("crdt.gcnt.v1", section="CRDT0.3")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterAdd(Record):
+    """Add to a shard."""
+
+    shard: ShardId
+    delta: int
+
+
+def _lift_lww(event: Event) -> Mapping[bytes, Written | None]:
+    write = event.record
+    assert isinstance(write, LwwWrite)
+    return {write.key: (event.stamp(write.ts), write.value)}
+
+
+def _registers(state: Mapping[bytes, Written | None]) -> dict[bytes, Any]:
+    """Key → value; the stamps decide, they are not the state."""
+    return {key: written[1] for key in sorted(state) if (written := state[key]) is not None}
+
+
+LWW_REGISTERS: Overlay[Mapping[bytes, Written | None]] = Overlay(
+    name="crdt.lww",
+    title="Last-writer-wins registers: the greatest (ts, stream_seq) holds (CRDT0.1).",
+    schemas=(LwwWrite,),
+    monoid=table(LWW),
+    lift=_lift_lww,
+    view=_registers,
+)
+
+_OR_SET: Monoid[Mapping[str, Any]] = product(added=table(KEYS), gone=KEYS)
+
+
+def _lift_or_set(event: Event) -> Mapping[str, Any]:
+    match event.record:
+        case OrSetAdd(id=add, elem=elem):
+            return {"added": {elem: frozenset((bytes(add),))}}
+        case OrSetRemove(tomb=tomb) if tomb:
+            return {"gone": frozenset(map(bytes, tomb))}
+    return {}
+
+
+def _elements(state: Mapping[str, Any]) -> list[bytes]:
+    """Present: some add id is in no tomb of the prefix, wherever the tomb stands (CRDT0.2)."""
+    gone = state.get("gone", frozenset())
+    return [elem for elem, adds in sorted(state.get("added", {}).items()) if adds - gone]
+
+
+OR_SET: Overlay[Mapping[str, Any]] = Overlay(
+    name="crdt.orset",
+    title="Observed-remove set: an element is present while one of its additions is not removed (CRDT0.2).",
+    schemas=(OrSetAdd, OrSetRemove),
+    monoid=_OR_SET,
+    lift=_lift_or_set,
+    view=_elements,
+)
+
+
+def live_adds(state: Mapping[str, Any], elem: bytes) -> tuple[AddId, ...]:
+    """The additions that removing the element now has to name."""
+    live = state.get("added", {}).get(elem, frozenset()) - state.get("gone", frozenset())
+    return tuple(map(AddId, sorted(live)))
+
+
+def _lift_counter(event: Event) -> Mapping[bytes, int]:
+    add = event.record
+    assert isinstance(add, CounterAdd)
+    return {bytes(add.shard): add.delta}
+
+
+def _shards(state: Mapping[bytes, int]) -> dict[str, Any]:
+    shards = {shard: wide(state[shard]) for shard in sorted(state)}
+    return {"total": wide(sum(state.values())), "shards": shards}
+
+
+G_COUNTER: Overlay[Mapping[bytes, int]] = Overlay(
+    name="crdt.gcnt",
+    title="Grow-only counter: the sum of all deltas, shard by shard (CRDT0.3).",
+    schemas=(CounterAdd,),
+    monoid=table(TOTAL),
+    lift=_lift_counter,
+    view=_shards,
+)

@@ -1,0 +1,199 @@
+"""Who is speaking: the authentication path of ID 9.2, step by step, and the rotation of a device (11.2)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core.cap import CapToken, verify_token, verify_ttl
+from veen_core.errors import VeenError
+from veen_core.ids import AuthRef, StreamId, UnixTime
+from veen_core.msg import Msg, verify_signature
+from veen_overlays.identifiers import (
+    CtxId,
+    DeviceId,
+    DevicePk,
+    OrgId,
+    PrincipalPk,
+    RealmId,
+    ctx_id,
+    device_id,
+    principal_stream,
+)
+from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.records import Device, DeviceFlags, Revoke
+
+
+class Step(enum.StrEnum):
+    """Where authentication failed: ID 9.2's steps in order."""
+
+    SIGNATURE = "9.2.1 MSG.sig"
+    TOKEN_PRESENT = "9.2.2 cap_token"  # noqa: S105 - a step's name
+    TOKEN_CHAIN = "9.2.2 sig_chain"  # noqa: S105
+    TOKEN_SUBJECT = "9.2.2 subject_pk"  # noqa: S105
+    TOKEN_STREAMS = "9.2.2 allow.stream_ids"  # noqa: S105
+    TOKEN_TTL = "9.2.2 ttl"  # noqa: S105
+    TOKEN_REVOKED = "11.1 revoked_auth_ref"  # noqa: S105
+    PRINCIPAL = "9.2.3 issuer_pk"
+    CTX_REVOKED = "11.1 ctx_id"
+    DEVICE_ACTIVE = "9.2.4 device"
+    ROLES = "9.2.4 roles"
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """The session is bound to this account."""
+
+    ctx_id: CtxId
+    principal_pk: PrincipalPk
+    device_id: DeviceId
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The first step that failed."""
+
+    step: Step
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Everything the path looks at. The rate of a token is the hub's to enforce: the MSG was accepted."""
+
+    msg: Msg
+    wire: bytes
+    """``msg`` encoded."""
+    token: CapToken | None
+    issued_at: UnixTime | None
+    """Of the token, as the hub bound it (§6)."""
+    realm: RealmId
+    streams: Collection[StreamId]
+    """The streams that the token must allow."""
+    now: UnixTime
+    org: OrgId | None = None
+    roles: Collection[str] = ()
+    """Roles of ``org`` that the account must have."""
+
+    @property
+    def device_pk(self) -> DevicePk:
+        return DevicePk(self.msg.client_id)
+
+    @property
+    def principal(self) -> PrincipalPk:
+        assert self.token is not None  # the step before says so
+        return PrincipalPk(self.token.issuer_pk)
+
+    @property
+    def ctx(self) -> CtxId:
+        return ctx_id(self.principal, self.realm)
+
+
+Check = Callable[[Claim, Directory], str | None]
+
+
+def _raised(check: Callable[[], None]) -> str | None:
+    try:
+        check()
+    except VeenError as exc:
+        return str(exc)
+    return None
+
+
+def _signature(claim: Claim, _directory: Directory) -> str | None:
+    return _raised(lambda: verify_signature(claim.msg, claim.wire))
+
+
+def _token_present(claim: Claim, _directory: Directory) -> str | None:
+    if claim.token is None:
+        return "no cap_token; authorize one and send its auth_ref"
+    return None if claim.msg.auth_ref == claim.token.auth_ref else "the MSG's auth_ref names another token"
+
+
+def _token_chain(claim: Claim, _directory: Directory) -> str | None:
+    token = claim.token
+    assert token is not None
+    return _raised(lambda: verify_token(token))
+
+
+def _token_subject(claim: Claim, _directory: Directory) -> str | None:
+    assert claim.token is not None
+    return None if claim.token.subject_pk == claim.msg.client_id else "the token is another device's"
+
+
+def _token_streams(claim: Claim, _directory: Directory) -> str | None:
+    assert claim.token is not None
+    missing = [stream for stream in claim.streams if stream not in claim.token.allow.stream_ids]
+    return f"the token does not allow stream {missing[0].hex()}" if missing else None
+
+
+def _token_ttl(claim: Claim, _directory: Directory) -> str | None:
+    token, issued_at = claim.token, claim.issued_at
+    assert token is not None
+    if issued_at is None:
+        return "the token was never authorized: it has no issued_at"
+    return _raised(lambda: verify_ttl(token, issued_at, claim.now))
+
+
+def _token_revoked(claim: Claim, directory: Directory) -> str | None:
+    assert claim.token is not None
+    revoked = directory.auth_ref_revoked(principal_stream(claim.principal), claim.token.auth_ref)
+    return "the token is revoked" if revoked else None
+
+
+def _principal(claim: Claim, directory: Directory) -> str | None:
+    known = directory.is_principal(claim.principal)
+    return None if known else "the token's issuer has no principal record: it binds to no account"
+
+
+def _ctx_revoked(claim: Claim, directory: Directory) -> str | None:
+    revoked = directory.ctx_revoked(claim.principal, claim.ctx, claim.realm)
+    return "the account is revoked in this realm" if revoked else None
+
+
+def _device_active(claim: Claim, directory: Directory) -> str | None:
+    return directory.inactive(claim.principal, device_id(claim.device_pk), claim.now)
+
+
+def _roles(claim: Claim, directory: Directory) -> str | None:
+    if not claim.roles:
+        return None
+    if claim.org is None:
+        return "roles are an organisation's, and none is named"
+    missing = set(claim.roles) - directory.roles(claim.org, claim.ctx, claim.realm)
+    return f"the account lacks {', '.join(sorted(missing))}" if missing else None
+
+
+PATH: Final[tuple[tuple[Step, Check], ...]] = (
+    (Step.SIGNATURE, _signature),
+    (Step.TOKEN_PRESENT, _token_present),
+    (Step.TOKEN_CHAIN, _token_chain),
+    (Step.TOKEN_SUBJECT, _token_subject),
+    (Step.TOKEN_STREAMS, _token_streams),
+    (Step.TOKEN_TTL, _token_ttl),
+    (Step.TOKEN_REVOKED, _token_revoked),
+    (Step.PRINCIPAL, _principal),
+    (Step.CTX_REVOKED, _ctx_revoked),
+    (Step.DEVICE_ACTIVE, _device_active),
+    (Step.ROLES, _roles),
+)
+
+
+def authenticate(claim: Claim, directory: Directory) -> Authenticated | Denied:
+    """As which account a message speaks in a realm, or the first step that failed (9.2)."""
+    for step, check in PATH:
+        if (why := check(claim, directory)) is not None:
+            return Denied(step, why)
+    return Authenticated(claim.ctx, claim.principal, device_id(claim.device_pk))
+
+
+def rotate_device(
+    old: Device, new: Device, now: UnixTime, auth_ref: AuthRef | None = None
+) -> tuple[Device, Revoke, Device]:
+    """What to publish on the principal's stream, in this order, to replace a device (11.2)."""
+    revoke = Revoke(principal_pk=old.principal_pk, device_id=old.device_id, revoked_auth_ref=auth_ref, ts=now)
+    fields = {f.name: getattr(old, f.name) for f in old.codec.fields}
+    disabled = Device(**fields | {"flags": DeviceFlags(disabled=True)})
+    return new, revoke, disabled

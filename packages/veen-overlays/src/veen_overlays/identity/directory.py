@@ -1,0 +1,139 @@
+"""Questions to the identity state: who is active, a member, named so, allowed to (ID §6-§11).
+
+A ``Directory`` holds the state of each identity stream that was folded, and asks the stream whose owner
+may answer: a device of its principal's stream, a group of its organisation's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from veen_core import cbor
+from veen_core.ids import AuthRef, StreamId
+from veen_overlays.identifiers import (
+    CtxId,
+    DeviceId,
+    GroupId,
+    OrgId,
+    PrincipalPk,
+    RealmId,
+    ctx_stream,
+    handle_stream,
+    org_stream,
+    principal_stream,
+)
+from veen_overlays.identity import state as folded
+from veen_overlays.identity.records import CtxProfile, Device, ExternalLink, HandleMap, OrgProfile
+from veen_overlays.identity.state import Identity
+
+NOTHING: Final[Identity] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The states of the identity streams; ``merged`` stands in for streams that are not held apart."""
+
+    streams: Mapping[StreamId, Identity] = field(default_factory=dict)
+    merged: Identity = field(default_factory=dict)
+
+    def _at(self, stream: StreamId, part: str) -> Mapping[bytes, Any]:
+        state = self.streams.get(stream, self.merged)
+        found: Mapping[bytes, Any] = state.get(part, NOTHING)
+        return found
+
+    # --- principals and devices (§6)
+
+    def is_principal(self, principal: PrincipalPk) -> bool:
+        """Whether a principal record stands on the principal's stream."""
+        return bytes(principal) in self._at(principal_stream(principal), "principals")
+
+    def device(self, principal: PrincipalPk, device: DeviceId) -> Device | None:
+        """The last record of a device of this principal."""
+        held = self._at(principal_stream(principal), "devices").get(bytes(device))
+        found = None if held is None else Device.decode(held[1])
+        return found if found is not None and found.principal_pk == principal else None
+
+    def inactive(self, principal: PrincipalPk, device: DeviceId, now: int) -> str | None:
+        """Why a device is not ACTIVE (6.2, 11.1); None: it is."""
+        found = self.device(principal, device)
+        if found is None:
+            return "the principal has no such device; publish an id.device.v1 record"
+        if found.disabled:
+            return "the device is disabled"
+        if found.expires_at is not None and now > found.expires_at:
+            return f"the device expired at {found.expires_at}"
+        if self._revoked(principal_stream(principal), b"device" + device):
+            return "the device is revoked"
+        return None
+
+    # --- revocation (§11)
+
+    def _revoked(self, stream: StreamId, key: bytes) -> bool:
+        return key in self._at(stream, "revoked")
+
+    def auth_ref_revoked(self, issuer_stream: StreamId, auth_ref: AuthRef) -> bool:
+        """Whether the issuer of a capability took it back."""
+        return self._revoked(issuer_stream, b"auth" + auth_ref)
+
+    def ctx_revoked(self, principal: PrincipalPk, ctx: CtxId, realm: RealmId) -> bool:
+        """Whether an account is disabled, in this realm or in all."""
+        stream = principal_stream(principal)
+        return any(self._revoked(stream, b"ctx" + ctx + where) for where in (realm, b""))
+
+    def org_revoked(self, org: OrgId) -> bool:
+        return self._revoked(org_stream(org), b"org" + org)
+
+    # --- accounts and organisations (§7, §8)
+
+    def profile(self, ctx: CtxId, realm: RealmId) -> CtxProfile | None:
+        held = self._at(ctx_stream(ctx, realm), "profiles").get(ctx + realm)
+        return None if held is None else CtxProfile.decode(held[1])
+
+    def org(self, org: OrgId) -> OrgProfile | None:
+        held = self._at(org_stream(org), "orgs").get(bytes(org))
+        return None if held is None else OrgProfile.decode(held[1])
+
+    def members(self, org: OrgId, group: GroupId) -> frozenset[CtxId]:
+        """The OR-set of a group (8.2)."""
+        held = self._at(org_stream(org), "groups").get(folded.group_key(org, group), NOTHING)
+        members = held.get("members", NOTHING)
+        return frozenset(CtxId(ctx) for ctx, marks in members.items() if folded.is_member(marks))
+
+    def group_name(self, org: OrgId, group: GroupId) -> str | None:
+        held = self._at(org_stream(org), "groups").get(folded.group_key(org, group))
+        return None if held is None else held["name"][1].decode()
+
+    def roles(self, org: OrgId, ctx: CtxId, realm: RealmId) -> frozenset[str]:
+        """Roles given to the account and to the groups it is a member of, here or in every realm (8.3)."""
+        if self.org_revoked(org):
+            return frozenset()
+        given = self._at(org_stream(org), "roles").get(bytes(org), frozenset())
+        found = set()
+        for role, target, scope in map(_role, given):
+            in_realm = scope is None or scope == bytes(realm)
+            if in_realm and (target == bytes(ctx) or ctx in self.members(org, GroupId(target))):
+                found.add(role)
+        return frozenset(found)
+
+    # --- names (§10)
+
+    def resolve(self, realm: RealmId, handle: str) -> CtxId | OrgId | None:
+        """Whom a handle names: the record with the greatest (ts, stream_seq) (10.1)."""
+        held = self._at(handle_stream(realm), "handles").get(folded.handle_key(realm, handle))
+        if held is None:
+            return None
+        found = HandleMap.decode(held[1])
+        return OrgId(found.target_id) if found.target_type == "org" else found.target_id
+
+    def linked(self, stream: StreamId, realm: RealmId, provider: str, sub: str) -> ExternalLink | None:
+        """The link of an external subject on a trusted stream (10.2)."""
+        held = self._at(stream, "links").get(folded.link_key(realm, provider, sub))
+        return None if held is None else ExternalLink.decode(held[1])
+
+
+def _role(given: bytes) -> tuple[str, bytes, bytes | None]:
+    item: Any = cbor.decode(given)  # as role_key wrote it
+    role, target, realm = item
+    return role, target, realm

@@ -1,0 +1,171 @@
+"""The OpenID Connect gateway: an ID token checked against a configured key set (ID 10.2, level External).
+
+Pure: keys and time are handed in, nothing is fetched. Accepted are RS256, ES256 and EdDSA, each only with
+a key of its own type; ``none``, shared secrets and anything else are refused. What is checked, in order:
+form, algorithm, key, signature, issuer, audience, times, nonce. Only then is a claim believed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from veen_core.errors import DecodeError, VerificationError
+from veen_core.ids import UnixTime
+from veen_core.wire import parse_json
+from veen_overlays.identifiers import CtxId, RealmId
+from veen_overlays.identity.records import ExternalLink
+
+MAX_TOKEN: Final = 16_384
+MIN_RSA_BITS: Final = 2_048
+LEEWAY_SEC: Final = 60
+"""How far the provider's clock may be off."""
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A provider that a deployment trusts (10.2: deployments MUST define which)."""
+
+    name: str
+    issuer: str
+    audience: str
+    keys: Mapping[str, PublicKey]
+    """By ``kid``; ``jwks_keys`` reads them from the provider's JWK set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who the provider says it is."""
+
+    provider: str
+    sub: str
+    claims: Mapping[str, Any]
+
+    def link(self, realm: RealmId, ctx: CtxId, ts: UnixTime) -> ExternalLink:
+        """The record that binds this subject to an account."""
+        return ExternalLink(realm_id=realm, ctx_id=ctx, provider=self.provider, external_sub=self.sub, ts=ts)
+
+
+def _bytes(text: object, what: str) -> bytes:
+    """Base64url without padding, in its one canonical spelling."""
+    if not isinstance(text, str) or not text.isascii():
+        raise VerificationError(f"ID token {what}: is no base64url text")
+    try:
+        value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise VerificationError(f"ID token {what}: is no base64url text") from None
+    if base64.urlsafe_b64encode(value).rstrip(b"=") != text.encode():
+        raise VerificationError(f"ID token {what}: is not canonical base64url")
+    return value
+
+
+def _object(data: str | bytes, what: str) -> dict[str, Any]:
+    try:
+        item = parse_json(data)
+    except (DecodeError, UnicodeDecodeError) as exc:
+        raise VerificationError(f"ID token {what}: {exc}") from None
+    if type(item) is not dict:
+        raise VerificationError(f"ID token {what}: is no object")
+    return item
+
+
+def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
+    """The key of one JWK; None for a kind that is of no use here."""
+    match jwk.get("kty"), jwk.get("crv"):
+        case "RSA", None:
+            n, e = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("n", "e"))
+            return rsa.RSAPublicNumbers(e, n).public_key()
+        case "EC", "P-256":
+            x, y = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("x", "y"))
+            return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
+        case "OKP", "Ed25519":
+            return ed25519.Ed25519PublicKey.from_public_bytes(_bytes(jwk.get("x"), "key x"))
+    return None
+
+
+def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
+    """The signature keys of a JWK set by ``kid``; unusable and encryption keys are passed over."""
+    keys: dict[str, PublicKey] = {}
+    for jwk in _object(jwks, "key set").get("keys", ()):
+        if type(jwk) is not dict or type(jwk.get("kid")) is not str or jwk.get("use", "sig") != "sig":
+            continue
+        try:
+            key = _public_key(jwk)
+        except (ValueError, UnsupportedAlgorithm):
+            raise VerificationError(f"key {jwk['kid']!r} of the key set is not a valid key") from None
+        if isinstance(key, rsa.RSAPublicKey) and key.key_size < MIN_RSA_BITS:
+            raise VerificationError(f"key {jwk['kid']!r} of the key set is shorter than {MIN_RSA_BITS} bits")
+        if key is not None and jwk["kid"] in keys:
+            raise VerificationError(f"key {jwk['kid']!r} stands twice in the key set")
+        if key is not None:
+            keys[jwk["kid"]] = key
+    return keys
+
+
+def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> None:
+    """The algorithm is the key's; the token only may agree."""
+    try:
+        match key, alg:
+            case rsa.RSAPublicKey(), "RS256":
+                key.verify(signature, signed, padding.PKCS1v15(), SHA256())
+            case ec.EllipticCurvePublicKey(), "ES256" if len(signature) == 64:
+                r, s = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
+                key.verify(utils.encode_dss_signature(r, s), signed, ec.ECDSA(SHA256()))
+            case ed25519.Ed25519PublicKey(), "EdDSA":
+                key.verify(signature, signed)
+            case _:
+                raise VerificationError("ID token alg: is not the algorithm of the provider's key")
+    except InvalidSignature:
+        raise VerificationError("ID token signature: does not hold") from None
+
+
+def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | None = None) -> Subject:
+    """Raise unless the provider signed this token, for this audience, for now (and for this nonce)."""
+    if len(token) > MAX_TOKEN:
+        raise VerificationError(f"ID token: {len(token)} characters, at most {MAX_TOKEN}")
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise VerificationError("ID token: want header.claims.signature")
+    header = _object(_bytes(parts[0], "header"), "header")
+    key = provider.keys.get(header["kid"]) if type(header.get("kid")) is str else None
+    if key is None:
+        raise VerificationError("ID token kid: no key of the provider's; refresh its key set")
+    if "crit" in header:
+        raise VerificationError("ID token crit: extensions are not understood here")
+    signature = _bytes(parts[2], "signature")
+    _verify(key, header.get("alg"), f"{parts[0]}.{parts[1]}".encode(), signature)
+    claims = _object(_bytes(parts[1], "claims"), "claims")
+    _check_claims(claims, provider, now, nonce)
+    return Subject(provider.name, claims["sub"], claims)
+
+
+def _check_claims(claims: Mapping[str, Any], provider: Provider, now: int, nonce: str | None) -> None:
+    if claims.get("iss") != provider.issuer:
+        raise VerificationError("ID token iss: is another issuer")
+    audiences = claims.get("aud")
+    audiences = [audiences] if type(audiences) is str else audiences
+    if type(audiences) is not list or provider.audience not in audiences:
+        raise VerificationError("ID token aud: is for somebody else")
+    if len(audiences) > 1 and claims.get("azp") != provider.audience:
+        raise VerificationError("ID token azp: was issued to somebody else")
+    for name in ("exp", "iat"):
+        if type(claims.get(name)) is not int:
+            raise VerificationError(f"ID token {name}: is missing or no whole number")
+    if now > claims["exp"] + LEEWAY_SEC:
+        raise VerificationError(f"ID token exp: expired at {claims['exp']}, it is {now}")
+    not_before = claims.get("nbf", claims["iat"])
+    if type(not_before) is not int or now < max(not_before, claims["iat"]) - LEEWAY_SEC:
+        raise VerificationError("ID token iat or nbf: is not valid yet")
+    if nonce is not None and claims.get("nonce") != nonce:
+        raise VerificationError("ID token nonce: belongs to another login")
+    if type(claims.get("sub")) is not str or not claims["sub"]:
+        raise VerificationError("ID token sub: is missing")

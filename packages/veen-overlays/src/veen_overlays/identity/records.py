@@ -1,0 +1,215 @@
+"""The nine identity records (ID §6-§11)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from veen_core.ids import AuthRef, Coid, DhPublicKey, StreamId, UnixTime
+from veen_core.wire import Wire, text_map
+from veen_overlays.identifiers import (
+    CtxId,
+    DeviceId,
+    DevicePk,
+    GroupId,
+    OrgId,
+    PrincipalPk,
+    RealmId,
+    ctx_stream,
+    device_id,
+    handle_stream,
+    org_stream,
+    principal_stream,
+)
+from veen_overlays.record import Record, Rule, at_least_one_of, is_map, record
+
+HANDLE: Final = re.compile(r"@?[a-z0-9]([a-z0-9._+-]{0,62}[a-z0-9])?(@[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?")
+"""``@user``, ``user`` or ``user@example.com``: lowercase ASCII, so that no two handles look alike (10.1)."""
+
+
+@record("id.principal.v1", section="ID 6.1", rules=(is_map("info"),))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal(Record):
+    """A root identity; a later record replaces ``info``."""
+
+    principal_pk: PrincipalPk
+    created_at: UnixTime
+    info: Any | None = None
+
+
+@text_map("id.device.v1 flags", section="ID 6.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFlags(Wire):
+    """What is switched on a device."""
+
+    disabled: bool | None = None
+
+
+_IS_ITS_OWN_ID = Rule("device_id is that of device_pk", lambda r: r.device_id == device_id(r.device_pk))
+
+
+@record("id.device.v1", section="ID 6.2", rules=(_IS_ITS_OWN_ID,))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device(Record):
+    """A device of a principal; the last record of a device counts."""
+
+    principal_pk: PrincipalPk
+    device_id: DeviceId
+    device_pk: DevicePk
+    dh_pk: DhPublicKey
+    label: str | None = None
+    created_at: UnixTime
+    expires_at: UnixTime | None = None
+    flags: DeviceFlags | None = None
+
+    @property
+    def disabled(self) -> bool:
+        return self.flags is not None and bool(self.flags.disabled)
+
+
+@record("id.ctx.profile.v1", section="ID 7.1", rules=(is_map("prefs"),))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CtxProfile(Record):
+    """How an account shows itself in a realm."""
+
+    ctx_id: CtxId
+    realm_id: RealmId
+    display_name: str | None = None
+    avatar_coid: Coid | None = None
+    prefs: Any | None = None
+    updated_at: UnixTime
+
+
+@record("id.org.profile.v1", section="ID 8.1", rules=(is_map("metadata"),))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrgProfile(Record):
+    """How an organisation shows itself."""
+
+    org_id: OrgId
+    display_name: str | None = None
+    metadata: Any | None = None
+    created_at: UnixTime
+    updated_at: UnixTime
+
+
+@record("id.group.v1", section="ID 8.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Record):
+    """Add members to a group, remove members, name it."""
+
+    org_id: OrgId
+    realm_id: RealmId | None = None
+    group_id: GroupId
+    name: str
+    members_add: tuple[CtxId, ...] | None = None
+    members_remove: tuple[CtxId, ...] | None = None
+    updated_at: UnixTime
+
+
+@record("id.role.v1", section="ID 8.3")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role(Record):
+    """Give a role to accounts and groups; roles only add up."""
+
+    org_id: OrgId
+    realm_id: RealmId | None = None
+    role: str
+    targets_ctx: tuple[CtxId, ...] | None = None
+    targets_group: tuple[GroupId, ...] | None = None
+    ts: UnixTime
+
+
+_IS_A_HANDLE = Rule(
+    "handle is lowercase ASCII: @user, user or user@example.com",
+    lambda r: HANDLE.fullmatch(r.handle) is not None,
+)
+
+
+@record("id.handlemap.v1", section="ID 10.1", rules=(_IS_A_HANDLE,))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandleMap(Record):
+    """A name for an account or an organisation; the latest record of a handle counts."""
+
+    realm_id: RealmId
+    handle: str
+    target_type: Literal["ctx", "org"]
+    target_id: CtxId
+    ts: UnixTime
+
+
+@record(
+    "id.external.v1", section="ID 10.2", rules=(at_least_one_of("ctx_id", "org_id"), is_map("attributes"))
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalLink(Record):
+    """Who somebody is at another provider."""
+
+    realm_id: RealmId
+    ctx_id: CtxId | None = None
+    org_id: OrgId | None = None
+    provider: str
+    external_sub: str
+    attributes: Any | None = None
+    ts: UnixTime
+
+
+@record(
+    "id.revoke.v1",
+    section="ID 11.1",
+    rules=(at_least_one_of("device_id", "revoked_auth_ref", "ctx_id", "org_id"),),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoke(Record):
+    """End a device, a capability, an account in a realm or an organisation."""
+
+    principal_pk: PrincipalPk | None = None
+    org_id: OrgId | None = None
+    device_id: DeviceId | None = None
+    revoked_auth_ref: AuthRef | None = None
+    realm_id: RealmId | None = None
+    ctx_id: CtxId | None = None
+    reason: str | None = None
+    ts: UnixTime
+
+
+ID_RECORDS: tuple[type[Record], ...] = (
+    Principal,
+    Device,
+    CtxProfile,
+    OrgProfile,
+    Group,
+    Role,
+    HandleMap,
+    ExternalLink,
+    Revoke,
+)
+
+LEVELS: tuple[tuple[str, tuple[type[Record], ...]], ...] = (
+    ("Core", (Principal, Device, CtxProfile, Revoke)),
+    ("Orgs", (OrgProfile, Group, Role)),
+    ("Handles", (HandleMap,)),
+    ("External", (ExternalLink,)),
+    ("Bridge", ()),
+)
+"""ID §14, each with what it adds; it names id.principal.v1 and id.revoke.v1 nowhere, §9 and §11 need them."""
+
+
+def homes(record: Record) -> tuple[StreamId, ...]:
+    """The streams a record says it belongs on (ID §6-§11); none if it does not say."""
+    match record:
+        case Principal(principal_pk=pk) | Device(principal_pk=pk):
+            return (principal_stream(pk),)
+        case CtxProfile(ctx_id=ctx, realm_id=realm):
+            return (ctx_stream(ctx, realm),)
+        case OrgProfile(org_id=org) | Group(org_id=org) | Role(org_id=org):
+            return (org_stream(org),)
+        case HandleMap(realm_id=realm):
+            return (handle_stream(realm),)
+        case ExternalLink(realm_id=realm, ctx_id=ctx, org_id=org):
+            by_ctx = () if ctx is None else (ctx_stream(ctx, realm),)
+            return by_ctx if org is None else (*by_ctx, org_stream(org))
+        case Revoke(principal_pk=pk, org_id=org):
+            by_pk = () if pk is None else (principal_stream(pk),)
+            return by_pk if org is None else (*by_pk, org_stream(org))
+    return ()

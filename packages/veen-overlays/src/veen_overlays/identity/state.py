@@ -1,0 +1,177 @@
+"""The identity overlay's fold: registers, sets and revocations, as one summary (ID §6-§12).
+
+``IDENTITY`` folds a stream that holds whatever it holds. ``on_stream`` folds one of the streams of ID 4.1
+and ignores records that belong elsewhere: a principal says nothing about another principal's devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from veen_core import cbor
+from veen_core.ids import StreamId
+from veen_overlays.event import Event
+from veen_overlays.identity import records as ids
+from veen_overlays.monoid import FIRST, KEYS, LWW, Monoid, Written, product, table
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record
+
+Identity = Mapping[str, Any]
+
+MEMBER: Final[Monoid[Mapping[str, Any]]] = product(added=LWW, removed=LWW)
+"""The last addition and the last removal of one account (8.2)."""
+
+IDENTITY_MONOID: Final[Monoid[Identity]] = product(
+    principals=table(LWW),
+    devices=table(LWW),
+    profiles=table(LWW),
+    orgs=table(LWW),
+    groups=table(product(name=LWW, members=table(MEMBER))),
+    roles=table(KEYS),
+    handles=table(LWW),
+    links=table(LWW),
+    revoked=table(FIRST),
+)
+
+
+def _written(event: Event, ts: int) -> Written:
+    """A register holds the record itself; ``ts`` is 0 where stream order alone counts."""
+    return event.stamp(ts), event.record.encode()
+
+
+def group_key(org: bytes, group: bytes) -> bytes:
+    return org + group
+
+
+def handle_key(realm: bytes, handle: str) -> bytes:
+    return realm + handle.encode()
+
+
+def link_key(realm: bytes, provider: str, external_sub: str) -> bytes:
+    return realm + cbor.encode([provider, external_sub])
+
+
+def role_key(role: str, target: bytes, realm: bytes | None) -> bytes:
+    """One assignment: to an account or a group, in a realm or everywhere."""
+    return cbor.encode([role, target, realm])
+
+
+def _lift_group(event: Event, group: ids.Group) -> Identity:
+    mark: Written = (event.stamp(group.updated_at), b"")
+    members: dict[bytes, dict[str, Written]] = {}
+    for kind, listed in (("added", group.members_add), ("removed", group.members_remove)):
+        for ctx in listed or ():
+            members.setdefault(bytes(ctx), {})[kind] = mark
+    value: dict[str, Any] = {"name": (mark[0], group.name.encode())}
+    if members:
+        value["members"] = members
+    return {"groups": {group_key(group.org_id, group.group_id): value}}
+
+
+def _lift_role(role: ids.Role) -> Identity:
+    targets = (*(role.targets_ctx or ()), *(role.targets_group or ()))
+    if not targets:
+        return {}
+    realm = None if role.realm_id is None else bytes(role.realm_id)
+    given = frozenset(role_key(role.role, bytes(target), realm) for target in targets)
+    return {"roles": {bytes(role.org_id): given}}
+
+
+def revocation_keys(revoke: ids.Revoke) -> list[bytes]:
+    """What the record revokes; an account only in the realm it names, or in all if it names none."""
+    keys = []
+    if revoke.device_id is not None:
+        keys.append(b"device" + revoke.device_id)
+    if revoke.revoked_auth_ref is not None:
+        keys.append(b"auth" + revoke.revoked_auth_ref)
+    if revoke.ctx_id is not None:
+        keys.append(b"ctx" + revoke.ctx_id + (revoke.realm_id or b""))
+    if not keys and revoke.org_id is not None:
+        keys.append(b"org" + revoke.org_id)
+    return keys
+
+
+def lift(event: Event) -> Identity:
+    """One event, whatever it is about."""
+    match event.record:
+        case ids.Principal(principal_pk=pk):
+            return {"principals": {bytes(pk): _written(event, 0)}}
+        case ids.Device(device_id=device):
+            return {"devices": {bytes(device): _written(event, 0)}}
+        case ids.CtxProfile(ctx_id=ctx, realm_id=realm, updated_at=ts):
+            return {"profiles": {ctx + realm: _written(event, ts)}}
+        case ids.OrgProfile(org_id=org, updated_at=ts):
+            return {"orgs": {bytes(org): _written(event, ts)}}
+        case ids.Group() as group:
+            return _lift_group(event, group)
+        case ids.Role() as role:
+            return _lift_role(role)
+        case ids.HandleMap(realm_id=realm, handle=handle, ts=ts):
+            return {"handles": {handle_key(realm, handle): _written(event, ts)}}
+        case ids.ExternalLink(realm_id=realm, provider=provider, external_sub=sub, ts=ts):
+            return {"links": {link_key(realm, provider, sub): _written(event, ts)}}
+        case ids.Revoke(ts=ts) as revoke:
+            return {"revoked": {key: _written(event, ts) for key in revocation_keys(revoke)}}
+    raise AssertionError(f"no record of this overlay: {event.record}")
+
+
+def _bodies(registers: Mapping[bytes, Written]) -> dict[bytes, Any]:
+    return {key: cbor.decode(registers[key][1]) for key in sorted(registers)}
+
+
+def is_member(marks: Mapping[str, Any]) -> bool:
+    """Some addition is not followed by a removal (8.2); in one record the addition stands."""
+    if "added" not in marks:
+        return False
+    return "removed" not in marks or bool(marks["added"][0] >= marks["removed"][0])
+
+
+def _shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    members = group.get("members", {})
+    return {
+        "name": group["name"][1].decode(),
+        "members": [ctx for ctx in sorted(members) if is_member(members[ctx])],
+    }
+
+
+def _view(state: Identity) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        name: _bodies(state[name])
+        for name in ("principals", "devices", "profiles", "orgs", "handles", "links", "revoked")
+        if name in state
+    }
+    if "groups" in state:
+        shown["groups"] = {key: _shown_group(state["groups"][key]) for key in sorted(state["groups"])}
+    if "roles" in state:
+        roles = state["roles"]
+        shown["roles"] = {org: [cbor.decode(given) for given in sorted(roles[org])] for org in sorted(roles)}
+    return shown
+
+
+def _overlay(name: str, lift_: Callable[[Event], Identity]) -> Overlay[Identity]:
+    return Overlay(
+        name=name,
+        title="Principals, devices, accounts, organisations, groups, roles, handles, links, revocations.",
+        schemas=ids.ID_RECORDS,
+        monoid=IDENTITY_MONOID,
+        lift=lift_,
+        view=_view,
+    )
+
+
+IDENTITY: Final = _overlay("id.directory", lift)
+"""For a stream that a deployment trusts as a whole (ID 4.1 allows merged streams)."""
+
+
+def belongs(record: Record, stream: StreamId) -> bool:
+    """Whether a record may speak on a stream: it names it, or it is a revocation that names no owner."""
+    named = ids.homes(record)
+    return stream in named or (isinstance(record, ids.Revoke) and not named)
+
+
+def on_stream(stream: StreamId) -> Overlay[Identity]:
+    """One of ID 4.1's streams; what belongs on another is no part of its state."""
+    return _overlay(
+        f"id.directory/{stream.hex()}", lambda event: lift(event) if belongs(event.record, stream) else {}
+    )

@@ -1,0 +1,77 @@
+"""KV: a map with put and delete, the last write in stream order holding (§11.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from veen_overlays.event import Event
+from veen_overlays.monoid import LWW, Written, table
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record, record
+
+
+@record("kv.put.v1", section="11.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put(Record):
+    """Set a key."""
+
+    key: bytes
+    value: bytes
+
+
+@record("kv.delete.v1", section="11.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Record):
+    """Remove a key."""
+
+    key: bytes
+
+
+class Change(NamedTuple):
+    """What one event did to the map: for whoever watches it."""
+
+    seq: int
+    key: bytes
+    value: bytes | None
+    """None: the key is gone."""
+
+
+def change_of(event: Event) -> Change:
+    """Stream order is the only order here, so every event is a change."""
+    match event.record:
+        case Put(key=key, value=value):
+            return Change(event.seq, key, value)
+        case Delete(key=key):
+            return Change(event.seq, key, None)
+    raise AssertionError(f"no record of this overlay: {event.record}")
+
+
+_GONE, _HELD = b"\x00", b"\x01"
+
+
+def _lift(event: Event) -> Mapping[bytes, Written | None]:
+    change = change_of(event)
+    content = _GONE if change.value is None else _HELD + change.value
+    return {change.key: (event.stamp(0), content)}
+
+
+def get(state: Mapping[bytes, Written | None], key: bytes) -> bytes | None:
+    """The value of a key, or None if it has none."""
+    written = state.get(key)
+    return None if written is None or written[1] == _GONE else written[1][1:]
+
+
+def _entries(state: Mapping[bytes, Written | None]) -> dict[bytes, bytes]:
+    return {key: value for key in sorted(state) if (value := get(state, key)) is not None}
+
+
+KV: Overlay[Mapping[bytes, Written | None]] = Overlay(
+    name="kv.map",
+    title="A map: each key holds what was put last in stream order (§11.4).",
+    schemas=(Put, Delete),
+    monoid=table(LWW),
+    lift=_lift,
+    view=_entries,
+)

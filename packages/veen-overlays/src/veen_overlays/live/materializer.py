@@ -1,0 +1,221 @@
+"""The materializer: follows one label, folds it, and answers with the prefix an answer rests on (§11.3).
+
+1. An entry comes verified out of the ``LogReader``; its root is checked here once more, against the
+   tree's own MMR, *before* anything of it is folded.
+2. It is opened with the stream's reader key and appended to the summary tree, which commits whole blocks.
+3. After a restart the stored tree is taken up in O(log n), checked against the log's receipt at its end,
+   and the open block is read again.
+
+A log that contradicts what was folded raises ``DivergenceError`` with both sides as evidence; nothing is
+forgotten or folded over. ``clear`` starts anew when a person has decided to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from veen_core.consistency import MmrConsistency, verify_consistency
+from veen_core.entry import Entry
+from veen_core.errors import DivergenceError, VerificationError
+from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq
+from veen_core.keys import DhKey
+from veen_core.mmr import Mmr
+from veen_core.protocols import LogReader
+from veen_core.receipt import Receipt
+from veen_overlays.event import Message
+from veen_overlays.live.opening import open_entry
+from veen_overlays.nodes import Range
+from veen_overlays.overlay import Overlay, StateHash, Summary
+from veen_overlays.snapshot import StateCheckpoint, StateId, snapshot, verify_snapshot
+from veen_overlays.store import Store
+from veen_overlays.tree import FLOOR, Folded, SummaryTree
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+PAGE: Final = 256
+"""Entries asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[S]):
+    """A summary, and the signed receipt of the last entry it rests on."""
+
+    overlay: Overlay[S]
+    range: Range
+    summary: Summary[S]
+    receipt: Receipt | None
+    """None only of a log that holds nothing."""
+
+    @property
+    def mmr_root(self) -> MmrRoot:
+        """Of the prefix that ends with the range; of nothing, the root of an empty log."""
+        return Mmr().root if self.receipt is None else self.receipt.mmr_root
+
+    @property
+    def view(self) -> Any:
+        return self.overlay.view(self.summary.inner)
+
+    @property
+    def state_hash(self) -> StateHash:
+        return self.overlay.state_hash(self.summary)
+
+
+class Materializer(Generic[S]):
+    """One overlay over one label. ``open`` first; then ``catch_up`` or ``follow``, and ask."""
+
+    def __init__(
+        self,
+        overlay: Overlay[S],
+        label: Label,
+        reader: LogReader,
+        *,
+        key: DhKey,
+        store: Store,
+        floor: int = FLOOR,
+    ) -> None:
+        self.overlay, self.label = overlay, label
+        self._reader, self._key = reader, key
+        self._tree = SummaryTree(overlay, label, store, floor)
+        self._last: Receipt | None = None
+        self._lock = asyncio.Lock()
+        self._grown = asyncio.Condition()
+
+    @property
+    def size(self) -> int:
+        """The last stream_seq that is folded."""
+        return self._tree.size
+
+    # --- opening and growing
+
+    async def open(self) -> None:
+        """Take up what the store holds, and make sure that the log still has it."""
+        async with self._lock:
+            await self._run(self._tree.load())
+            stored = self._tree.size
+            head = await self._reader.head(self.label)
+            if (head.stream_seq if head else 0) < stored:
+                raise DivergenceError(
+                    f"the log of label {self.label.hex()} is shorter than the {stored} entries folded: "
+                    "it was rolled back, or this is another hub",
+                    shown=b"" if head is None else head.encode(),
+                )
+            if stored:
+                self._last = await self._receipt_at(stored, self._tree.mmr.root)
+
+    async def _receipt_at(self, seq: int, root: MmrRoot) -> Receipt:
+        """The log's receipt, which must have the root that was folded."""
+        receipt = await self._reader.receipt(self.label, StreamSeq(seq))
+        if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (self.label, seq, root):
+            raise DivergenceError(
+                f"the log of label {self.label.hex()} has another root at {seq} than what was folded",
+                held=b"" if self._last is None else self._last.encode(),
+                shown=receipt.encode(),
+            )
+        return receipt
+
+    async def catch_up(self) -> int:
+        """Fold everything up to the log's present end; returns how far that is."""
+        while entries := await self._reader.page(self.label, StreamSeq(self.size + 1), PAGE):
+            for entry in entries:
+                await self._take(entry)
+        return self.size
+
+    async def follow(self) -> None:
+        """Fold every entry as soon as it is durable, for ever."""
+        async for entry in self._reader.follow(self.label, StreamSeq(self.size + 1)):
+            await self._take(entry)
+
+    async def reached(self, seq: int) -> None:
+        """Wait until ``seq`` is folded."""
+        async with self._grown:
+            await self._grown.wait_for(lambda: self.size >= seq)
+
+    async def _take(self, entry: Entry) -> None:
+        receipt = entry.receipt
+        async with self._lock:
+            after = self._tree.mmr.copy()
+            after.add(receipt.leaf_hash)
+            if (receipt.stream_seq, receipt.mmr_root) != (after.size, after.root):
+                raise DivergenceError(
+                    f"entry {entry.stream_seq} of label {self.label.hex()} does not extend what was folded",
+                    held=b"" if self._last is None else self._last.encode(),
+                    shown=receipt.encode(),
+                )
+            self._tree.append(open_entry(entry, receipt, self._key))
+            self._last = receipt
+        async with self._grown:
+            self._grown.notify_all()
+
+    async def clear(self) -> None:
+        """Forget the view; the log is folded again from its start."""
+        async with self._lock:
+            self._tree.clear()
+            self._last = None
+
+    # --- answering
+
+    async def state(self, upto: int | None = None) -> Answer[S]:
+        """The state now, from memory; or as it was after ``upto`` entries, in O(log n)."""
+        async with self._lock:
+            if upto is None or upto == self.size:
+                return Answer(self.overlay, Range(1, self.size), self._tree.state(), self._last)
+            folded: Folded[S] = await self._run(self._tree.fold(1, upto))
+            receipt = await self._receipt_at(upto, folded.mmr_root)
+            return Answer(self.overlay, folded.range, folded.summary, receipt)
+
+    async def fold(self, from_seq: int, to_seq: int) -> Answer[S]:
+        """What a range did, proven to lie between the log's own roots (B11)."""
+        if from_seq == 1:
+            return await self.state(to_seq)
+        async with self._lock:
+            folded: Folded[S] = await self._run(self._tree.fold(from_seq, to_seq))
+            before = await self._reader.receipt(self.label, StreamSeq(from_seq - 1))
+            receipt = await self._reader.receipt(self.label, StreamSeq(to_seq))
+            proof = await self._reader.consistency(self.label, before.stream_seq, receipt.stream_seq)
+            between = MmrConsistency(
+                from_seq=StreamSeq(from_seq - 1),
+                to_seq=StreamSeq(to_seq),
+                peaks_from=proof.peaks_from,
+                path=tuple(map(NodeHash, folded.hashes)),
+            )
+            verify_consistency(between, before.mmr_root, receipt.mmr_root)
+            return Answer(self.overlay, folded.range, folded.summary, receipt)
+
+    # --- snapshots (spec-3 §7)
+
+    async def snapshot(self, state_id: StateId, upto: int | None = None) -> StateCheckpoint:
+        """The record to publish for the state now, or as it was."""
+        answer = await self.state(upto)
+        if answer.receipt is None:
+            raise VerificationError("a log that holds nothing has no snapshot")
+        return snapshot(self.overlay, answer.summary, state_id, answer.range.to_seq, answer.mmr_root)
+
+    async def verify(self, claimed: StateCheckpoint) -> None:
+        """Raise unless a published snapshot is what this log folds to (7.4)."""
+        upto = claimed.upto_stream_seq
+        if not 1 <= upto <= self.size:
+            raise VerificationError(
+                f"the snapshot is of {upto} entries, {self.size} are folded; catch up first"
+            )
+        answer = await self.state(upto)
+        verify_snapshot(claimed, self.overlay, answer.summary, upto, answer.mmr_root)
+
+    # --- reading for the tree
+
+    async def _run(self, steps: Generator[Range, Sequence[Message], T]) -> T:
+        try:
+            wanted = next(steps)
+            while True:
+                wanted = steps.send(await self._messages(wanted))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    async def _messages(self, wanted: Range) -> list[Message]:
+        count = wanted.to_seq - wanted.from_seq + 1
+        entries = await self._reader.page(self.label, StreamSeq(wanted.from_seq), count)
+        return [open_entry(entry, entry.receipt, self._key) for entry in entries]

@@ -1,0 +1,28 @@
+"""From a log entry to what a fold may see of it (§4.5, §9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_core.entry import Entry
+from veen_core.errors import VeenError
+from veen_core.keys import DhKey
+from veen_core.receipt import Receipt
+from veen_overlays.event import Message
+
+UNOPENED: Final = bytes(32)
+"""Stands for the schema of a message that this reader's key does not open: foreign to every overlay."""
+
+
+def open_entry(entry: Entry, receipt: Receipt, key: DhKey) -> Message:
+    """The opened message. One that does not open, or misuses its capability (§6), is nobody's event."""
+    seq, msg_id = entry.stream_seq, bytes(receipt.leaf_hash)
+    if entry.is_authorize:
+        return Message(seq, msg_id, UNOPENED, b"")
+    try:
+        opened = entry.msg.open(key)
+    except VeenError:
+        return Message(seq, msg_id, UNOPENED, b"")
+    header = opened.header
+    parent = None if header.parent_id is None else bytes(header.parent_id)
+    return Message(seq, msg_id, bytes(header.schema), opened.body, parent)

@@ -1,0 +1,157 @@
+"""Queue: jobs in stream order, delivered at least once (§11.4).
+
+A job is a put; its id is the identity of that message. A worker takes a job for a lease, and acknowledges
+it when it is done. Two takes of one job are settled by stream order: a take counts if the lease before it
+had ended by its own ``ts``, or was the same worker's. A lease that ends without an acknowledgement makes
+the job available again. An acknowledged job is done, whoever acknowledged it.
+
+A summary keeps the ids of finished jobs: an acknowledgement may lie in another range than its put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from veen_core.ids import FixedBytes, LeafHash, UnixTime
+from veen_overlays.event import Event
+from veen_overlays.monoid import Monoid, table
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record, record
+
+
+class WorkerId(FixedBytes):
+    """Who works on a job; a client_id will do."""
+
+    __slots__ = ()
+
+
+@record("queue.put.v1", section="11.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue(Record):
+    """Add a job."""
+
+    body: bytes
+
+
+@record("queue.take.v1", section="11.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take(Record):
+    """Claim a job until ``ts + lease_sec``."""
+
+    job: LeafHash
+    worker: WorkerId
+    ts: UnixTime
+    lease_sec: int
+
+
+@record("queue.ack.v1", section="11.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack(Record):
+    """The job is done."""
+
+    job: LeafHash
+    worker: WorkerId
+    ts: UnixTime
+
+
+class Lease(NamedTuple):
+    """A claim on a job."""
+
+    worker: bytes
+    ts: int
+    lease_sec: int
+
+    @property
+    def until(self) -> int:
+        """The first second at which it no longer holds."""
+        return self.ts + self.lease_sec
+
+
+class Job(NamedTuple):
+    """What a range says of one job. Once it is done, only that."""
+
+    seq: int = 0
+    """Of the put; 0: it is not in this range."""
+    body: bytes = b""
+    takes: tuple[Lease, ...] = ()
+    done: bool = False
+
+
+DONE: Final = Job(done=True)
+
+
+def _join(a: Job, b: Job) -> Job:
+    if a.done or b.done:
+        return DONE
+    return Job(a.seq or b.seq, a.body if a.seq else b.body, a.takes + b.takes)
+
+
+_JOB: Monoid[Job] = Monoid(
+    Job(),
+    _join,
+    lambda job: [job.seq, job.body, [list(lease) for lease in job.takes], job.done],
+    lambda item: Job(item[0], item[1], tuple(Lease(*lease) for lease in item[2]), item[3]),
+)
+
+Jobs = Mapping[bytes, Job]
+
+
+def _lift(event: Event) -> Jobs:
+    match event.record:
+        case Enqueue(body=body):
+            return {event.identity: Job(event.seq, body)}
+        case Take(job=job, worker=worker, ts=ts, lease_sec=lease_sec):
+            return {bytes(job): Job(takes=(Lease(bytes(worker), ts, lease_sec),))}
+        case Ack(job=job):
+            return {bytes(job): DONE}
+    raise AssertionError(f"no record of this overlay: {event.record}")
+
+
+def deliveries(job: Job) -> list[Lease]:
+    """The takes that count, in stream order; the last one is the current or latest lease."""
+    counted: list[Lease] = []
+    for take in job.takes:
+        held = counted[-1] if counted else None
+        if held is None or take.ts >= held.until or take.worker == held.worker:
+            counted.append(take)
+    return counted
+
+
+def holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
+    """Who holds the job at ``now``; None: nobody. A worker asks before it starts."""
+    found = jobs.get(bytes(job), DONE)
+    counted = deliveries(found)
+    return counted[-1].worker if counted and not found.done and now < counted[-1].until else None
+
+
+def available(jobs: Jobs, now: int) -> Iterator[tuple[bytes, Job]]:
+    """The jobs to take at ``now``, oldest first: never taken, or taken and not acknowledged in time."""
+    waiting = sorted((job.seq, job_id) for job_id, job in jobs.items() if job.seq and not job.done)
+    for _, job_id in waiting:
+        if holder(jobs, job_id, now) is None:
+            yield job_id, jobs[job_id]
+
+
+def _open_jobs(jobs: Jobs) -> list[Any]:
+    waiting = sorted((job.seq, job_id) for job_id, job in jobs.items() if job.seq and not job.done)
+    return [_shown(job_id, jobs[job_id]) for _, job_id in waiting]
+
+
+def _shown(job_id: bytes, job: Job) -> dict[str, Any]:
+    counted = deliveries(job)
+    shown: dict[str, Any] = {"job": job_id, "body": job.body, "deliveries": len(counted)}
+    if counted:
+        shown |= {"worker": counted[-1].worker, "ts": counted[-1].ts, "lease_sec": counted[-1].lease_sec}
+    return shown
+
+
+QUEUE: Overlay[Jobs] = Overlay(
+    name="queue.jobs",
+    title="A work queue: the jobs not yet acknowledged, oldest first (§11.4).",
+    schemas=(Enqueue, Take, Ack),
+    monoid=table(_JOB),
+    lift=_lift,
+    view=_open_jobs,
+)

@@ -1,0 +1,82 @@
+"""State snapshots: a state named by its hash at a prefix, published and checked (spec-3 §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veen_core import cbor
+from veen_core.errors import VerificationError
+from veen_core.hashing import u64be
+from veen_core.ids import FixedBytes, MmrRoot, StreamSeq
+from veen_overlays.event import Event
+from veen_overlays.monoid import LWW, Written, table
+from veen_overlays.overlay import Overlay, StateHash, Summary
+from veen_overlays.record import Record, record
+
+
+class StateId(FixedBytes):
+    """The logical state: an account, a configuration, a stream (spec-3 7.2)."""
+
+    __slots__ = ()
+
+
+@record("state.checkpoint.v1", section="spec-3 7.2", operation=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCheckpoint(Record):
+    """What a state is after a prefix."""
+
+    state_id: StateId
+    upto_stream_seq: StreamSeq
+    mmr_root: MmrRoot
+    state_hash: StateHash
+    state_class: str
+    metadata: Any | None = None
+
+
+def snapshot(
+    overlay: Overlay[Any], summary: Summary[Any], state_id: StateId, upto_seq: int, mmr_root: MmrRoot
+) -> StateCheckpoint:
+    """The record of a prefix folded."""
+    return StateCheckpoint(
+        state_id=state_id,
+        upto_stream_seq=StreamSeq(upto_seq),
+        mmr_root=mmr_root,
+        state_hash=overlay.state_hash(summary),
+        state_class=overlay.name,
+    )
+
+
+def verify_snapshot(
+    claimed: StateCheckpoint, overlay: Overlay[Any], summary: Summary[Any], upto_seq: int, mmr_root: MmrRoot
+) -> None:
+    """Raise unless the snapshot is of this overlay, this prefix, this root and this state (7.4, S2)."""
+    if claimed.state_class != overlay.name:
+        raise VerificationError(f"state_class (spec-3 7.2): is {claimed.state_class!r}, not {overlay.name!r}")
+    if claimed.upto_stream_seq != upto_seq:
+        raise VerificationError(f"upto_stream_seq (spec-3 7.2): is {claimed.upto_stream_seq}, not {upto_seq}")
+    if claimed.mmr_root != mmr_root:
+        raise VerificationError(f"mmr_root (spec-3 7.4): is not that of the log at {upto_seq}")
+    if claimed.state_hash != overlay.state_hash(summary):
+        raise VerificationError(f"state_hash (spec-3 7.4): is not that of the state at {upto_seq}")
+
+
+def _lift(event: Event) -> Mapping[bytes, Written | None]:
+    claimed = event.record
+    assert isinstance(claimed, StateCheckpoint)
+    return {claimed.state_id + u64be(claimed.upto_stream_seq): (event.stamp(0), claimed.encode())}
+
+
+def _published(state: Mapping[bytes, Written | None]) -> list[Any]:
+    return [cbor.decode(written[1]) for key in sorted(state) if (written := state[key]) is not None]
+
+
+SNAPSHOTS: Overlay[Mapping[bytes, Written | None]] = Overlay(
+    name="state.checkpoints",
+    title="Published snapshots; of several for one state and prefix, the latest (spec-3 7.5).",
+    schemas=(StateCheckpoint,),
+    monoid=table(LWW),
+    lift=_lift,
+    view=_published,
+)

@@ -1,0 +1,137 @@
+"""The nine wallet records (WAL §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from veen_core.ids import UnixTime
+from veen_core.kinds import SIGNED
+from veen_core.wire import EXPLICIT
+from veen_overlays.identifiers import CtxId, RealmId, TransferId, WalletId, wallet_id
+from veen_overlays.record import Record, Rule, is_map, record
+
+_IS_ASCII = Rule("currency is ASCII", lambda r: r.currency.isascii())
+_IS_ITS_OWN_ID = Rule(
+    "wallet_id is that of realm_id, ctx_id and currency",
+    lambda r: r.wallet_id == wallet_id(r.realm_id, r.ctx_id, r.currency),
+)
+
+
+@record("wallet.open.v1", section="WAL 5.1", rules=(_IS_ASCII, _IS_ITS_OWN_ID))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open(Record):
+    """Open a wallet; of one that exists already, nothing."""
+
+    wallet_id: WalletId
+    realm_id: RealmId
+    ctx_id: CtxId
+    currency: str
+    created_at: UnixTime
+
+
+@record("wallet.close.v1", section="WAL 5.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close(Record):
+    """Close a wallet, for good."""
+
+    wallet_id: WalletId
+    ts: UnixTime
+
+
+@record("wallet.deposit.v1", section="WAL 5.3")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deposit(Record):
+    """Pay in from outside."""
+
+    wallet_id: WalletId
+    amount: int
+    ts: UnixTime
+    ref: bytes | None = None
+
+
+@record("wallet.withdraw.v1", section="WAL 5.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw(Record):
+    """Pay out to outside."""
+
+    wallet_id: WalletId
+    amount: int
+    ts: UnixTime
+    ref: bytes | None = None
+
+
+@record("wallet.transfer.v1", section="WAL 5.5", rules=(is_map("metadata"),))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer(Record):
+    """Pay from one wallet to another: a debit there, a credit here."""
+
+    wallet_id: WalletId
+    to_wallet_id: WalletId
+    amount: int
+    ts: UnixTime
+    transfer_id: TransferId
+    metadata: Any | None = None
+
+
+@record("wallet.adjust.v1", section="WAL 5.6")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjust(Record):
+    """Correct a balance; high privilege."""
+
+    wallet_id: WalletId
+    delta: Annotated[int, SIGNED]
+    ts: UnixTime
+    reason: str
+    ref: bytes | None = None
+
+
+@record("wallet.limit.v1", section="WAL 5.7")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit(Record):
+    """Set the daily limit of outgoing amounts; null clears it (B2)."""
+
+    wallet_id: WalletId
+    daily_limit: Annotated[int | None, EXPLICIT]
+    ts: UnixTime
+
+
+@record("wallet.freeze.v1", section="WAL 5.8")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freeze(Record):
+    """Stop outgoing payments."""
+
+    wallet_id: WalletId
+    ts: UnixTime
+    reason: str | None = None
+
+
+@record("wallet.unfreeze.v1", section="WAL 5.9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfreeze(Record):
+    """Let outgoing payments go again."""
+
+    wallet_id: WalletId
+    ts: UnixTime
+    reason: str | None = None
+
+
+WALLET_RECORDS: tuple[type[Record], ...] = (
+    Open,
+    Close,
+    Deposit,
+    Withdraw,
+    Transfer,
+    Adjust,
+    Limit,
+    Freeze,
+    Unfreeze,
+)
+
+LEVELS: tuple[tuple[str, tuple[type[Record], ...]], ...] = (
+    ("Core", (Open, Deposit, Withdraw, Transfer)),
+    ("Limits", (Limit,)),
+    ("Control", (Freeze, Unfreeze, Adjust, Close)),
+    ("Bridge", ()),
+)
+"""WAL §14, each with what it adds; §14 names wallet.close.v1 nowhere, and it is a control."""

@@ -1,0 +1,199 @@
+"""What a wallet does not allow: refused before it is emitted, reported where it was (WAL 5.3-5.6, §13, §15).
+
+The fold follows §6 and applies what stands in the log. Whether it should stand there is decided by one
+table, in two places: a producer asks ``refusal`` before it emits, a verifier asks ``violations`` of a log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from veen_overlays.event import Event, Message, Seen, SeenOnce
+from veen_overlays.record import Record
+from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.ledger import LEDGER
+from veen_overlays.wallet.records import (
+    Adjust,
+    Close,
+    Deposit,
+    Freeze,
+    Limit,
+    Open,
+    Transfer,
+    Unfreeze,
+    Withdraw,
+)
+from veen_overlays.wallet.window import DAY
+
+
+class WalCode(enum.StrEnum):
+    """WAL §13's codes, and four more that its rules need."""
+
+    UNAUTHORIZED_OPERATION = "WAL.UNAUTHORIZED_OPERATION"
+    INVALID_CURRENCY = "WAL.INVALID_CURRENCY"
+    ALREADY_OPEN = "WAL.ALREADY_OPEN"
+    NOT_OPEN = "WAL.NOT_OPEN"
+    CLOSED = "WAL.CLOSED"
+    FROZEN = "WAL.FROZEN"
+    SELF_TRANSFER = "WAL.SELF_TRANSFER"
+    DAILY_LIMIT_EXCEEDED = "WAL.DAILY_LIMIT_EXCEEDED"
+    INSUFFICIENT_FUNDS = "WAL.INSUFFICIENT_FUNDS"
+    NOT_EMPTY = "WAL.NOT_EMPTY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a deployment decides for a producer (WAL 2.2, §8). None: no restriction."""
+
+    currencies: frozenset[str] | None = None
+    emits: frozenset[type[Record]] | None = None
+
+
+USER_RECORDS: Final[frozenset[type[Record]]] = frozenset((Open, Withdraw, Transfer, Close))
+"""What §8 leaves to end users' devices: no deposit, adjust, limit, freeze or unfreeze."""
+
+
+class Refusal(NamedTuple):
+    """Why an event must not be emitted."""
+
+    code: WalCode
+    why: str
+
+
+class Violation(NamedTuple):
+    """An event in a log that should not be there."""
+
+    seq: int
+    identity: bytes
+    wallet_id: bytes
+    code: WalCode
+    why: str
+
+
+Broken = Callable[[State, Any], str | None]
+"""What is wrong with a record for a wallet in this state; None: nothing."""
+
+
+def _not_open(state: State, _record: Any) -> str | None:
+    return None if state.exists else "the wallet was never opened; emit wallet.open.v1 first"
+
+
+def _already_open(state: State, _record: Any) -> str | None:
+    return "the wallet is open already" if state.exists else None
+
+
+def _closed(state: State, _record: Any) -> str | None:
+    return "the wallet is closed for good" if state.closed else None
+
+
+def _frozen(state: State, _record: Any) -> str | None:
+    return "the wallet is frozen; it pays out again after wallet.unfreeze.v1" if state.frozen else None
+
+
+def _to_oneself(_state: State, record: Transfer) -> str | None:
+    return "source and destination are one wallet" if record.wallet_id == record.to_wallet_id else None
+
+
+def spent_today(state: State, ts: int) -> int:
+    """What counts against the limit at ``ts``: nothing of an earlier day (5.4)."""
+    return state.pending_daily_spent if ts // DAY == state.last_limit_reset_ts // DAY else 0
+
+
+def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
+    if state.daily_limit is None:
+        return None
+    spent = spent_today(state, record.ts)
+    if spent + record.amount <= state.daily_limit:
+        return None
+    return f"{spent} of {state.daily_limit} are spent that day, {record.amount} more do not fit"
+
+
+def _overdraft(state: State, record: Withdraw | Transfer) -> str | None:
+    return None if state.balance >= record.amount else f"the balance is {state.balance}, not {record.amount}"
+
+
+def _below_zero(state: State, record: Adjust) -> str | None:
+    left = state.balance + record.delta
+    return None if left >= 0 else f"the balance would be {left}"
+
+
+def _not_empty(state: State, _record: Any) -> str | None:
+    return f"the balance is {state.balance}; pay it out first" if state.balance else None
+
+
+PAYS_OUT: Final = (Withdraw, Transfer)
+MOVES: Final = (Deposit, *PAYS_OUT, Adjust)
+
+RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, Broken, bool], ...]] = (
+    ((Open,), WalCode.ALREADY_OPEN, _already_open, False),
+    ((*MOVES, Close, Limit, Freeze, Unfreeze), WalCode.NOT_OPEN, _not_open, True),
+    ((*MOVES, Close), WalCode.CLOSED, _closed, True),
+    (PAYS_OUT, WalCode.FROZEN, _frozen, True),
+    ((Transfer,), WalCode.SELF_TRANSFER, _to_oneself, True),
+    (PAYS_OUT, WalCode.DAILY_LIMIT_EXCEEDED, _over_limit, True),
+    (PAYS_OUT, WalCode.INSUFFICIENT_FUNDS, _overdraft, True),
+    ((Adjust,), WalCode.INSUFFICIENT_FUNDS, _below_zero, True),
+    ((Close,), WalCode.NOT_EMPTY, _not_empty, False),
+)
+"""For which records, which code, when, and whether a verifier reports it too. The first broken one counts."""
+
+
+def refusal(state: State, record: Record, policy: Policy | None = None) -> Refusal | None:
+    """Why a producer must not emit this record for a wallet in this state; None: it may."""
+    policy = policy or Policy()
+    if policy.emits is not None and type(record) not in policy.emits:
+        return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"this producer may not emit {record.NAME}")
+    if (
+        isinstance(record, Open)
+        and policy.currencies is not None
+        and record.currency not in policy.currencies
+    ):
+        return Refusal(
+            WalCode.INVALID_CURRENCY,
+            f"{record.currency} is none of this deployment's: {', '.join(sorted(policy.currencies))}",
+        )
+    return next(_broken(state, record, reported=False), None)
+
+
+def _broken(state: State, record: Record, *, reported: bool) -> Iterator[Refusal]:
+    for records, code, breaks, is_violation in RULES:
+        if isinstance(record, records) and (is_violation or not reported):
+            why = breaks(state, record)
+            if why is not None:
+                yield Refusal(code, why)
+
+
+def violations(messages: Iterable[Message], seen: Seen | None = None) -> Iterator[Violation]:
+    """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6)."""
+    states: dict[bytes, State] = {}
+    seen = SeenOnce() if seen is None else seen
+    for message in messages:
+        event = LEDGER.distinct(message, seen)
+        if not isinstance(event, Event):
+            continue
+        if not (event.repeated and event.repeated[0]):
+            yield from _of_source(states, event)
+        yield from _of_destination(states, event)
+        for wallet, account in LEDGER.lift(event).items():
+            states[wallet] = account.apply(states.get(wallet, NEVER))
+
+
+def _of_source(states: dict[bytes, State], event: Event) -> Iterator[Violation]:
+    wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
+    broken = next(_broken(states.get(wallet, NEVER), event.record, reported=True), None)
+    if broken is not None:
+        yield Violation(event.seq, event.identity, wallet, *broken)
+
+
+def _of_destination(states: dict[bytes, State], event: Event) -> Iterator[Violation]:
+    """A credit to a wallet that this log closed is lost (§6); a wallet it does not know is elsewhere."""
+    record = event.record
+    if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:
+        return
+    wallet, credited_before = bytes(record.to_wallet_id), bool(event.repeated and event.repeated[1])
+    if states.get(wallet, NEVER).closed and not credited_before:
+        why = "the destination is closed; it was not credited"
+        yield Violation(event.seq, event.identity, wallet, WalCode.CLOSED, why)

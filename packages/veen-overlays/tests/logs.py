@@ -1,0 +1,22 @@
+"""Logs by hand: one record after the other, numbered as a hub would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from veen_core.hashing import H, u64be
+from veen_overlays.event import Message
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record
+
+
+def log_of(*records: Record, start: int = 1) -> list[Message]:
+    return [
+        Message(n, H(b"msg" + u64be(n)), r.SCHEMA, r.encode()) for n, r in enumerate(records, start=start)
+    ]
+
+
+def state_of(overlay: Overlay[Any], records: Iterable[Record]) -> Any:
+    """The state after these records, as it is shown."""
+    return overlay.view(overlay.fold(log_of(*records)).inner)

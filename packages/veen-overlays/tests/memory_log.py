@@ -1,0 +1,138 @@
+"""A label of a hub in memory, to read and write: real keys, real seals, real receipts and proofs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from veen_core import (
+    DEFAULT_PROFILE,
+    Binding,
+    Checkpoint,
+    ClientId,
+    DhKey,
+    DhSecret,
+    Entry,
+    Label,
+    LeafHash,
+    Mmr,
+    MmrConsistency,
+    MmrProof,
+    Msg,
+    PayloadHeader,
+    Receipt,
+    SigningKey,
+    SigningSeed,
+    StreamSeq,
+    prove_consistency,
+    prove_inclusion,
+    seal_msg,
+)
+from veen_core.hashing import H, u64be
+from veen_core.ids import ClientSeq, UnixTime
+from veen_core.receipt import sign_receipt
+from veen_overlays.record import Record
+
+LABEL = Label(b"\x0f" * 32)
+READER = DhKey(DhSecret(b"\x02" * 32))
+HUB = SigningKey(SigningSeed(b"\x03" * 32))
+WRITER = SigningKey(SigningSeed(b"\x04" * 32))
+
+
+class MemoryLog:
+    """One label, one writer."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.mmr = Mmr()
+        self.nodes: dict[tuple[int, int], bytes] = {}
+        self.read = 0
+        """How many entries were handed out."""
+        self._grown = asyncio.Condition()
+
+    # --- writing
+
+    def seal(self, record: Record, reader: DhKey = READER, parent_id: LeafHash | None = None) -> Msg:
+        """The writer's next message."""
+        seq = self.mmr.size
+        binding = Binding(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=LABEL,
+            client_id=ClientId(WRITER.public),
+            client_seq=ClientSeq(seq + 1),
+            prev_ack=StreamSeq(seq),
+        )
+        header = PayloadHeader(schema=record.schema_id, parent_id=parent_id)
+        ephemeral = DhSecret(H(b"ephemeral" + u64be(seq)))
+        return seal_msg(
+            WRITER,
+            reader.public,
+            binding,
+            header,
+            record.encode(),
+            profile=DEFAULT_PROFILE,
+            ephemeral=ephemeral,
+        ).msg
+
+    def append(self, msg: Msg) -> Receipt:
+        for node in self.mmr.append(msg.leaf_hash):
+            self.nodes[node.height, node.index] = node.hash
+        receipt = sign_receipt(
+            HUB,
+            Receipt(
+                label=LABEL,
+                stream_seq=self.mmr.stream_seq,
+                leaf_hash=msg.leaf_hash,
+                mmr_root=self.mmr.root,
+                hub_ts=UnixTime(1_700_000_000),
+            ),
+        )
+        self.entries.append(Entry(LABEL, receipt.stream_seq, msg.encode(), receipt.encode()))
+        return receipt
+
+    def write(self, *records: Record) -> None:
+        for record in records:
+            self.append(self.seal(record))
+
+    async def submit(self, msg: Msg) -> Receipt:
+        receipt = self.append(msg)
+        async with self._grown:
+            self._grown.notify_all()
+        return receipt
+
+    # --- reading
+
+    async def head(self, label: Label) -> Receipt | None:  # noqa: ARG002 - it has one label
+        return self.entries[-1].receipt if self.entries else None
+
+    async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:  # noqa: ARG002
+        found = self.entries[from_seq - 1 : from_seq - 1 + max_items]
+        self.read += len(found)
+        return found
+
+    async def follow(self, label: Label, from_seq: StreamSeq) -> AsyncIterator[Entry]:  # noqa: ARG002
+        at = from_seq - 1
+        while True:
+            async with self._grown:
+                while len(self.entries) <= at:
+                    await self._grown.wait()
+            self.read += 1
+            yield self.entries[at]
+            at += 1
+
+    async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:  # noqa: ARG002
+        return self.entries[stream_seq - 1].receipt
+
+    async def proof(
+        self,
+        label: Label,  # noqa: ARG002
+        stream_seq: StreamSeq,
+        tree_size: StreamSeq | None = None,
+    ) -> MmrProof:
+        return prove_inclusion(lambda h, i: self.nodes[h, i], stream_seq, tree_size)
+
+    async def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:  # noqa: ARG002
+        return prove_consistency(lambda h, i: self.nodes[h, i], from_seq, to_seq)
+
+    async def checkpoint(self, label: Label) -> Checkpoint | None:  # noqa: ARG002
+        return None

@@ -1,0 +1,139 @@
+"""Hypothesis strategies read off the declarations: any record, and logs of any overlay's records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from veen_core.hashing import U64_MAX, H, u64be
+from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
+from veen_core.wire import MapCodec
+from veen_overlays.event import Message, SeenOnce
+from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
+from veen_overlays.overlay import Overlay, Summary
+from veen_overlays.record import Record
+
+SMALL_POOL = 3
+"""Few distinct identifiers and keys, so that events of one log meet."""
+
+
+WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(SMALL_POOL))
+"""The wallets of all drawn logs; ``wallet.open.v1`` opens the one of its realm and owner."""
+
+
+def pooled(make: Any) -> st.SearchStrategy[Any]:
+    return st.integers(0, SMALL_POOL - 1).map(make)
+
+
+def free_values() -> st.SearchStrategy[Any]:
+    leaves = st.none() | st.booleans() | st.integers(-(2**64), U64_MAX) | st.binary() | st.text()
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    )
+
+
+TIMES = st.sampled_from((0, 1, 86_399, 86_400, 90_000, 1_700_000_000, U64_MAX)) | st.integers(0, U64_MAX)
+
+
+def of_kind(name: str, kind: Kind) -> st.SearchStrategy[Any]:
+    match kind:
+        case Uint() if name in ("ts", "created_at", "updated_at"):
+            return TIMES
+        case Uint():
+            return st.integers(0, 300) | st.integers(0, U64_MAX)
+        case Int():
+            return st.integers(-300, 300) | st.integers(-(2**64), U64_MAX)
+        case Bytes():
+            return pooled(lambda n: b"k" * n) | st.binary(max_size=100)
+        case Fixed(type=type_) if type_ is WalletId:
+            return st.sampled_from(WALLETS)
+        case Fixed(type=type_, size=size):
+            return pooled(lambda n: type_(bytes([n]) * size))
+        case Scalar(type=type_) if type_ is str:
+            return st.sampled_from(("a", "b", "USD")) | st.text(max_size=70)
+        case Scalar():
+            return st.booleans()
+        case OneOf(allowed=allowed):
+            return st.sampled_from(allowed)
+        case _:
+            return composite(name, kind)
+
+
+def composite(name: str, kind: Kind) -> st.SearchStrategy[Any]:
+    match kind:
+        case ListOf(kind=inner):
+            return st.lists(of_kind(name, inner), max_size=3).map(tuple)
+        case Nullable(kind=inner):
+            return st.none() | of_kind(name, inner)
+        case Free():
+            return free_values()
+        case MapCodec():
+            return values_of(kind).map(lambda values: kind.build(**values))
+    raise AssertionError(f"no strategy for {kind}")
+
+
+def values_of(codec: Any) -> st.SearchStrategy[dict[str, Any]]:
+    required = {f.name: of_kind(f.name, f.kind) for f in codec.fields if not f.optional}
+    optional = {f.name: of_kind(f.name, f.kind) for f in codec.fields if f.optional}
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+def records(shape: type[Record]) -> st.SearchStrategy[Record]:
+    """Any record of a shape that keeps its rules."""
+    adjust = ADJUST.get(shape.NAME, lambda values: values)
+    built = values_of(shape.codec).map(lambda values: shape(**adjust(values)))
+    return built.filter(lambda record: record.broken_rule() is None)
+
+
+def _open_wallet(values: dict[str, Any]) -> dict[str, Any]:
+    """Mostly one of the wallets that the other events of a drawn log name."""
+    currency = values["currency"] if values["currency"] in ("a", "b") else "USD"
+    realm, ctx = values["realm_id"], CtxId(values["realm_id"])
+    wallet = wallet_id(realm, ctx, currency)
+    return values | {"ctx_id": ctx, "currency": currency, "wallet_id": wallet}
+
+
+def _device(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"device_id": device_id(values["device_pk"])}
+
+
+def _handle(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"handle": "@user" if len(values["handle"]) % 2 else "ann@example.com"}
+
+
+def _with_map(name: str) -> Any:
+    return lambda values: values | ({name: {"k": values[name]}} if name in values else {})
+
+
+ADJUST: dict[str, Any] = {
+    "wallet.open.v1": _open_wallet,
+    "wallet.transfer.v1": _with_map("metadata"),
+    "id.device.v1": _device,
+    "id.handlemap.v1": _handle,
+    "id.principal.v1": _with_map("info"),
+    "id.ctx.profile.v1": _with_map("prefs"),
+    "id.org.profile.v1": _with_map("metadata"),
+    "id.external.v1": _with_map("attributes"),
+}
+"""Records whose rules tie fields together: how to make drawn values keep them."""
+
+
+def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
+    return [Message(n, H(u64be(n)), schema, body) for n, (schema, body) in enumerate(drawn, start=1)]
+
+
+def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:
+    """A log in stream order: the overlay's records, some garbage, some of another overlay's."""
+    good = [records(shape).map(lambda r: (bytes(r.SCHEMA), r.encode())) for shape in overlay.schemas]
+    garbage = st.tuples(st.sampled_from([bytes(s) for s in overlay.shapes]), st.binary(max_size=20))
+    foreign = st.tuples(st.just(H(b"nobody's")), st.binary(max_size=5))
+    pairs = st.one_of(*good, *good, *good, garbage, foreign)
+    return st.lists(pairs, max_size=max_size).map(messages_of)
+
+
+def lifted(overlay: Overlay[Any], log: list[Message]) -> list[Summary[Any]]:
+    """One summary per distinct event, the way the definition says it."""
+    seen = SeenOnce()
+    events = (overlay.distinct(message, seen) for message in log)
+    return [overlay.summarise(event) for event in events if event is not None]

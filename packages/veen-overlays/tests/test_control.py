@@ -1,0 +1,265 @@
+"""The control plane, clause by clause (spec-2; H6, H7)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logs import log_of
+
+from veen_core.cap import TokenHash
+from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
+from veen_core.validity import until
+from veen_overlays.control.policy import DEFAULT_HANDLING, HANDLING, Bound, Level, PolicyView
+from veen_overlays.control.records import (
+    Authority,
+    LabelClass,
+    Revocation,
+    RevokedId,
+    SchemaDescriptor,
+    admin_stream,
+    label_class_stream,
+    revocation_stream,
+    schema_stream,
+)
+from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS, authority_at
+from veen_overlays.identifiers import RealmId, realm_id
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record, Undecodable, decode_record
+
+PUBLISHED = Path(__file__).parent / "vectors" / "published"
+REALM = realm_id("plant")
+STREAM = StreamId(b"\x01" * 32)
+HERE, THERE = HubId(b"\x0a" * 32), HubId(b"\x0b" * 32)
+LABEL, CLIENT = Label(b"\x02" * 32), ClientId(b"\x03" * 32)
+NOW = 1_700_000_000
+
+
+def published(name: str) -> dict[str, Any]:
+    return json.loads((PUBLISHED / f"{name}.json").read_bytes())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("name", "stream"),
+    [
+        ("realm_stream_fed_admin", admin_stream),
+        ("realm_stream_revocation", revocation_stream),
+        ("realm_stream_schema_meta", schema_stream),
+    ],
+)
+def test_the_published_admin_streams_hold(name: str, stream: Any) -> None:
+    vector = published(name)
+    assert stream(RealmId.from_hex(vector["inputs"]["realm_id"])).hex() == vector["expected"]
+
+
+def test_the_published_schema_ids_hold() -> None:
+    assert LabelClass.SCHEMA.hex() == published("schema_label_class")["expected"]
+    assert Revocation.SCHEMA.hex() == published("schema_revocation")["expected"]
+
+
+def test_the_published_revocation_window_holds() -> None:
+    vector = published("revocation_window")
+    record = Revocation(kind="client-id", target=RevokedId(CLIENT), **vector["inputs"])
+    found = {f"active({t})": record.active(t) for t in (9_999, 10_000, 10_299, 10_300)}
+    assert found | {"expires_at": until(record.ts, record.ttl)} == vector["expected"]
+
+
+# --- FED1, AUTH1
+
+
+def authority(primary: HubId, ts: int = NOW, ttl: int = 100, **more: Any) -> Authority:
+    fields: dict[str, Any] = {"policy": "single-primary", "replica_hubs": ()} | more
+    return Authority(
+        realm_id=REALM, stream_id=STREAM, primary_hub=primary, ts=UnixTime(ts), ttl=ttl, **fields
+    )
+
+
+def bound(overlay: Overlay[Any], *records: Record, as_of: int = NOW) -> Bound[Any]:
+    state = overlay.fold(log_of(*records)).inner
+    return Bound(LABEL, len(records), MmrRoot(b"\x0e" * 32), as_of, state)
+
+
+def view(level: Level = Level.META, **parts: Any) -> PolicyView:
+    empty: dict[str, Any] = {
+        "authorities": bound(AUTHORITIES),
+        "revocations": bound(REVOCATIONS),
+        "classes": bound(LABEL_CLASSES),
+        "schemas": bound(SCHEMAS),
+    }
+    return PolicyView(level=level, realm=REALM, hub_id=HERE, **empty | parts)
+
+
+def test_a_record_is_active_from_ts_for_ttl_seconds() -> None:
+    state = AUTHORITIES.fold(log_of(authority(THERE))).inner
+    active = [t for t in range(NOW - 2, NOW + 103) if authority_at(state, REALM, STREAM, t) is not None]
+    assert active == list(range(NOW, NOW + 100))
+
+
+def test_of_two_active_records_the_earlier_counts_until_it_ends() -> None:
+    """H7: a lease cannot be stolen before it ends, by whatever order it arrives in."""
+    mine, theirs = authority(HERE, NOW, 100), authority(THERE, NOW + 10, 1_000)
+    for order in ((mine, theirs), (theirs, mine)):
+        state = AUTHORITIES.fold(log_of(*order)).inner
+        for t, primary in ((NOW + 99, HERE), (NOW + 100, THERE)):
+            found = authority_at(state, REALM, STREAM, t)
+            assert found is not None
+            assert found.primary_hub == primary
+
+
+def test_of_two_records_of_one_time_the_lower_primary_counts() -> None:
+    state = AUTHORITIES.fold(log_of(authority(THERE), authority(HERE))).inner
+    found = authority_at(state, REALM, STREAM, NOW)
+    assert found is not None
+    assert found.primary_hub == HERE
+
+
+def test_only_the_primary_of_a_stream_accepts() -> None:
+    """3.3."""
+    theirs = view(authorities=bound(AUTHORITIES, authority(THERE)))
+    why = theirs.not_primary(STREAM, NOW)
+    assert why is not None
+    assert "not primary for label" in why
+    assert THERE.hex() in why
+    assert view(authorities=bound(AUTHORITIES, authority(HERE))).not_primary(STREAM, NOW) is None
+    multi = bound(AUTHORITIES, authority(THERE, policy="multi-primary"))
+    assert view(authorities=multi).not_primary(STREAM, NOW) is None
+
+
+def test_a_stream_without_a_record_or_unknown_is_accepted() -> None:
+    held = view(authorities=bound(AUTHORITIES, authority(THERE)))
+    assert held.not_primary(StreamId(b"\x09" * 32), NOW) is None
+    assert held.not_primary(None, NOW) is None
+    assert held.not_primary(STREAM, NOW + 100) is None
+
+
+def test_a_record_of_another_realm_says_nothing_here() -> None:
+    foreign = Authority(
+        realm_id=realm_id("elsewhere"),
+        stream_id=STREAM,
+        primary_hub=THERE,
+        replica_hubs=(),
+        policy="single-primary",
+        ts=UnixTime(NOW),
+        ttl=100,
+    )
+    assert view(authorities=bound(AUTHORITIES, foreign)).not_primary(STREAM, NOW) is None
+
+
+def test_an_unknown_policy_word_is_no_event() -> None:
+    body = authority(HERE).encode().replace(b"single-primary", b"double-primary")
+    assert isinstance(decode_record((Authority,), body), Undecodable)
+
+
+# --- KEX1+
+
+
+def revocation(kind: Any, target: bytes, **more: Any) -> Revocation:
+    return Revocation(kind=kind, target=RevokedId(target), ts=UnixTime(NOW), **more)
+
+
+TOKEN, AUTH = TokenHash(b"\x04" * 32), AuthRef(b"\x05" * 32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"), [("client-id", CLIENT), ("auth-ref", AUTH), ("cap-token", TOKEN)]
+)
+def test_what_is_revoked_is_refused_within_its_interval(kind: str, target: bytes) -> None:
+    """4.3."""
+    held = view(revocations=bound(REVOCATIONS, revocation(kind, target, ttl=10, reason="lost")))
+    assert held.revoked(CLIENT, AUTH, TOKEN, NOW) == f"{kind} revoked at {NOW}: lost"
+    assert held.revoked(CLIENT, AUTH, TOKEN, NOW - 1) is None
+    assert held.revoked(CLIENT, AUTH, TOKEN, NOW + 10) is None
+    for_ever = view(revocations=bound(REVOCATIONS, revocation(kind, target)))
+    assert for_ever.revoked(CLIENT, AUTH, TOKEN, NOW + 10**9) is not None
+
+
+def test_the_kind_of_a_revocation_matters() -> None:
+    held = view(revocations=bound(REVOCATIONS, revocation("auth-ref", CLIENT)))
+    assert held.revoked(CLIENT, None, None, NOW) is None
+    assert held.revoked(CLIENT, AuthRef(CLIENT), None, NOW) is not None
+
+
+def test_a_revocation_on_another_admin_stream_does_not_count() -> None:
+    summary = LABEL_CLASSES.fold(log_of(revocation("client-id", CLIENT)))
+    assert (summary.events, summary.foreign) == (0, 1)
+
+
+# --- LCLASS0, META0+
+
+
+def test_a_label_is_handled_by_its_class() -> None:
+    """6.2."""
+    wallet = LabelClass(label=LABEL, class_="wallet", retention_hint=60)
+    held = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="log"), wallet))
+    assert held.handling(LABEL) == HANDLING["wallet"]
+    assert held.retention_sec(LABEL) == 60
+    assert held.handling(Label(b"\x09" * 32)) == DEFAULT_HANDLING
+    odd = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="odd")))
+    assert odd.handling(LABEL) == DEFAULT_HANDLING
+
+
+def test_class_is_spelled_class_on_the_wire() -> None:
+    assert b"eclass" in LabelClass(label=LABEL, class_="user").encode()
+
+
+def test_a_schema_is_described_by_its_latest_registration() -> None:
+    def describe(version: str, ts: int) -> SchemaDescriptor:
+        return SchemaDescriptor(
+            schema_id_=SchemaId(Revocation.SCHEMA),
+            name="veen.revocation.v1",
+            version=version,
+            ts=UnixTime(ts),
+        )
+
+    held = view(schemas=bound(SCHEMAS, describe("v1", 5), describe("v0", 4)))
+    found = held.schema(SchemaId(Revocation.SCHEMA))
+    assert found is not None
+    assert found.version == "v1"
+    assert held.schema(SchemaId(b"\x09" * 32)) is None
+
+
+# --- levels and age
+
+
+@pytest.mark.parametrize(
+    ("level", "streams"),
+    [
+        (Level.CORE, set()),
+        (Level.FEDERATED, {"authority"}),
+        (Level.HARDENED, {"authority", "revocation"}),
+        (Level.META, {"authority", "revocation", "label-class", "meta-schema"}),
+    ],
+)
+def test_a_level_enforces_and_needs_what_it_includes(level: Level, streams: set[str]) -> None:
+    """§8."""
+    held = view(
+        level,
+        authorities=bound(AUTHORITIES, authority(THERE)),
+        revocations=bound(REVOCATIONS, revocation("client-id", CLIENT)),
+        classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="bulk")),
+    )
+    assert set(held.needed()) == streams
+    assert (held.not_primary(STREAM, NOW) is not None) == ("authority" in streams)
+    assert (held.revoked(CLIENT, None, None, NOW) is not None) == ("revocation" in streams)
+    assert (held.handling(LABEL) != DEFAULT_HANDLING) == ("label-class" in streams)
+
+
+def test_a_view_never_folded_or_too_old_is_stale() -> None:
+    held = view(Level.HARDENED, revocations=bound(REVOCATIONS, as_of=NOW - 5))
+    assert held.stale(NOW, 5) is None
+    assert held.lag_sec(NOW) == 5
+    assert "revocation stream was last seen whole 6 s ago" in (held.stale(NOW + 1, 5) or "")
+    missing = view(Level.HARDENED, revocations=None)
+    assert "never folded" in (missing.stale(NOW, 5) or "")
+    assert missing.lag_sec(NOW) is None
+    assert view(Level.CORE, authorities=None, revocations=None).stale(NOW, 0) is None
+
+
+def test_a_view_names_the_prefix_it_rests_on() -> None:
+    shown = view(Level.FEDERATED, authorities=bound(AUTHORITIES, authority(HERE))).describe(NOW + 3)
+    assert shown["level"] == "federated"
+    assert shown["lag_sec"] == "3"
+    assert shown["authority"] == f"{LABEL.hex()}@1 {'0e' * 32}"
+    assert view(Level.META).needed()["label-class"][0] == label_class_stream(REALM)

@@ -1,0 +1,174 @@
+"""The laws of §11.1 and §11.3, once, over every overlay of the package."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from functools import reduce
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import lifted, logs
+
+from veen_core import cbor
+from veen_core.hashing import H, u64be
+from veen_overlays.event import Message, SeenOnce
+from veen_overlays.overlay import LISTED, Overlay, Summary
+from veen_overlays.record import decode_record
+from veen_overlays.registry import OVERLAYS
+
+every_overlay = pytest.mark.parametrize("name", OVERLAYS)
+
+
+def random_tree(overlay: Overlay[Any], parts: list[Summary[Any]], rng: random.Random) -> Summary[Any]:
+    parts = [*parts, overlay.empty]
+    while len(parts) > 1:
+        at = rng.randrange(len(parts) - 1)
+        parts[at : at + 2] = [overlay.combine(parts[at], parts[at + 1])]
+    return parts[0]
+
+
+@every_overlay
+@given(data=st.data())
+def test_any_tree_over_the_events_gives_the_bytes_of_the_plain_fold(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    parts = lifted(overlay, log)
+    plain = reduce(overlay.combine, parts, overlay.empty)
+    for seed in range(3):
+        assert overlay.encode(random_tree(overlay, parts, random.Random(seed))) == overlay.encode(plain)
+    assert overlay.encode(overlay.fold(log)) == overlay.encode(plain)
+
+
+@every_overlay
+@given(data=st.data())
+def test_cut_anywhere_the_parts_fold_to_the_same_bytes(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(log)), max_size=4)))
+    seen = SeenOnce()
+    edges = zip([0, *cuts], [*cuts, len(log)], strict=True)
+    parts = [overlay.fold(log[a:b], seen) for a, b in edges]
+    assert overlay.encode(overlay.merge(parts)) == overlay.encode(overlay.fold(log))
+
+
+@every_overlay
+@given(data=st.data())
+def test_empty_is_the_identity_and_combine_is_associative(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    a, b, c = (overlay.fold(data.draw(logs(overlay, 8))) for _ in range(3))
+    join, form = overlay.combine, overlay.encode
+    assert form(join(overlay.empty, a)) == form(a) == form(join(a, overlay.empty))
+    assert form(join(join(a, b), c)) == form(join(a, join(b, c)))
+
+
+@every_overlay
+@given(data=st.data())
+def test_combining_changes_neither_argument(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    a, b = (overlay.fold(data.draw(logs(overlay, 8))) for _ in range(2))
+    before = overlay.encode(a), overlay.encode(b)
+    overlay.combine(a, b)
+    assert (overlay.encode(a), overlay.encode(b)) == before
+
+
+@every_overlay
+@given(data=st.data())
+def test_a_prefix_replayed_or_mirrored_changes_nothing(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    again = log[: data.draw(st.integers(0, len(log)))]
+    mirrored = [
+        m._replace(seq=len(log) + n, msg_id=H(b"copy" + u64be(n)), parent_id=m.msg_id)
+        for n, m in enumerate(log, start=1)
+    ]
+    once = overlay.encode(overlay.fold(log))
+    assert overlay.encode(overlay.fold(log + again)) == once
+    assert overlay.encode(overlay.fold(log + mirrored)) == once
+    assert overlay.encode(overlay.fold(log + mirrored + mirrored)) == once
+
+
+@every_overlay
+@given(data=st.data())
+def test_a_log_of_copies_is_the_same_events(name: str, data: st.DataObject) -> None:
+    """WALBR0 11.3, ID 12.1: on the other hub only the copies exist."""
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    copies = [m._replace(msg_id=H(b"copy" + m.msg_id), parent_id=m.msg_id) for m in log]
+    assert overlay.encode(overlay.fold(copies)) == overlay.encode(overlay.fold(log))
+
+
+@every_overlay
+@given(data=st.data())
+def test_a_summary_is_its_bytes(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    summary = overlay.fold(data.draw(logs(overlay)))
+    encoded = overlay.encode(summary)
+    cbor.decode(encoded)  # canonical (B3)
+    assert overlay.load(encoded) == summary
+    assert overlay.encode(overlay.load(encoded)) == encoded
+    cbor.decode(overlay.state_bytes(summary))
+    assert overlay.state_hash(summary) == overlay.state_hash(overlay.load(encoded))
+
+
+@every_overlay
+@given(data=st.data())
+def test_what_is_no_event_is_counted_and_listed_and_changes_no_state(name: str, data: st.DataObject) -> None:
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    good = [m for m in log if _is_event(overlay, m)]
+    whole, clean = overlay.fold(log), overlay.fold(good)
+    assert whole.foreign + whole.undecodable == len(log) - len(good)
+    assert len(whole.listed) == min(LISTED, len(log) - len(good))
+    assert overlay.state_bytes(whole) == overlay.state_bytes(clean)
+    assert clean.events == whole.events
+
+
+def _is_event(overlay: Overlay[Any], message: Message) -> bool:
+    shapes = overlay.shapes.get(message.schema)
+    return shapes is not None and hasattr(decode_record(shapes, message.body), "codec")
+
+
+CHILD = """
+import pickle, sys
+from veen_overlays.registry import OVERLAYS
+name, log = pickle.loads(sys.stdin.buffer.read())
+overlay = OVERLAYS[name]
+summary = overlay.fold(log)
+sys.stdout.buffer.write(overlay.encode(summary) + overlay.state_hash(summary))
+"""
+
+
+@every_overlay
+def test_any_process_gives_the_same_bytes(name: str) -> None:
+    """Not a property of one interpreter's string hashes: two seeds, two processes, one answer."""
+    import pickle  # noqa: PLC0415
+
+    overlay = OVERLAYS[name]
+    log: list[Message] = []
+
+    @settings(max_examples=5, database=None, derandomize=True)
+    @given(st.data())
+    def collect(data: st.DataObject) -> None:
+        for message in data.draw(logs(overlay)):
+            n = len(log) + 1
+            log.append(message._replace(seq=n, msg_id=H(u64be(n))))
+
+    collect()
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", CHILD],
+            input=pickle.dumps((name, log)),
+            capture_output=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in (1, 2)
+    }
+    here = overlay.fold(log)
+    assert answers == {overlay.encode(here) + overlay.state_hash(here)}

@@ -1,0 +1,157 @@
+"""What a wallet does not allow (WAL 5.3-5.6, §8, §9, §13)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from logs import log_of
+from strategies import logs
+from test_wallet import (
+    DAY,
+    NOON,
+    OTHER,
+    TO,
+    W,
+    after,
+    deposit,
+    limit,
+    opened,
+    transfer,
+    withdraw,
+)
+
+from veen_core.ids import Signature
+from veen_core.keys import SigningKey, SigningSeed
+from veen_overlays.event import Message
+from veen_overlays.identifiers import approval_hash
+from veen_overlays.record import Record
+from veen_overlays.wallet.account import NEVER
+from veen_overlays.wallet.approval import approved_by
+from veen_overlays.wallet.ledger import LEDGER, state_of
+from veen_overlays.wallet.records import LEVELS, WALLET_RECORDS, Adjust, Close, Freeze, Limit, Unfreeze
+from veen_overlays.wallet.rules import USER_RECORDS, Policy, WalCode, refusal, violations
+
+FREEZE, CLOSE = Freeze(wallet_id=W, ts=NOON), Close(wallet_id=W, ts=NOON)
+FUNDED = (opened(), deposit(100))
+
+CASES: dict[str, tuple[tuple[Record, ...], Record, WalCode]] = {
+    "withdraw before open": ((), withdraw(1), WalCode.NOT_OPEN),
+    "deposit before open": ((), deposit(1), WalCode.NOT_OPEN),
+    "deposit after close": ((*FUNDED, CLOSE), deposit(1), WalCode.CLOSED),
+    "withdraw after close": ((*FUNDED, CLOSE), withdraw(1), WalCode.CLOSED),
+    "adjust after close": (
+        (*FUNDED, CLOSE),
+        Adjust(wallet_id=W, delta=1, ts=NOON, reason=""),
+        WalCode.CLOSED,
+    ),
+    "withdraw while frozen": ((*FUNDED, FREEZE), withdraw(1), WalCode.FROZEN),
+    "transfer while frozen": ((*FUNDED, FREEZE), transfer(1, b"t"), WalCode.FROZEN),
+    "withdraw more than there is": (FUNDED, withdraw(101), WalCode.INSUFFICIENT_FUNDS),
+    "transfer more than there is": (FUNDED, transfer(101, b"t"), WalCode.INSUFFICIENT_FUNDS),
+    "adjust below zero": (
+        FUNDED,
+        Adjust(wallet_id=W, delta=-101, ts=NOON, reason="error"),
+        WalCode.INSUFFICIENT_FUNDS,
+    ),
+    "withdraw beyond the limit": (
+        (*FUNDED, limit(10), withdraw(6)),
+        withdraw(5),
+        WalCode.DAILY_LIMIT_EXCEEDED,
+    ),
+    "transfer beyond the limit": ((*FUNDED, limit(10)), transfer(11, b"t"), WalCode.DAILY_LIMIT_EXCEEDED),
+    "transfer to oneself": (FUNDED, transfer(1, b"t", to=W), WalCode.SELF_TRANSFER),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@every_case
+def test_a_producer_refuses_it(case: tuple[tuple[Record, ...], Record, WalCode]) -> None:
+    before, record, code = case
+    refused = refusal(after(*before), record)
+    assert refused is not None
+    assert refused.code is code
+
+
+@every_case
+def test_a_verifier_reports_it_with_its_seq(case: tuple[tuple[Record, ...], Record, WalCode]) -> None:
+    before, record, code = case
+    [found] = violations(log_of(*before, record))
+    assert (found.seq, found.wallet_id, found.code) == (len(before) + 1, bytes(W), code)
+
+
+def test_what_is_allowed_is_neither_refused_nor_reported() -> None:
+    records = (*FUNDED, limit(60), withdraw(60), withdraw(40, NOON + DAY), CLOSE)
+    for n, record in enumerate(records):
+        assert refusal(after(*records[:n]), record) is None
+    assert list(violations(log_of(*records))) == []
+
+
+def test_a_second_open_and_closing_with_money_left_are_refused_but_no_violation() -> None:
+    """5.1, 5.2: producers SHOULD; the fold defines both."""
+    for record, code in ((opened(), WalCode.ALREADY_OPEN), (CLOSE, WalCode.NOT_EMPTY)):
+        refused = refusal(after(*FUNDED), record)
+        assert refused is not None
+        assert refused.code is code
+        assert list(violations(log_of(*FUNDED, record))) == []
+
+
+def test_a_copy_of_a_transfer_is_not_reported_again() -> None:
+    log = log_of(opened(), transfer(5, b"t"), transfer(5, b"t"))
+    assert [found.seq for found in violations(log)] == [2]
+
+
+def test_a_credit_lost_in_a_closed_wallet_is_reported() -> None:
+    records = (*FUNDED, opened(OTHER), Close(wallet_id=TO, ts=NOON), transfer(5, b"t"))
+    [found] = violations(log_of(*records))
+    assert (found.wallet_id, found.code) == (bytes(TO), WalCode.CLOSED)
+
+
+def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
+    """2.2, §8."""
+    refused = refusal(NEVER, opened(), Policy(currencies=frozenset(("JPY",))))
+    assert refused is not None
+    assert refused.code is WalCode.INVALID_CURRENCY
+    device = Policy(emits=USER_RECORDS)
+    assert refusal(after(*FUNDED), withdraw(1), device) is None
+    for record in (deposit(1), limit(1), FREEZE, Unfreeze(wallet_id=W, ts=NOON)):
+        refused = refusal(after(*FUNDED), record, device)
+        assert refused is not None
+        assert refused.code is WalCode.UNAUTHORIZED_OPERATION
+
+
+@given(logs(LEDGER, max_size=40))
+def test_a_log_without_violations_never_held_a_negative_balance(log: list[Message]) -> None:
+    """§15: what producers refuse is enough to keep every prefix of every wallet from going below zero."""
+    clean: list[Message] = []
+    for message in log:
+        if not list(violations([*clean, message])):
+            clean.append(message)
+    accounts = LEDGER.fold(clean).inner
+    assert all(state_of(accounts, wallet).lowest >= 0 for wallet in accounts)
+
+
+def test_approvals_are_counted_once_per_approver() -> None:
+    keys = [SigningKey(SigningSeed(bytes([n]) * 32)) for n in (1, 2, 3)]
+    move = transfer(5, b"t")
+    digest = approval_hash(W, TO, 5, NOON, move.transfer_id)
+    signatures = [
+        keys[0].sign(digest),
+        keys[0].sign(digest),
+        keys[2].sign(b"\x00" * 32),
+        Signature(b"\x00" * 64),
+    ]
+    publics = [key.public for key in keys]
+    assert approved_by(move, signatures, publics) == {keys[0].public}
+    assert approved_by(move, [key.sign(digest) for key in keys], publics[:2]) == set(publics[:2])
+
+
+def test_the_levels_hold_every_record_once() -> None:
+    """§14."""
+    named = [record for _, records in LEVELS for record in records]
+    assert sorted(r.NAME for r in named) == sorted(r.NAME for r in WALLET_RECORDS)
+    assert [name for name, _ in LEVELS] == ["Core", "Limits", "Control", "Bridge"]
+
+
+def test_a_limit_on_a_wallet_never_opened_is_reported() -> None:
+    [found] = violations(log_of(Limit(wallet_id=W, daily_limit=1, ts=NOON)))
+    assert found.code is WalCode.NOT_OPEN
