@@ -317,17 +317,49 @@ def test_follow_and_send_survive_a_restart_of_the_hub(tmp_path: Path) -> None:
     run(story())
 
 
-def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", ["something", "nothing"])
+def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> None:
+    patience = Retry(first=0.01, longest=0.2, outage=1.0)
+
     async def story() -> None:
         with serving(tmp_path / "hub") as hub:
-            patience = Retry(first=0.01, longest=0.1, outage=1.0, attempts=3, deadline=1.0)
             async with connect(hub.url, ALICE, trust=hub.hub_id, retry=patience) as client:
-                await client.stream("gone").send("x")
                 following = client.stream("gone").follow()
-                await anext(following)
-                hub.kill()
-                with pytest.raises(Unreachable):
+                if known == "something":
+                    await client.stream("gone").send("x")
                     await anext(following)
+                hub.kill()
+                async with asyncio.timeout(5):
+                    with pytest.raises(Unreachable, match=r"gave up after \d+ tries"):
+                        await anext(following)
+
+    run(story())
+
+
+def test_a_live_stream_that_ends_at_once_is_asked_for_ever_more_slowly(hub: HubProcess) -> None:
+    asked: list[float] = []
+
+    async def ends(path: str) -> web.Response | None:
+        if not path.startswith("/v1/stream/") or len(asked) == 8:
+            return None
+        asked.append(time.monotonic())
+        return web.Response(headers={"Content-Type": "application/cbor-seq"})
+
+    async def story() -> None:
+        patience = Retry(first=0.02, longest=0.2, outage=0.3, jitter=lambda: 1.0)
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client,
+        ):
+            proxy.before = ends
+            following = asyncio.create_task(anext(client.stream("ends").follow()))  # type: ignore[arg-type]
+            while len(asked) < 8:
+                await asyncio.sleep(0.01)
+            waits = [later - sooner for sooner, later in pairwise(asked)]
+            assert waits[0] >= 0.02
+            assert min(waits[-3:]) >= 0.2
+            await client.stream("ends").send("x")  # longer than outage, but the hub did answer
+            assert (await following).text == "x"
 
     run(story())
 

@@ -54,6 +54,10 @@ class Attempts:
         self.made = 0
         self._started = time.monotonic()
 
+    def heard(self) -> None:
+        """An answer, though nothing came of it: patience starts anew, the waits go on growing."""
+        self._started = time.monotonic()
+
     def delay(self, retry_after: int | None = None) -> float | None:
         """How long to wait before the next try; None: there is none."""
         self.made += 1

@@ -92,7 +92,7 @@ class Settler:
             return self._log.link.status.pow_difficulty > 0
         if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
             async with self._log.prefix:
-                await self._log.check_head()  # it may have forgotten what it acknowledged
+                await self._log.link.ask(self._log.check_head)  # it may have forgotten what it acknowledged
         return False
 
     # --- asking
