@@ -17,14 +17,13 @@ from veen_core.errors import StateError
 from veen_core.ids import NodeHash
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.records import LabelRecord
-from veen_hub.client.store import Lock
+from veen_hub.client.store import POLL, Lock
 
 if TYPE_CHECKING:
     from veen_hub.client.label import LabelLog
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between writes of what was only read."""
-POLL: Final = 0.05
 
 Place = tuple[int, tuple[NodeHash, ...]]
 
