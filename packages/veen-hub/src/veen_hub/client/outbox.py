@@ -132,7 +132,7 @@ class Outbox:
                 if log.client.must_rotate(now):
                     raise BoundsReached(log.client_id)
             elif log.client.must_rotate(now):
-                log.ring.rotate(log.client, now)
+                log.ring.rotate(log.client, now, worn=log.client.must_rotate(log.link.time.signed))
             return Slot(
                 client_id=log.client_id,
                 first=ClientSeq(log.client.state.client_seq + 1),

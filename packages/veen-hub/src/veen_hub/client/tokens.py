@@ -43,7 +43,8 @@ class Tokens:
         response = await self._link.ask(lambda: self._link.api.authorize(wire))
         receipt = self._fitting(token, wire, response)
         await self._control.verify(receipt)
-        self._held[token.auth_ref] = HeldToken(token=token, expires_at=response.expires_at)
+        self._link.time.hear(receipt.hub_ts)
+        self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(receipt.hub_ts))
         link = self._link
         await link.workers.run(
             update, link.store, link.hub_id, TOKENS, self._with_ours, patience=link.lock_timeout
@@ -59,9 +60,12 @@ class Tokens:
         return receipt
 
     def _with_ours(self, content: bytes | None) -> bytes:
-        """What is stored, which other processes may have added to, and what is held here."""
+        """What is stored, which other processes may have added to, and what is held here.
+
+        A token is dropped when a receipt shows that its end has passed: not by a status, which nobody signed.
+        """
         known = _decode(content) | self._held
-        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.now())
+        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.signed)
         return HeldTokens(tokens=alive).encode()
 
     async def choose(
@@ -87,13 +91,17 @@ class Tokens:
         return token
 
     def _fits(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
-        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign."""
+        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign.
+
+        One that has expired by the hub's unsigned time alone is tried where there is no source of another.
+        """
         now, bounds, state = self._link.time.now(), self._link.bounds, log.client.state
+        end = now if self.source is not None else self._link.time.signed
         usable = [
             one
             for one in self._held.values()
             if stream_id in one.token.allow.stream_ids
-            and one.expires_at >= now
+            and one.expires_at >= end
             and log.ring.usable(one.token.subject_pk, state, bounds, now)
         ]
         return max(usable, key=lambda one: one.expires_at).token if usable else None
