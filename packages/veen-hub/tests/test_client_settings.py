@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from veen_hub.client import (
     Refused,
     Retry,
     TooLarge,
+    TooMuchWork,
     Unavailable,
     Unreachable,
     connect,
@@ -149,6 +151,39 @@ def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> No
             stream = client.stream("work")
             await stream.send("one")
             assert [r.stream_seq async for r in stream.send_many(["x"] * 5)] == [2, 3, 4, 5, 6]
+
+    run(story())
+
+
+def test_work_beyond_the_bound_is_not_begun(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, pow__difficulty=6)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, max_pow_difficulty=5) as client:
+            with pytest.raises(TooMuchWork, match=r"difficulty 6 .* connect with max_pow_difficulty=6"):
+                await client.stream("work").send("one")
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, max_pow_difficulty=6) as client:
+            assert (await client.stream("work").send("one")).stream_seq == 1
+
+    run(story())
+
+
+def test_work_without_end_is_cancelled_and_has_a_deadline(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, pow__difficulty=255)
+
+    async def story() -> None:
+        patience = Retry(deadline=1.0)
+        async with connect(
+            hub.url, ALICE, trust=hub.hub_id, retry=patience, max_pow_difficulty=255
+        ) as client:
+            stream = client.stream("work")
+            started = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await stream.send("one")
+            with pytest.raises(TooMuchWork, match="took too long"):
+                await stream.send("one")
+            assert time.monotonic() - started < 5
 
     run(story())
 

@@ -38,6 +38,8 @@ from veen_hub.client.trust import Pin, check_status
 
 BATCH: Final = 64
 """Messages in one request: what the hub's workers take at once."""
+MAX_POW_DIFFICULTY: Final = 22
+"""The most proof of work done for a message: about six seconds of it."""
 
 
 class Hub:
@@ -143,12 +145,14 @@ async def connect(
     bounds: ClientBounds | None = None,
     batch: int = BATCH,
     lock_timeout: float = 10.0,
+    max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
     ``state`` is a folder or a ``StateStore``; without one, nothing survives the connection. ``identity`` may
     be None for whoever only verifies. ``tokens`` is asked for a cap token where a gated hub wants one.
+    ``max_pow_difficulty`` bounds the proof of work done for a message.
     """
     store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
     policy, workers = retry or Retry(), Workers()
@@ -170,6 +174,7 @@ async def connect(
             time=HubTime(status.hub_ts),
             lock_timeout=lock_timeout,
             batch=batch,
+            max_pow_difficulty=max_pow_difficulty,
         )
         hub = Hub(link, tokens)
         yield hub

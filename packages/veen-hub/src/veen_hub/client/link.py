@@ -70,6 +70,7 @@ class Link:
     time: HubTime
     lock_timeout: float
     batch: int
+    max_pow_difficulty: int
 
     @property
     def hub_id(self) -> HubId:

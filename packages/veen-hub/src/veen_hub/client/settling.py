@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from veen_core import pow as proof_of_work
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREFILTER_REJECT, PREV_ACK
+from veen_hub.client import work
 from veen_hub.client.errors import Diverged, Misbehaved, Refused, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
@@ -63,7 +63,7 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._submit()
+                outcomes = await self._submit(attempts.until)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -97,12 +97,11 @@ class Settler:
 
     # --- asking
 
-    async def _submit(self) -> list[Receipt | Refused]:
+    async def _submit(self, until: float) -> list[Receipt | Refused]:
         link, wires = self._log.link, self._next_wires()
         if not link.status.pow_difficulty:
             return await link.api.submit(wires)
-        challenge = proof_of_work.challenge(link.status.pow_salt, wires[0])
-        cookie = await link.workers.run(proof_of_work.solve, challenge, link.status.pow_difficulty)
+        cookie = await work.solve(link, wires[0], until)
         return await link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
 
     def _next_wires(self) -> list[bytes]:
