@@ -14,9 +14,9 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
-from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREFILTER_REJECT, PREV_ACK
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, EPOCH, PREFILTER_REJECT, PREV_ACK, Code
 from veen_hub.client import work
-from veen_hub.client.errors import Diverged, Misbehaved, Refused, Unreachable
+from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
 
@@ -42,17 +42,21 @@ class Settler:
         self._answers: dict[LeafHash, Receipt] = {}
         self._worked = 0
 
-    async def deliver(self, *, uncertain: bool) -> Delivery:
+    async def deliver(self, *, uncertain: bool, passed: bool = False) -> Delivery:
         """Until each pending message is answered or refused for good, or patience ends.
 
-        ``uncertain``: they may have left before. What is not answered at the end stays pending, except after
-        a final refusal, which frees its client_seq and those after it.
+        ``uncertain``: they may have left before. ``passed``: the label's window has, so they are only looked
+        for (§12). What is not answered at the end stays pending, except after a final refusal, which frees
+        its client_seq and those after it.
         """
         wanted = self._log.client.pending_leaves
         self._answers, self._worked = {}, 0
         failure: VeenError | None = None
         try:
-            await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
+            if passed:
+                await self._find_or_free()
+            else:
+                await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
         except VeenError as exc:
             failure = exc
         for leaf in wanted:
@@ -81,6 +85,18 @@ class Settler:
             elif not await self._settled_otherwise(why, uncertain=uncertain):
                 await self._give_back()
                 raise why
+
+    async def _find_or_free(self) -> None:
+        """What is not in the log of a label whose window has passed will never be (§12)."""
+        await self._search()
+        if count := len(self._log.client.state.pending):
+            await self._give_back()
+            raise OutOfTime(
+                Code.TIME,
+                f"{count} message(s) did not reach the hub while it took messages for label "
+                f"{self._log.label.hex()}: send them again",
+                detail_enum=EPOCH.detail,
+            )
 
     async def _settled_otherwise(self, why: Refused, *, uncertain: bool) -> bool:
         """Whether a refusal is not the end: accepted before, or work to be done first."""
