@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from veen_core.api import ErrorEnvelope
-from veen_core.errors import StateError
+from veen_core.errors import ConfigError, StateError
 from veen_core.hashing import H
 from veen_core.ids import HubId
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
@@ -27,6 +28,7 @@ from veen_hub.client import (
     Identity,
     MemoryStateStore,
     Message,
+    PinOnFirstUse,
     Retry,
     Stream,
     Timeouts,
@@ -34,8 +36,9 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
+from veen_hub.client.store import update
 
-from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import between, honest
 
 ALICE = person("alice")
@@ -317,17 +320,49 @@ def test_follow_and_send_survive_a_restart_of_the_hub(tmp_path: Path) -> None:
     run(story())
 
 
-def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", ["something", "nothing"])
+def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> None:
+    patience = Retry(first=0.01, longest=0.2, outage=1.0)
+
     async def story() -> None:
         with serving(tmp_path / "hub") as hub:
-            patience = Retry(first=0.01, longest=0.1, outage=1.0, attempts=3, deadline=1.0)
             async with connect(hub.url, ALICE, trust=hub.hub_id, retry=patience) as client:
-                await client.stream("gone").send("x")
                 following = client.stream("gone").follow()
-                await anext(following)
-                hub.kill()
-                with pytest.raises(Unreachable):
+                if known == "something":
+                    await client.stream("gone").send("x")
                     await anext(following)
+                hub.kill()
+                async with asyncio.timeout(5):
+                    with pytest.raises(Unreachable, match=r"gave up after \d+ tries"):
+                        await anext(following)
+
+    run(story())
+
+
+def test_a_live_stream_that_ends_at_once_is_asked_for_ever_more_slowly(hub: HubProcess) -> None:
+    asked: list[float] = []
+
+    async def ends(path: str) -> web.Response | None:
+        if not path.startswith("/v1/stream/") or len(asked) == 8:
+            return None
+        asked.append(time.monotonic())
+        return web.Response(headers={"Content-Type": "application/cbor-seq"})
+
+    async def story() -> None:
+        patience = Retry(first=0.02, longest=0.2, outage=0.3, jitter=lambda: 1.0)
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client,
+        ):
+            proxy.before = ends
+            following = asyncio.create_task(anext(client.stream("ends").follow()))  # type: ignore[arg-type]
+            while len(asked) < 8:
+                await asyncio.sleep(0.01)
+            waits = [later - sooner for sooner, later in pairwise(asked)]
+            assert waits[0] >= 0.02
+            assert min(waits[-3:]) >= 0.2
+            await client.stream("ends").send("x")  # longer than outage, but the hub did answer
+            assert (await following).text == "x"
 
     run(story())
 
@@ -382,6 +417,74 @@ def test_what_a_reader_verified_is_written_down_too(hub: HubProcess, tmp_path: P
             assert (await reader.stream("noted").send("y")).stream_seq == 11
 
     run(story())
+
+
+def test_processes_that_start_at_once_on_one_state_do_not_disturb_each_other(tmp_path: Path) -> None:
+    store, hub, count = FileStateStore(tmp_path), HubId(bytes(32)), 200
+
+    def work(number: int) -> None:
+        for _ in range(count):
+            store.save(hub, "identity", bytes([number]) * 1_000, durable=False)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    content = store.load(hub, "identity")
+    assert content is not None
+    assert (len(content), len(set(content))) == (1_000, 1)
+    assert [path.name for path in (tmp_path / hub.hex()).iterdir()] == ["identity.state"]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_piece_that_several_change_loses_no_change(kind: str, tmp_path: Path) -> None:
+    store = FileStateStore(tmp_path) if kind == "file" else MemoryStateStore()
+    hub = HubId(bytes(32))
+
+    def work(number: int) -> None:
+        for _ in range(25):
+            update(store, hub, "counts", lambda held: (held or b"") + bytes([number]), patience=20.0)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert Counter(store.load(hub, "counts") or b"") == dict.fromkeys(range(4), 25)
+    assert store.lock(hub, "counts") is not None
+    with pytest.raises(StateError, match="another process holds counts"):
+        update(store, hub, "counts", lambda held: held or b"", patience=0.0)
+
+
+def test_tokens_of_two_clients_on_one_state_are_all_kept(tmp_path: Path) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "hub", gated=True) as hub:
+            state = tmp_path / "state"
+            async with (
+                connect(hub.url, ALICE, trust=hub.hub_id, state=state) as one,
+                connect(hub.url, ALICE, trust=hub.hub_id, state=state) as two,
+            ):
+                tokens = [token_for(ALICE.client_id, f"stream/{n}") for n in range(20)]
+                await asyncio.gather(
+                    *(hub.authorize(token) for n, token in enumerate(tokens) for hub in [(one, two)[n % 2]])
+                )
+            async with connect(hub.url, ALICE, trust=hub.hub_id, state=state) as client:
+                for n in range(20):
+                    await client.stream(f"stream/{n}").send("x")
+
+    run(story())
+
+
+def test_a_state_in_the_users_home_is_there(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    async def story() -> None:
+        pin = PinOnFirstUse("~/pins/hub")
+        async with connect(hub.url, ALICE, trust=pin, state="~/.veen") as client:
+            await client.stream("home").send("x")
+
+    run(story())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".veen", "pins"]
+    with pytest.raises(ConfigError, match="whose home"):
+        FileStateStore("~nobody-of-this-name/.veen")
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])

@@ -21,10 +21,10 @@ from veen_core.api import (
 from veen_core.errors import DivergenceError, IdentityError, SignatureError
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.status import Status
-from veen_hub.client import Diverged, Hub, Misbehaved, Stream, connect
+from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, Stream, connect
 from veen_hub.client.framing import Framer
 
-from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import Lie, Proxy, between, honest
 
 ALICE = person("alice")
@@ -264,6 +264,36 @@ def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Pa
                     pass
 
     run(story())
+
+
+def test_a_status_with_a_wrong_time_costs_no_token_and_no_key(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    def next_century(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/status":
+            return answer
+        status = Status.decode(answer)
+        return dataclasses.replace(status, hub_ts=UnixTime(status.hub_ts + 10**9)).encode()
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=state) as client:
+            await client.authorize(token_for(ALICE.client_id, "own"))
+            await client.authorize(token_for(await client.stream("drawn").client_id(), "drawn"))
+            for name in ("own", "drawn"):
+                await client.stream(name).send("before")
+        async with between(hub.url) as proxy:
+            proxy.lie = next_century
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=state) as client:
+                await client.authorize(token_for(ALICE.client_id, "elsewhere"))
+                for name in ("own", "drawn"):
+                    with pytest.raises(CapRefused):  # by that time, the client_ids are worn out
+                        await client.stream(name).send("meanwhile")
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=state) as client:
+            for name in ("own", "drawn", "elsewhere"):
+                await client.stream(name).send("after")
+
+    with serving(tmp_path / "hub", gated=True) as hub:
+        run(story())
 
 
 # --- a hub that signs two histories

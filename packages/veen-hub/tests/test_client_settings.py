@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from veen_core import PROFILES
 from veen_core.client_state import ClientBounds
@@ -16,6 +18,7 @@ from veen_core.keystore import Secrets
 from veen_core.rejection import Code
 from veen_hub.anchors import AnchoredRoot, AnchorError
 from veen_hub.client import (
+    Delivery,
     Denied,
     Message,
     OutOfTime,
@@ -23,6 +26,7 @@ from veen_hub.client import (
     Refused,
     Retry,
     TooLarge,
+    TooMuchWork,
     Unavailable,
     Unreachable,
     connect,
@@ -33,6 +37,7 @@ from veen_hub.client.retry import worth_another_try
 from veen_hub.config import AnchorSettings
 
 from .client_fixtures import QUICK, person, run
+from .client_proxy import between, honest
 from .conftest import StartHub
 from .people import ADMIN, BORN
 from .serving import SetClock
@@ -138,6 +143,76 @@ def test_what_a_crash_left_open_in_a_past_epoch_is_settled(start_hub: StartHub, 
     run(story())
 
 
+@pytest.mark.parametrize("lost", ["the message", "its answer"])
+def test_what_is_open_when_its_window_has_passed_is_found_or_given_up(
+    start_hub: StartHub, tmp_path: Path, lost: str
+) -> None:
+    """On an open hub, which would take a message for any label of a stream that it does not know (H4)."""
+    clock = SetClock(BORN)
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+    impatient = Retry(attempts=1)
+
+    async def cut(path: str) -> web.Response | None:
+        return web.Response(status=503) if path == "/v1/submit" else None
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            options = {"trust": hub.hub_id, "state": tmp_path, "retry": impatient}
+            async with connect(proxy.url, ALICE, **options) as client:  # type: ignore[arg-type]
+                stream, first = client.stream("late"), client.epoch_at(UnixTime(BORN))
+                await stream.send("one")
+                if lost == "the message":
+                    proxy.before = cut
+                else:
+                    proxy.lie = lambda path, _r, a: None if path == "/v1/submit" else a
+                with pytest.raises((Unreachable, Unavailable)):
+                    await stream.send("two")
+            proxy.before, proxy.lie = None, honest
+            clock.time += 600
+            async with connect(proxy.url, ALICE, **options) as client:  # type: ignore[arg-type]
+                stream = client.stream("late")
+                delivery = await stream.settle()
+                if lost == "the message":
+                    assert delivery.receipts == []
+                    assert isinstance(delivery.failure, OutOfTime)
+                    assert "1 message(s) did not reach the hub" in str(delivery.failure)
+                else:
+                    assert [r.stream_seq for r in delivery.receipts] == [2]
+                    assert delivery.failure is None
+                assert (await stream.settle()) == Delivery()
+                assert (await stream.send("three")).stream_seq == 1
+                found = [m.text async for m in stream.read(epoch=first)]
+                assert found == (["one"] if lost == "the message" else ["one", "two"])
+                assert not (await client.log(stream.label(first))).client.state.pending
+
+    run(story())
+
+
+def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
+    start_hub: StartHub, tmp_path: Path
+) -> None:
+    clock = SetClock(BORN)
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=Retry(attempts=1)) as client,
+        ):
+            stream, first = client.stream("turned"), client.epoch_at(UnixTime(BORN))
+            proxy.lie = lambda path, _r, a: None if path == "/v1/submit" else a
+            with pytest.raises(Unreachable):
+                await stream.send("one")
+            proxy.lie = honest
+            clock.time += 120
+            await client.status()
+            await stream.send("two")
+            assert [m.text async for m in stream.read(epoch=first)] == ["one"]
+            assert not (await client.log(stream.label(first))).client.state.pending
+
+    run(story())
+
+
 # --- other rules
 
 
@@ -149,6 +224,39 @@ def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> No
             stream = client.stream("work")
             await stream.send("one")
             assert [r.stream_seq async for r in stream.send_many(["x"] * 5)] == [2, 3, 4, 5, 6]
+
+    run(story())
+
+
+def test_work_beyond_the_bound_is_not_begun(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, pow__difficulty=6)
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, max_pow_difficulty=5) as client:
+            with pytest.raises(TooMuchWork, match=r"difficulty 6 .* connect with max_pow_difficulty=6"):
+                await client.stream("work").send("one")
+        async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK, max_pow_difficulty=6) as client:
+            assert (await client.stream("work").send("one")).stream_seq == 1
+
+    run(story())
+
+
+def test_work_without_end_is_cancelled_and_has_a_deadline(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, pow__difficulty=255)
+
+    async def story() -> None:
+        patience = Retry(deadline=1.0)
+        async with connect(
+            hub.url, ALICE, trust=hub.hub_id, retry=patience, max_pow_difficulty=255
+        ) as client:
+            stream = client.stream("work")
+            started = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await stream.send("one")
+            with pytest.raises(TooMuchWork, match="took too long"):
+                await stream.send("one")
+            assert time.monotonic() - started < 5
 
     run(story())
 

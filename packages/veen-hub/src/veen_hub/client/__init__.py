@@ -26,6 +26,7 @@ from veen_hub.client.errors import (
     RateLimited,
     Refused,
     TooLarge,
+    TooMuchWork,
     Unavailable,
     Unreachable,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "Tls",
     "TokenSource",
     "TooLarge",
+    "TooMuchWork",
     "Unavailable",
     "Unreachable",
     "connect",

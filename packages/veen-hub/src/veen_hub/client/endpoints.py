@@ -115,12 +115,16 @@ class Endpoints:
         return await self.receipt_or_none(label, StreamSeq(1)) is not None
 
     async def live(self, label: Label, start: StreamSeq, limits: Limits) -> AsyncGenerator[list[Entry], None]:
-        """Entries from ``start`` on as they come, without holes; ends when the hub ends it (H15)."""
+        """Entries from ``start`` on as they come, without holes; ends when the hub ends it (H15).
+
+        First comes an empty list: the hub has answered.
+        """
         framer = Framer(limits.max_msg_bytes + ITEM_OVERHEAD)
         at = int(start)
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
         ) as response:
+            yield []
             async for part in response.content.iter_any():
                 items = [answer(StreamItem, item) for item in framer.feed(part)]
                 if items:

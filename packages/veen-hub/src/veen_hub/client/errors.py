@@ -16,7 +16,8 @@ VeenError
 │   ├── Misbehaved       the answer is not one to the question asked
 │   └── Diverged         DivergenceError with an Equivocation where two receipts contradict
 └── StateError       this side cannot take the step, and says which one it can
-    └── BoundsReached    the client_id that a token names is used up (KEX1+ 4.1)
+    ├── BoundsReached    the client_id that a token names is used up (KEX1+ 4.1)
+    └── TooMuchWork      the proof of work that the hub asks for (SH1+ 5.2)
 """
 
 from __future__ import annotations
@@ -167,3 +168,7 @@ class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
             "call stream.rotate() and ask for a token for what it returns"
         )
         self.client_id = client_id
+
+
+class TooMuchWork(StateError):  # noqa: N818 - what the hub asks for
+    """More proof of work than this side does; the message stays pending (SH1+ 5.2)."""

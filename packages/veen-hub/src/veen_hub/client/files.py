@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
-from veen_core.errors import StateError
+from veen_core.errors import ConfigError, StateError
 
 SECRET: Final = 0o600
 FOLDER: Final = 0o700
 
 
+def named(path: Path | str) -> Path:
+    """As the user wrote it, ``~`` included."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise ConfigError(f"{path}: whose home is meant? {exc}") from None
+
+
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write beside, sync, rename, sync the folder. Not ``durable``: survives a kill, not a power cut."""
-    beside = path.with_name(f"{path.name}.tmp")
+    """Write beside, sync, rename, sync the folder. Not ``durable``: survives a kill, not a power cut.
+
+    Several processes may do so at once: each writes a file of its own, and the last rename counts.
+    """
+    beside: str | None = None
     try:
         path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, SECRET)
+        fd, beside = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
         try:
             _write(fd, content)
             if durable:
                 os.fdatasync(fd)
         finally:
             os.close(fd)
-        beside.rename(path)
+        os.rename(beside, path)
         if durable:
             _sync_folder(path.parent)
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            beside.unlink()
+        if beside is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
         raise StateError(f"{path}: the state cannot be written: {exc.strerror or exc}") from exc
 
 

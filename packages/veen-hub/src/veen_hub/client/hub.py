@@ -15,7 +15,7 @@ from veen_core.checkpoint import LabelOrigin
 from veen_core.client_state import ClientBounds
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, UnixTime
+from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
 from veen_core.receipt import Receipt
@@ -23,6 +23,7 @@ from veen_core.status import CapStatus, Status
 from veen_hub.client import attachments
 from veen_hub.client.admin import Admin
 from veen_hub.client.endpoints import Endpoints
+from veen_hub.client.epochs import OpenEpochs
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import IDENTITY, HubTime, Link
@@ -38,6 +39,8 @@ from veen_hub.client.trust import Pin, check_status
 
 BATCH: Final = 64
 """Messages in one request: what the hub's workers take at once."""
+MAX_POW_DIFFICULTY: Final = 22
+"""The most proof of work done for a message: about six seconds of it."""
 
 
 class Hub:
@@ -47,6 +50,7 @@ class Hub:
         self.link = link
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
+        self._epochs: dict[StreamId, OpenEpochs] = {}
         self._opening = asyncio.Lock()
         control = LabelLog.load(link, link.status.control_label, None)
         self._logs[control.label] = control
@@ -87,6 +91,9 @@ class Hub:
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         log = await self.log(label, origin)
         return self._outboxes.setdefault(label, Outbox(log))
+
+    def open_epochs(self, stream_id: StreamId) -> OpenEpochs:
+        return self._epochs.setdefault(stream_id, OpenEpochs(self.link, stream_id))
 
     def log_reader(self) -> HubLogReader:
         return HubLogReader(self)
@@ -143,12 +150,14 @@ async def connect(
     bounds: ClientBounds | None = None,
     batch: int = BATCH,
     lock_timeout: float = 10.0,
+    max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
     ``state`` is a folder or a ``StateStore``; without one, nothing survives the connection. ``identity`` may
     be None for whoever only verifies. ``tokens`` is asked for a cap token where a gated hub wants one.
+    ``max_pow_difficulty`` bounds the proof of work done for a message.
     """
     store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
     policy, workers = retry or Retry(), Workers()
@@ -170,6 +179,7 @@ async def connect(
             time=HubTime(status.hub_ts),
             lock_timeout=lock_timeout,
             batch=batch,
+            max_pow_difficulty=max_pow_difficulty,
         )
         hub = Hub(link, tokens)
         yield hub

@@ -80,11 +80,11 @@ class KeyRing:
         created_at, client_seq = (record.created_at, record.client_seq) if record else (now, UNUSED)
         client.switch(client_id, created_at, client_seq)
 
-    def rotate(self, client: PipelinedClient, now: UnixTime) -> None:
-        """Go on under a fresh client_id; a drawn one's key is not needed any more (KEX1+ 4.1)."""
+    def rotate(self, client: PipelinedClient, now: UnixTime, *, worn: bool = True) -> None:
+        """Go on under a fresh client_id; a drawn one's key that is worn out is needed no more (KEX1+ 4.1)."""
         old = client.state
         client.rotate(self.draw(now), now)
-        if self.is_identity(old.client_id):
+        if self.is_identity(old.client_id) or not worn:
             self.put_aside(old)  # a token may name it again: its bounds still count
         else:
             del self._keys[old.client_id]

@@ -72,15 +72,15 @@ class LabelLog:
         """Once a connection: the hub still has what it showed before (§9: consistency with the last head)."""
         if not self._greeted:
             async with self.prefix:
-                await self.check_head()
+                await self.link.ask(self.check_head)
             self._greeted = True
 
     async def check_head(self) -> None:
-        """The furthest receipt held is still in the log, and still the same; ``prefix`` is held."""
+        """The furthest receipt held is still in the log, and the same; asks once, ``prefix`` is held."""
         head = self.client.state.head
         if head is None:
             return
-        shown = await self.link.ask(lambda: self.link.api.receipt_or_none(self.label, head.stream_seq))
+        shown = await self.link.api.receipt_or_none(self.label, head.stream_seq)
         if shown is None:
             raise Diverged(
                 f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "

@@ -17,14 +17,13 @@ from veen_core.errors import StateError
 from veen_core.ids import NodeHash
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.records import LabelRecord
-from veen_hub.client.store import Lock
+from veen_hub.client.store import POLL, Lock
 
 if TYPE_CHECKING:
     from veen_hub.client.label import LabelLog
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between writes of what was only read."""
-POLL: Final = 0.05
 
 Place = tuple[int, tuple[NodeHash, ...]]
 
@@ -55,19 +54,22 @@ class LabelState:
 
     async def own(self) -> None:
         """Become the label's only writer, or raise after a while."""
+        until = time.monotonic() + self._log.link.lock_timeout
+        while not await self.try_own():
+            if time.monotonic() > until:
+                raise StateError(
+                    f"another process is sending on label {self._name} with this state store: "
+                    "let it finish, or give this client a store of its own"
+                )
+            await asyncio.sleep(POLL)
+
+    async def try_own(self) -> bool:
+        """Become the label's only writer, if nobody else is."""
         async with self._owning:
-            if self._owned:
-                return
-            link, until = self._log.link, time.monotonic() + self._log.link.lock_timeout
-            while not await link.workers.run(self._take):
-                if time.monotonic() > until:
-                    raise StateError(
-                        f"another process is sending on label {self._name} with this state store: "
-                        "let it finish, or give this client a store of its own"
-                    )
-                await asyncio.sleep(POLL)
-            await self._reload()
-            self._owned = True
+            if not self._owned and await self._log.link.workers.run(self._take):
+                await self._reload()
+                self._owned = True
+            return self._owned
 
     def _take(self) -> bool:
         """In a thread; assigns there, so that a cancelled caller does not lose it."""

@@ -28,14 +28,19 @@ IDENTITY: Final = "identity"
 
 
 class HubTime:
-    """The hub's clock, as last heard, carried on by our own (§12: prefer the hub's time base)."""
+    """The hub's clock, as last heard, carried on by our own (§12: prefer the hub's time base).
+
+    A status is not signed: what cannot be taken back goes by ``signed``, the newest time in a receipt.
+    """
 
     def __init__(self, hub_ts: UnixTime) -> None:
         self._hub_ts = hub_ts
         self._heard = time.monotonic()
+        self.signed = UnixTime(0)
 
     def hear(self, hub_ts: UnixTime) -> None:
-        """A newer statement of the hub's; time does not go back (H3)."""
+        """From a verified receipt; time does not go back (H3)."""
+        self.signed = max(self.signed, hub_ts)
         if hub_ts >= self.now():
             self._hub_ts, self._heard = hub_ts, time.monotonic()
 
@@ -65,6 +70,7 @@ class Link:
     time: HubTime
     lock_timeout: float
     batch: int
+    max_pow_difficulty: int
 
     @property
     def hub_id(self) -> HubId:

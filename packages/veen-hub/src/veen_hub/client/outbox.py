@@ -58,17 +58,20 @@ class Outbox:
             await self._settle()
             yield
 
-    async def settle(self) -> Delivery:
-        """Get what is pending answered, if anything is; tells what became of it."""
+    async def settle(self, *, passed: bool = False) -> Delivery:
+        """Get what is pending answered, if anything is; tells what became of it.
+
+        ``passed``: the label's window has, so that nothing may be sent any more (§12).
+        """
         async with self._turn:
             await self.log.state.own()
             await self.log.greet()
-            return await self._settle()
+            return await self._settle(passed=passed)
 
-    async def _settle(self) -> Delivery:
+    async def _settle(self, *, passed: bool = False) -> Delivery:
         if not (count := len(self.log.client.state.pending)):
             return Delivery()
-        delivery = await self._settler.deliver(uncertain=True)
+        delivery = await self._settler.deliver(uncertain=True, passed=passed)
         if delivery.failure is not None and not isinstance(delivery.failure, Refused):
             raise delivery.failure
         if delivery.failure is not None:
@@ -132,7 +135,7 @@ class Outbox:
                 if log.client.must_rotate(now):
                     raise BoundsReached(log.client_id)
             elif log.client.must_rotate(now):
-                log.ring.rotate(log.client, now)
+                log.ring.rotate(log.client, now, worn=log.client.must_rotate(log.link.time.signed))
             return Slot(
                 client_id=log.client_id,
                 first=ClientSeq(log.client.state.client_seq + 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -41,14 +42,23 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
     attempts = link.retry.begin_following()
     reader: PipelinedClient | None = None
     while True:
+        opened: float | None = None
         try:
             async with log.prefix:
                 await log.check_head()
-            attempts.renew()
             async with aclosing(link.api.live(log.label, at, link.limits)) as live:
                 async for entries in live:
-                    reader = await log.accept(entries, reader)
-                    at = StreamSeq(at + len(entries))
-                    yield entries
+                    if opened is None:
+                        opened = time.monotonic()
+                        attempts.heard()
+                    if entries:
+                        reader = await log.accept(entries, reader)
+                        at = StreamSeq(at + len(entries))
+                        attempts.renew()
+                        yield entries
+            why: Unreachable | Refused = Unreachable(f"{link.api.transport.url}: the live stream ended")
         except (Unreachable, Refused) as exc:
-            await attempts.wait(exc)
+            why = exc
+        if opened is not None and time.monotonic() - opened >= link.retry.longest:
+            attempts.renew()  # it stood, only silent: to ask again soon hammers nobody
+        await attempts.wait(why)

@@ -1,4 +1,4 @@
-"""What is in the pieces of a state store: a label's state with its client_id keys, and held tokens (§6.1)."""
+"""What is in the pieces of a state store: a label's state and keys, a stream's open epochs, held tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from veen_core.cap import CapToken
 from veen_core.client_state import ClientState
-from veen_core.ids import ClientId, ClientSeq, UnixTime
+from veen_core.ids import ClientId, ClientSeq, Epoch, UnixTime
 from veen_core.keys import SigningSeed
 from veen_core.wire import Wire, int_map
 
@@ -34,6 +34,15 @@ class LabelRecord(Wire):
     ver: Literal[1] = 1
     state: ClientState
     keys: tuple[ClientKey, ...]
+
+
+@int_map("epochs_record", section="12")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochsRecord(Wire):
+    """The epochs of one stream under whose labels a message may be unanswered."""
+
+    ver: Literal[1] = 1
+    epochs: tuple[Epoch, ...]
 
 
 @int_map("held_token", section="6.1")

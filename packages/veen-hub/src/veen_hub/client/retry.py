@@ -54,6 +54,15 @@ class Attempts:
         self.made = 0
         self._started = time.monotonic()
 
+    @property
+    def until(self) -> float:
+        """When patience ends (monotonic)."""
+        return self._started + self._deadline
+
+    def heard(self) -> None:
+        """An answer, though nothing came of it: patience starts anew, the waits go on growing."""
+        self._started = time.monotonic()
+
     def delay(self, retry_after: int | None = None) -> float | None:
         """How long to wait before the next try; None: there is none."""
         self.made += 1
@@ -63,7 +72,7 @@ class Attempts:
         wait = step * (0.5 + self._policy.jitter() / 2)
         if retry_after is not None:
             wait += retry_after
-        return wait if time.monotonic() - self._started + wait <= self._deadline else None
+        return wait if time.monotonic() + wait <= self.until else None
 
     async def wait(self, why: VeenError) -> None:
         """Sleep before the next try, or raise ``why`` with what was tried."""

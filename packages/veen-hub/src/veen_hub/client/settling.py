@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from veen_core import pow as proof_of_work
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
-from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREFILTER_REJECT, PREV_ACK
-from veen_hub.client.errors import Diverged, Misbehaved, Refused, Unreachable
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, EPOCH, PREFILTER_REJECT, PREV_ACK, Code
+from veen_hub.client import work
+from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
 
@@ -42,17 +42,21 @@ class Settler:
         self._answers: dict[LeafHash, Receipt] = {}
         self._worked = 0
 
-    async def deliver(self, *, uncertain: bool) -> Delivery:
+    async def deliver(self, *, uncertain: bool, passed: bool = False) -> Delivery:
         """Until each pending message is answered or refused for good, or patience ends.
 
-        ``uncertain``: they may have left before. What is not answered at the end stays pending, except after
-        a final refusal, which frees its client_seq and those after it.
+        ``uncertain``: they may have left before. ``passed``: the label's window has, so they are only looked
+        for (§12). What is not answered at the end stays pending, except after a final refusal, which frees
+        its client_seq and those after it.
         """
         wanted = self._log.client.pending_leaves
         self._answers, self._worked = {}, 0
         failure: VeenError | None = None
         try:
-            await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
+            if passed:
+                await self._find_or_free()
+            else:
+                await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
         except VeenError as exc:
             failure = exc
         for leaf in wanted:
@@ -63,7 +67,7 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._submit()
+                outcomes = await self._submit(attempts.until)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -82,6 +86,18 @@ class Settler:
                 await self._give_back()
                 raise why
 
+    async def _find_or_free(self) -> None:
+        """What is not in the log of a label whose window has passed will never be (§12)."""
+        await self._search()
+        if count := len(self._log.client.state.pending):
+            await self._give_back()
+            raise OutOfTime(
+                Code.TIME,
+                f"{count} message(s) did not reach the hub while it took messages for label "
+                f"{self._log.label.hex()}: send them again",
+                detail_enum=EPOCH.detail,
+            )
+
     async def _settled_otherwise(self, why: Refused, *, uncertain: bool) -> bool:
         """Whether a refusal is not the end: accepted before, or work to be done first."""
         if (uncertain or why.detail_enum == DUPLICATE.detail) and await self._search():
@@ -92,17 +108,16 @@ class Settler:
             return self._log.link.status.pow_difficulty > 0
         if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
             async with self._log.prefix:
-                await self._log.check_head()  # it may have forgotten what it acknowledged
+                await self._log.link.ask(self._log.check_head)  # it may have forgotten what it acknowledged
         return False
 
     # --- asking
 
-    async def _submit(self) -> list[Receipt | Refused]:
+    async def _submit(self, until: float) -> list[Receipt | Refused]:
         link, wires = self._log.link, self._next_wires()
         if not link.status.pow_difficulty:
             return await link.api.submit(wires)
-        challenge = proof_of_work.challenge(link.status.pow_salt, wires[0])
-        cookie = await link.workers.run(proof_of_work.solve, challenge, link.status.pow_difficulty)
+        cookie = await work.solve(link, wires[0], until)
         return await link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
 
     def _next_wires(self) -> list[bytes]:

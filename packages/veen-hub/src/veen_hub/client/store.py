@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
-from veen_hub.client.files import FOLDER, SECRET, replace
+from veen_hub.client.files import FOLDER, SECRET, named, replace
+
+POLL: Final = 0.01
+"""Seconds between two looks at a lock that somebody else holds."""
 
 
 class Lock(Protocol):
@@ -31,6 +36,21 @@ class StateStore(Protocol):
     def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None: ...
     def lock(self, hub: HubId, name: str) -> Lock | None:
         """None if somebody else holds it."""
+
+
+def update(
+    store: StateStore, hub: HubId, name: str, change: Callable[[bytes | None], bytes], patience: float
+) -> None:
+    """Replace a piece that several processes change by what ``change`` makes of it; for a thread."""
+    until = time.monotonic() + patience
+    while (lock := store.lock(hub, name)) is None:
+        if time.monotonic() > until:
+            raise StateError(f"another process holds {name} of hub {hub.hex()} in this state store")
+        time.sleep(POLL)
+    try:
+        store.save(hub, name, change(store.load(hub, name)))
+    finally:
+        lock.release()
 
 
 class FileLock:
@@ -51,7 +71,7 @@ class FileStateStore:
     """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it."""
 
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+        self.root = named(root)
 
     def _path(self, hub: HubId, name: str, suffix: str) -> Path:
         return self.root / hub.hex() / f"{name}.{suffix}"
@@ -84,17 +104,21 @@ class FileStateStore:
 
 
 class MemoryLock:
-    """A name in a set."""
+    """Whoever is under a name in a dictionary holds it."""
 
     __slots__ = ("_held", "_name")
 
-    def __init__(self, held: set[tuple[HubId, str]], name: tuple[HubId, str]) -> None:
+    def __init__(self, held: dict[tuple[HubId, str], MemoryLock], name: tuple[HubId, str]) -> None:
         self._held = held
         self._name = name
-        held.add(name)
+
+    def take(self) -> bool:
+        """In one step, since threads may ask at once."""
+        return self._held.setdefault(self._name, self) is self
 
     def release(self) -> None:
-        self._held.discard(self._name)
+        if self._held.get(self._name) is self:
+            del self._held[self._name]
 
 
 class MemoryStateStore:
@@ -102,7 +126,7 @@ class MemoryStateStore:
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[HubId, str], bytes] = {}
-        self._held: set[tuple[HubId, str]] = set()
+        self._held: dict[tuple[HubId, str], MemoryLock] = {}
 
     def load(self, hub: HubId, name: str) -> bytes | None:
         return self._pieces.get((hub, name))
@@ -112,4 +136,5 @@ class MemoryStateStore:
         self._pieces[hub, name] = content
 
     def lock(self, hub: HubId, name: str) -> Lock | None:
-        return None if (hub, name) in self._held else MemoryLock(self._held, (hub, name))
+        lock = MemoryLock(self._held, (hub, name))
+        return lock if lock.take() else None

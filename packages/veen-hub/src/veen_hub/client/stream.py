@@ -69,7 +69,6 @@ class Stream:
         self.id = stream_id
         self._to = to
         self._readers = tuple(readers)
-        self._swept = False
 
     # --- places
 
@@ -81,18 +80,34 @@ class Stream:
         return await self.hub.log(self.label(epoch), self.hub.link.origin(self.id))
 
     async def _outbox(self) -> Outbox:
+        """To write now: nothing is open under earlier labels, and the epoch is noted."""
         await self._sweep()
-        return await self.hub.outbox(self.label(), self.hub.link.origin(self.id))
+        epoch = self.hub.link.epoch
+        outbox = await self._outbox_of(epoch)
+        await outbox.log.state.own()
+        if self.hub.link.profile.epoch_sec:
+            await self.hub.open_epochs(self.id).note(epoch)
+        return outbox
 
-    async def _sweep(self) -> None:
-        """Once: settle what a crash left open under the labels of epochs that are hardly past."""
-        link = self.hub.link
-        if self._swept or not link.profile.epoch_sec:
-            return
-        for epoch in window(link):
-            if epoch < link.epoch and (await self._log(Epoch(epoch))).client.state.pending:
-                await (await self.hub.outbox(self.label(Epoch(epoch)), link.origin(self.id))).settle()
-        self._swept = True
+    async def _outbox_of(self, epoch: Epoch) -> Outbox:
+        return await self.hub.outbox(self.label(epoch), self.hub.link.origin(self.id))
+
+    async def _sweep(self) -> Delivery:
+        """Settle what is open under the labels of earlier epochs, except where another process is at it."""
+        link, found = self.hub.link, Delivery()
+        if not link.profile.epoch_sec:
+            return found
+        epochs = self.hub.open_epochs(self.id)
+        for epoch in await epochs.before(link.epoch):
+            passed, outbox = epoch < window(link).start, await self._outbox_of(epoch)
+            log = outbox.log
+            if (passed or log.client.state.pending) and await log.state.try_own():
+                delivery = await outbox.settle(passed=passed)
+                found.receipts += delivery.receipts
+                found.failure = found.failure or delivery.failure
+                if passed and not log.client.state.pending:
+                    await epochs.settled(epoch)
+        return found
 
     async def client_id(self) -> ClientId:
         """The client_id of the next message sent without a token: the one to ask for a token for (§6)."""
@@ -110,8 +125,13 @@ class Stream:
         return await self.client_id()
 
     async def settle(self) -> Delivery:
-        """Get answered what a crash, a lost answer or a cancellation left open; ``send`` does so first."""
-        return await (await self._outbox()).settle()
+        """Get answered what a crash, a lost answer or a cancellation left open; ``send`` does so first.
+
+        ``failure`` says why something is not in the log and will not be.
+        """
+        swept = await self._sweep()
+        here = await (await self._outbox_of(self.hub.link.epoch)).settle()
+        return Delivery(swept.receipts + here.receipts, swept.failure or here.failure)
 
     # --- sending
 

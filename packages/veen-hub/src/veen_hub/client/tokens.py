@@ -15,10 +15,16 @@ from veen_hub.client.errors import BoundsReached, Misbehaved
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import Link
 from veen_hub.client.records import HeldToken, HeldTokens
+from veen_hub.client.store import update
 
 TOKENS: Final = "tokens"
 TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
 """Gets a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
+
+
+def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
+    held = HeldTokens.decode(content).tokens if content is not None else ()
+    return {one.token.auth_ref: one for one in held}
 
 
 class Tokens:
@@ -28,9 +34,7 @@ class Tokens:
         self._link = link
         self._control = control
         self.source = source
-        content = link.store.load(link.hub_id, TOKENS)
-        held = HeldTokens.decode(content).tokens if content is not None else ()
-        self._held = {one.token.auth_ref: one for one in held}
+        self._held = _decode(link.store.load(link.hub_id, TOKENS))
 
     async def authorize(self, token: CapToken) -> Receipt:
         """Hand the token to the hub; returns the verified receipt whose hub_ts is ``issued_at`` (H5)."""
@@ -39,8 +43,12 @@ class Tokens:
         response = await self._link.ask(lambda: self._link.api.authorize(wire))
         receipt = self._fitting(token, wire, response)
         await self._control.verify(receipt)
-        self._held[token.auth_ref] = HeldToken(token=token, expires_at=response.expires_at)
-        await self._link.workers.run(self._save)
+        self._link.time.hear(receipt.hub_ts)
+        self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(receipt.hub_ts))
+        link = self._link
+        await link.workers.run(
+            update, link.store, link.hub_id, TOKENS, self._with_ours, patience=link.lock_timeout
+        )
         return receipt
 
     def _fitting(self, token: CapToken, wire: bytes, response: AuthorizeResponse) -> Receipt:
@@ -51,13 +59,14 @@ class Tokens:
             raise Misbehaved("the hub gives the token longer than its ttl (§6)")
         return receipt
 
-    def _save(self) -> None:
-        """With what another process may have added."""
-        content = self._link.store.load(self._link.hub_id, TOKENS)
-        stored = HeldTokens.decode(content).tokens if content is not None else ()
-        known = {one.token.auth_ref: one for one in stored} | self._held
-        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.now())
-        self._link.store.save(self._link.hub_id, TOKENS, HeldTokens(tokens=alive).encode())
+    def _with_ours(self, content: bytes | None) -> bytes:
+        """What is stored, which other processes may have added to, and what is held here.
+
+        A token is dropped when a receipt shows that its end has passed: not by a status, which nobody signed.
+        """
+        known = _decode(content) | self._held
+        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.signed)
+        return HeldTokens(tokens=alive).encode()
 
     async def choose(
         self, log: LabelLog, stream_id: StreamId, cap: CapToken | AuthRef | None
@@ -82,13 +91,17 @@ class Tokens:
         return token
 
     def _fits(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
-        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign."""
+        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign.
+
+        One that has expired by the hub's unsigned time alone is tried where there is no source of another.
+        """
         now, bounds, state = self._link.time.now(), self._link.bounds, log.client.state
+        end = now if self.source is not None else self._link.time.signed
         usable = [
             one
             for one in self._held.values()
             if stream_id in one.token.allow.stream_ids
-            and one.expires_at >= now
+            and one.expires_at >= end
             and log.ring.usable(one.token.subject_pk, state, bounds, now)
         ]
         return max(usable, key=lambda one: one.expires_at).token if usable else None

@@ -16,7 +16,7 @@ from veen_core.errors import DecodeError, IdentityError, StateError
 from veen_core.hub_identity import HubIdentity, verify_identity, verify_identity_signature, verify_successor
 from veen_core.ids import HubId, HubPk
 from veen_core.status import Status
-from veen_hub.client.files import replace
+from veen_hub.client.files import named, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def _check_pin(status: Status, pin: Pin) -> None:
     shown = status.identity
     match pin:
         case PinOnFirstUse():
-            _check_first_use(status, Path(pin.path))
+            _check_first_use(status, named(pin.path))
         case HubIdentity():
             verify_successor(pin, shown, status.identity_sig)
         case HubPk():
