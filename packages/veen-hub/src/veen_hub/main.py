@@ -1,4 +1,7 @@
-"""``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2)."""
+"""``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2).
+
+``--init`` and ``--rotate`` do one thing to a directory on which no hub runs, and end.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ import uvloop
 
 from veen_core.errors import ConfigError, VeenError
 from veen_core.limits import DEFAULT_LIMITS
+from veen_core.profile import PROFILES
 from veen_hub import config as configuration
+from veen_hub import directory
 from veen_hub.anchors import Anchor, FileLedger
 from veen_hub.config import HubConfig
 from veen_hub.http.app import Server
@@ -28,12 +33,21 @@ from veen_hub.version import VERSION
 from veen_storage.store import Store
 
 
-def parse(arguments: Sequence[str]) -> HubConfig:
-    """Flags over environment over file over defaults."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veen-hub",
-        description="Run a VEEN hub on an existing data directory (make one with `veen hub init`).",
+        description="Run a VEEN hub on an existing data directory (make one with --init or `veen hub init`).",
         epilog="Example: veen-hub --profile=tenant --config=/etc/veen/hub.yaml --data-dir=/var/lib/veen",
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--init", action="store_true", help="make a new data directory, and end")
+    instead.add_argument("--rotate", action="store_true", help="give a stopped hub its next key, and end")
+    parser.add_argument("--admin", help="with --init: the key in hex whose tokens and orders count")
+    parser.add_argument(
+        "--named", choices=list(PROFILES), default="default", help="with --init: the profile, for life"
+    )
+    parser.add_argument(
+        "--window", type=int, default=604_800, help="with --rotate: seconds that the old key stays active"
     )
     parser.add_argument("--profile", choices=["authority", "tenant"], help="the hub's role (spec-4)")
     parser.add_argument("--config", type=Path, help="hub.yaml")
@@ -44,7 +58,15 @@ def parse(arguments: Sequence[str]) -> HubConfig:
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--version", action="version", version=f"veen-hub {VERSION}")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> HubConfig:
+    """Flags over environment over file over defaults."""
+    return configure(_parser().parse_args(arguments))
+
+
+def configure(given: argparse.Namespace) -> HubConfig:
     overrides: dict[str, Any] = configuration.from_environment(os.environ)
     flags = {
         "role": given.profile,
@@ -113,9 +135,23 @@ async def serve(config: HubConfig) -> None:
     log(logging.INFO, "stopped")
 
 
+def prepare(config: HubConfig, given: argparse.Namespace) -> int:
+    """What is done instead of running; the hub_id is what clients pin."""
+    if given.init:
+        identity = directory.init(config, given.named, given.admin)
+        print(f"veen-hub made {identity.hub_id.hex()}")  # noqa: T201
+    else:
+        identity = directory.rotate(config, given.window)
+        print(f"veen-hub rotated to {identity.newest.hub_pk.hex()}")  # noqa: T201
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        config = parse(sys.argv[1:] if arguments is None else arguments)
+        config = configure(given)
+        if given.init or given.rotate:
+            return prepare(config, given)
         always: dict[str, str] = {"role": config.role}
         if config.tenant_id is not None:
             always["tenant_id"] = config.tenant_id

@@ -1,6 +1,5 @@
 """A hub judged from outside.
 
-Conformance, property, fuzz, fault, product and performance suites that judge a hub
-from outside.
-Nothing is built yet.
+``suite`` names the suites and runs them, ``check`` says what a check is, ``fleet`` where hubs come from;
+``core``, ``props``, ``fuzz``, ``crash`` and ``perf`` hold the checks; ``command`` is ``veen selftest``.
 """

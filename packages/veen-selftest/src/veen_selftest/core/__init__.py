@@ -1,0 +1,35 @@
+"""The suite ``core``: does the hub do what the specification says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_selftest.core import (
+    admission,
+    api,
+    attachments,
+    caps,
+    checkpoints,
+    epochs,
+    equivocation,
+    invariants,
+    proofs,
+    resync,
+    rotation,
+    scenarios,
+)
+
+CHECKS: Final = (
+    *scenarios.CHECKS,
+    *invariants.CHECKS,
+    *admission.CHECKS,
+    *api.CHECKS,
+    *proofs.CHECKS,
+    *checkpoints.CHECKS,
+    *caps.CHECKS,
+    *epochs.CHECKS,
+    *attachments.CHECKS,
+    *equivocation.CHECKS,
+    *resync.CHECKS,
+    *rotation.CHECKS,
+)

@@ -1,0 +1,202 @@
+"""Every row of the admission table: a request that triggers exactly it, or why none can (§8.1, §8.2, H1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+from veen_core import pow as proof_of_work
+from veen_core import rejection
+from veen_core.ids import Signature
+from veen_core.rejection import TABLE, Rejection
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, Skip, require, same
+from veen_selftest.core import faults
+from veen_selftest.hub import Answer, Hub, refused_by
+from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
+from veen_selftest.writer import key_of
+
+
+def _by_fault(row: Rejection) -> Callable[[Bench], None]:
+    def run(bench: Bench) -> None:
+        hub = bench.hub()
+        if row is rejection.CAP_MISSING and not hub.known.gating:
+            raise Skip("the hub is open: it asks for no token (H20)")
+        refused_by(row, faults.play(bench, hub, [row]))
+        _nothing_changed(bench, hub, row)
+
+    return run
+
+
+def _nothing_changed(bench: Bench, hub: Hub, row: Rejection) -> None:
+    """A refused message leaves no trace: the label holds what was accepted, and takes the next."""
+    writer = bench.writer(hub, on=row.detail)
+    writer.seq = 2 if row is rejection.DUPLICATE else 0
+    same(hub.accept(writer.next()).stream_seq, writer.seq, f"stream_seq after a refusal by {row.detail}")
+
+
+def _prefilter_reject(bench: Bench) -> None:
+    """A hub that asks for work refuses a message without it, and takes the same message with it (H13)."""
+    hub = bench.hub(STRICT)
+    writer = bench.writer(hub)
+    wire = writer.next()
+    refused_by(rejection.PREFILTER_REJECT, hub.submit(wire))
+    refused_by(rejection.PREFILTER_REJECT, hub.submit(wire, VEEN_PoW=_cookie(hub, wire, less=3)))
+    refused_by(rejection.PREFILTER_REJECT, hub.submit(writer.message(2), VEEN_PoW=_cookie(hub, wire)))
+    same(hub.accept(wire, VEEN_PoW=_cookie(hub, wire)).stream_seq, 1, "stream_seq of a message with its work")
+
+
+def _cookie(hub: Hub, wire: bytes, less: int = 0) -> str:
+    """Proof of work for one message, or ``less`` of it than is asked for."""
+    status = hub.status()
+    challenge = proof_of_work.challenge(status.pow_salt, wire)
+    return proof_of_work.solve(challenge, max(0, status.pow_difficulty - less)).encode().hex()
+
+
+def _att_root(bench: Bench) -> None:
+    """A hub cannot judge att_root, which is in the encrypted header: it says so (§4.5, §8.3)."""
+    said = bench.hub().known.cannot_enforce
+    require(
+        any("att_root" in words for words in said), "status.cannot_enforce does not name att_root (§8.3, H4)"
+    )
+
+
+def _needs_a_policy(row: Rejection) -> Callable[[Bench], None]:
+    def run(bench: Bench) -> None:
+        """Only a hub with a policy view refuses so (H6)."""
+        level = bench.hub().known.level
+        raise Skip(
+            f"{row.detail} is a policy's word (H6): this hub's level is {level!r}, and what a policy's view "
+            "holds cannot be set through the API"
+        )
+
+    return run
+
+
+def _cap_invalid(bench: Bench) -> None:
+    """A token whose chain does not verify is never authorized, so no message can use it (§6)."""
+    hub = bench.hub()
+    writer = bench.stranger(hub)
+    forged = replace(writer.token(), sig_chain=(Signature(bytes(64)),))
+    refused_by(rejection.CAP_INVALID, hub.post("/tooling/authorize", forged))
+    writer.auth_ref = forged.auth_ref
+    if hub.known.gating:
+        refused_by(rejection.CAP_MISSING, hub.submit(writer.next()))
+
+
+def _cap_issuer(bench: Bench) -> None:
+    """A token of an issuer that the hub was not told of counts nothing (H18)."""
+    hub = bench.hub()
+    token = bench.stranger(hub).token(issuer=key_of(bench.secret, "notary"))
+    refused_by(rejection.CAP_ISSUER, hub.post("/tooling/authorize", token))
+
+
+def _cap_issuer_withdrawn(bench: Bench) -> None:
+    """A token that was authorized counts nothing once its issuer is no longer accepted (H18)."""
+    notary = key_of(bench.secret, "notary")
+    own = bench.own()
+    own.change({"issuers": [notary.public.hex()]})
+    writer = bench.stranger(own.start()).authorized(issuer=notary)
+    writer.hub.accept(writer.next())
+    own.stop()
+    own.change({"issuers": []})
+    refused_by(rejection.CAP_ISSUER, own.start().submit(writer.next()))
+    own.stop()
+
+
+def _client_bounds(bench: Bench) -> None:
+    """A client_id that was used up is refused, another one is not (KEX1+ 4.1)."""
+    if not bench.fleet.starts_hubs:
+        raise Skip("whether a hub bounds client_ids, and how, cannot be seen from outside (KEX1+ 4.1)")
+    hub = bench.hub(STRICT)
+    alice, bob = bench.writer(hub), bench.writer(hub, "bob")
+    for wire in alice.many(MOST_MESSAGES):
+        hub.accept(wire, VEEN_PoW=_cookie(hub, wire))
+    over, other = alice.next(), bob.next()
+    refused_by(rejection.CLIENT_BOUNDS, hub.submit(over, VEEN_PoW=_cookie(hub, over)))
+    hub.accept(other, VEEN_PoW=_cookie(hub, other))
+
+
+def _cap_ttl(bench: Bench) -> None:
+    """A token ends with its ttl, counted from its receipt; asking again does not renew it (§6, H5)."""
+    if bench.effort.patience < 4:
+        raise Skip("a token's second must pass: --patience 4 waits for it")
+    hub = bench.hub()
+    writer = bench.stranger(hub)
+    token = writer.token(ttl=1)
+    given = hub.authorize(token)
+    writer.auth_ref = given.auth_ref
+    same(given.expires_at, given.receipt.hub_ts + 1, "expires_at (§6)")
+    hub.accept(writer.next())
+    deadline = time.monotonic() + bench.effort.patience
+    while hub.status().hub_ts <= given.expires_at and time.monotonic() < deadline:
+        time.sleep(0.1)
+    same(hub.authorize(token).expires_at, given.expires_at, "expires_at when asked again (H5)")
+    refused_by(rejection.CAP_TTL, hub.submit(writer.next()))
+
+
+def _epoch(bench: Bench) -> None:
+    """A label of the right stream and the wrong epoch is refused by its epoch (§12, H4)."""
+    hub = bench.hub(ROTATING)
+    now = hub.status().epoch
+    for offset in (-5, 5):
+        writer = bench.writer(hub, on=f"{offset:+}", epoch=now + offset)
+        refused_by(rejection.EPOCH, hub.submit(writer.next()))
+
+
+OTHERS: Final[dict[Rejection, Callable[[Bench], None]]] = {
+    rejection.PREFILTER_REJECT: _prefilter_reject,
+    rejection.ATT_ROOT: _att_root,
+    rejection.NOT_PRIMARY: _needs_a_policy(rejection.NOT_PRIMARY),
+    rejection.CAP_INVALID: _cap_invalid,
+    rejection.CAP_ISSUER: _cap_issuer,
+    rejection.REVOKED: _needs_a_policy(rejection.REVOKED),
+    rejection.CLIENT_BOUNDS: _client_bounds,
+    rejection.CAP_TTL: _cap_ttl,
+    rejection.EPOCH: _epoch,
+}
+"""Rows that one message to a plain hub cannot show."""
+
+
+def _order(bench: Bench) -> None:
+    """Of two faults the earlier row of the table is reported, whichever two they are (§8.1)."""
+    hub = bench.hub()
+    pairs = [pair for pair in combinations(faults.FAULTS, 2) if faults.can_both_be_wrong(*pair)]
+    if not hub.known.gating:
+        pairs = [pair for pair in pairs if rejection.CAP_MISSING not in pair]
+    for done, (first, second) in enumerate(pairs, start=1):
+        answer: Answer = faults.play(bench, hub, [second, first])
+        refused_by(first, answer)
+        bench.progress(done, len(pairs))
+
+
+def _again(bench: Bench) -> None:
+    """The same request is refused in the same way each time (I13)."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    wires = (writer.message(3), writer.message(1, prev_ack=5), writer.message(1, sig=bytes(64)))
+    for wire in wires:
+        answers = [hub.submit(wire) for _ in range(3)]
+        found = {(a.status, a.error.code, str(a.error.detail)) for a in answers}
+        same(len(found), 1, "different refusals of one request")
+        named = {answer.error.request_id for answer in answers}
+        same(len(named), 3, "request ids of three requests (§10.6)")
+
+
+CHECKS: Final = (
+    *(
+        Check(
+            f"admission.{row.detail}",
+            f"§8.2 {row.code}",
+            _by_fault(row) if row in faults.FAULTS else OTHERS[row],
+            f"{row.means}: refused by this row",
+        )
+        for row in TABLE
+    ),
+    Check("admission.CAP_ISSUER.withdrawn", "H18", _cap_issuer_withdrawn),
+    Check("admission.order", "§8.1", _order),
+    Check("admission.deterministic", "§7 I13", _again),
+)

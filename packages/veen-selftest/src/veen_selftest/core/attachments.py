@@ -1,0 +1,93 @@
+"""Attachments: content-addressed, hub-blind, behind the same auth stage as a message (H17)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_core import rejection
+from veen_core.hashing import H
+from veen_core.ids import Coid
+from veen_core.status import AttachmentResponse
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, require, same
+from veen_selftest.hub import Answer, refused_by
+from veen_selftest.writer import Writer
+
+
+def _content(bench: Bench, size: int) -> bytes:
+    return bench.chance.randbytes(size)
+
+
+def put(writer: Writer, content: bytes, **changes: str | None) -> Answer:
+    """With the headers that sign it, changed or left out."""
+    coid = Coid(H(content))
+    headers = writer.attachment_headers(coid)
+    for name, value in changes.items():
+        headers.pop(name.replace("_", "-"), None)
+        if value is not None:
+            headers[name.replace("_", "-")] = value
+    return writer.hub.call("PUT", f"/v1/attachment/{coid.hex()}", content, headers)
+
+
+def _round_trip(bench: Bench) -> None:
+    """What was put is there, whole, and putting it again changes nothing."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    for size in (0, 1, 300_000):
+        content = _content(bench, size)
+        first = put(writer, content).read(AttachmentResponse)
+        same(first.coid, H(content), "coid")
+        fetched = hub.get(f"/v1/attachment/{first.coid.hex()}")
+        same((fetched.status, fetched.body), (200, content), "the attachment that is fetched")
+        again = put(writer, content).read(AttachmentResponse)
+        require(not again.stored, "putting the same attachment again stored it again (H17)")
+
+
+def _named_by_content(bench: Bench) -> None:
+    """A body that is not what its name says is refused and not kept."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    coid = Coid(H(_content(bench, 100)))
+    answer = hub.call(
+        "PUT", f"/v1/attachment/{coid.hex()}", b"something else", writer.attachment_headers(coid)
+    )
+    require(answer.status != 200, "a body was stored under another coid (H17)")
+    same(answer.error.code, "E.BAD_REQUEST", "code of a body that is not its coid's")
+    absent = hub.get(f"/v1/attachment/{coid.hex()}")
+    same((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an attachment that was never stored")
+
+
+def _auth(bench: Bench) -> None:
+    """A put passes the auth stage: signature, token, scope (H17)."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    content = _content(bench, 50)
+    refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Sig=bytes(64).hex()))
+    refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Label=bytes(32).hex()))
+    same(put(writer, content, VEEN_Sig=None).error.code, "E.UNAUTHORIZED", "code of an unsigned put")
+    if hub.known.gating:
+        stranger = bench.stranger(hub, "bob")
+        refused_by(rejection.CAP_MISSING, put(stranger, content))
+        elsewhere = bench.stranger(hub, "carol").authorized(streams=["veen-selftest/elsewhere"])
+        refused_by(rejection.CAP_SCOPE, put(elsewhere, content))
+        thief = bench.stranger(hub, "mallory")
+        thief.auth_ref = writer.auth_ref
+        refused_by(rejection.AUTH_REF, put(thief, content))
+
+
+def _size(bench: Bench) -> None:
+    """One that announces more than the limit is refused before a byte is read (§14.1, SH0.4)."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    coid = Coid(H(b""))
+    headers = writer.attachment_headers(coid)
+    headers["Content-Length"] = str(hub.known.limits.max_attachment_bytes + 1)
+    refused_by(rejection.SIZE_PREFILTER, hub.call("PUT", f"/v1/attachment/{coid.hex()}", None, headers))
+
+
+CHECKS: Final = (
+    Check("attachment.round-trip", "H17", _round_trip),
+    Check("attachment.named-by-content", "H17", _named_by_content),
+    Check("attachment.auth", "H17, §8.1", _auth),
+    Check("attachment.size", "§14.1, SH0.4", _size),
+)

@@ -1,0 +1,104 @@
+"""One history: whoever asks, and however, sees the same entry at the same place (spec-1 §14)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from veen_core import cbor
+from veen_core.api import ReceiptRequest, ReceiptResponse, StreamItem
+from veen_core.equivocation import Statement, evidence_of
+from veen_core.errors import DecodeError
+from veen_core.hashing import H
+from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.receipt import Receipt, sign_receipt
+from veen_core.status import OkResponse
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.hub import CBOR_SEQ, Hub
+from veen_selftest.writer import key_of
+
+
+def live(hub: Hub, label: Label, start: int, count: int) -> Iterator[StreamItem]:
+    """``count`` items of the live stream, as they come (H15)."""
+    with contextlib.closing(hub.connection(timeout=10)) as connection:
+        connection.request("GET", f"/v1/stream/{label.hex()}?from={start}")
+        response = connection.getresponse()
+        same((response.status, response.getheader("Content-Type")), (200, CBOR_SEQ), "a live stream (H15)")
+        held = b""
+        while count:
+            part = response.read1(65_536)
+            if not part:
+                raise Violation("the live stream ended (H15)")
+            held += part
+            while count and held:
+                try:
+                    end = cbor.item_end(held)
+                except DecodeError:
+                    break  # not all of it is here
+                yield StreamItem.decode(held[:end])
+                held, count = held[end:], count - 1
+
+
+def _one_history(bench: Bench) -> None:
+    """Submit, receipt, page and live stream show one receipt for each place, to each who asks."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    wires = writer.many(9)
+    given = hub.accept_many(wires)
+    for _turn in range(3):
+        for receipt in given:
+            asked = ReceiptRequest(label=writer.label, stream_seq=receipt.stream_seq)
+            found = hub.ask("/v1/receipt", asked, ReceiptResponse).receipt
+            same(found, receipt, f"the receipt at {receipt.stream_seq}, asked for again")
+        page = hub.page(writer.label).items
+        same([item.receipt for item in page], given, "receipts on a page")
+        same([item.msg.encode() for item in page], wires, "messages on a page, in order")
+    streamed = list(live(hub, writer.label, 1, len(given)))
+    same([item.stream_seq for item in streamed], list(range(1, 10)), "the order of the live stream")
+    same([item.receipt for item in streamed], given, "receipts of the live stream")
+
+
+def _distinct(bench: Bench) -> None:
+    """No two entries of a label share a place, and no place is signed twice (spec-1 §14)."""
+    hub = bench.hub()
+    alice, bob = bench.writer(hub), bench.writer(hub, "bob")
+    seen: dict[int, Receipt] = {}
+    for _turn in range(6):
+        for writer in (alice, bob):
+            receipt = hub.accept(writer.next())
+            held = seen.setdefault(receipt.stream_seq, receipt)
+            require(held == receipt, f"two receipts for stream_seq {receipt.stream_seq}: equivocation")
+    same(sorted(seen), list(range(1, 13)), "places that were given")
+
+
+def _report(bench: Bench) -> None:
+    """Evidence against a hub is verified and taken; what proves nothing is not (AUTH1 3.4)."""
+    hub = bench.hub()
+    liar = key_of(bench.secret, "liar")
+    statements = []
+    for leaf in (b"one", b"other"):
+        unsigned = Receipt(
+            label=Label(H(b"label")),
+            stream_seq=StreamSeq(1),
+            leaf_hash=LeafHash(H(leaf)),
+            mmr_root=MmrRoot(H(leaf)),
+            hub_ts=UnixTime(1_700_000_000),
+        )
+        statements.append(Statement(hub_pk=HubPk(liar.public), receipt=sign_receipt(liar, unsigned)))
+    evidence = evidence_of(*statements)
+    require(hub.post("/tooling/equivocation", evidence).read(OkResponse).ok, "evidence was not taken")
+    wire = evidence.encode()
+    broken = wire[:-1] + bytes([wire[-1] ^ 1])
+    for name, body in (("a broken signature", broken), ("nothing", b"\xa0")):
+        answer = hub.post("/tooling/equivocation", body)
+        require(answer.status != 200, f"evidence with {name} was taken")
+        same(answer.error.code, "E.BAD_REQUEST", f"code of evidence with {name}")
+
+
+CHECKS: Final = (
+    Check("equivocation.one-history", "spec-1 §14, H15", _one_history),
+    Check("equivocation.distinct", "spec-1 §14", _distinct),
+    Check("equivocation.report", "AUTH1 3.4", _report),
+)

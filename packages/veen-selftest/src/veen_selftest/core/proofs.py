@@ -1,0 +1,141 @@
+"""Inclusion and consistency proofs (§5.2-§5.4, B10, B11)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_core.api import (
+    ConsistencyRequest,
+    ConsistencyResponse,
+    ProofRequest,
+    ProofResponse,
+)
+from veen_core.consistency import prove_consistency, verify_consistency
+from veen_core.ids import MmrRoot, StreamSeq
+from veen_core.mmr import Mmr
+from veen_core.proof import prove_inclusion, verify_inclusion
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, require, same
+from veen_selftest.verifier import VerifiedLog
+
+SIZE: Final = 21
+"""Leaves: peaks of three heights at the end, and every shape up to 16 on the way."""
+
+
+def _log(bench: Bench) -> VerifiedLog:
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    hub.accept_many(writer.many(SIZE))
+    return VerifiedLog(hub, writer.label).read()
+
+
+def _nodes(log: VerifiedLog) -> dict[tuple[int, int], bytes]:
+    """Every node of the tree, to compare with what the hub says."""
+    tree = Mmr()
+    nodes: dict[tuple[int, int], bytes] = {}
+    for pair in log.pairs:
+        nodes |= {(node.height, node.index): node.hash for node in tree.append(pair.receipt.leaf_hash)}
+    return nodes
+
+
+def _proof(log: VerifiedLog, seq: int, size: int | None = None) -> ProofResponse:
+    tree_size = StreamSeq(size) if size is not None else None
+    asked = ProofRequest(label=log.label, stream_seq=StreamSeq(seq), tree_size=tree_size)
+    return log.hub.ask("/v1/proof", asked, ProofResponse)
+
+
+def _own(bench: Bench) -> None:
+    """Every leaf is proved against its own receipt (§5.4)."""
+    log = _log(bench)
+    for pair in log.pairs:
+        receipt = pair.receipt
+        proof = _proof(log, receipt.stream_seq).mmr_proof
+        verify_inclusion(proof, receipt.mmr_root, receipt.stream_seq, pair.msg.leaf_hash)
+
+
+def _later(bench: Bench) -> None:
+    """Every leaf is proved against every later root by one kind of proof (B10)."""
+    log = _log(bench)
+    for size in range(1, SIZE + 1):
+        for seq in range(1, size + 1):
+            proof = _proof(log, seq, size).mmr_proof
+            leaf = log.pairs[seq - 1].msg.leaf_hash
+            verify_inclusion(proof, MmrRoot(log.roots[size - 1]), StreamSeq(seq), leaf, size)
+        bench.progress(size, SIZE)
+
+
+def _deterministic(bench: Bench) -> None:
+    """A proof is minimal and the same each time: there is one, and anybody can compute it (§5.3, §10.2)."""
+    log = _log(bench)
+    nodes = _nodes(log)
+    for seq in (1, 2, 7, 16, 17, SIZE):
+        wanted = prove_inclusion(lambda height, index: nodes[height, index], StreamSeq(seq), SIZE).encode()
+        for _ in range(2):
+            same(_proof(log, seq, SIZE).mmr_proof.encode(), wanted, f"the proof of {seq} in {SIZE}")
+
+
+def _page(bench: Bench) -> None:
+    """A page with a proof proves its last item (§10.4.2)."""
+    log = _log(bench)
+    for last in (1, 5, SIZE):
+        page = log.hub.page(log.label, 1, to_seq=StreamSeq(last), with_mmr_proof=True)
+        require(page.mmr_proof is not None, "a page without the proof asked for (§10.4.2)")
+        assert page.mmr_proof is not None
+        receipt = log.pairs[last - 1].receipt
+        verify_inclusion(page.mmr_proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
+
+
+def _absent(bench: Bench) -> None:
+    """There is no proof of what is not there (§5.4)."""
+    log = _log(bench)
+    for seq, size in ((0, None), (SIZE + 1, None), (5, 4), (1, SIZE + 1)):
+        asked = ProofRequest(
+            label=log.label,
+            stream_seq=StreamSeq(seq),
+            tree_size=StreamSeq(size) if size is not None else None,
+        )
+        answer = log.hub.post("/v1/proof", asked)
+        require(answer.status in (400, 404), f"a proof of {seq} in {size}: status {answer.status}")
+        require(answer.error.code in ("E.BAD_REQUEST", "E.NOT_FOUND"), f"code {answer.error.code}")
+
+
+def _consistency(log: VerifiedLog, old: int, new: int) -> ConsistencyResponse:
+    asked = ConsistencyRequest(label=log.label, from_seq=StreamSeq(old), to_seq=StreamSeq(new))
+    return log.hub.ask("/v1/consistency", asked, ConsistencyResponse)
+
+
+def _grew(bench: Bench) -> None:
+    """Every earlier tree is proved to be a prefix of every later one (B11)."""
+    log = _log(bench)
+    nodes = _nodes(log)
+    for new in range(2, SIZE + 1):
+        for old in range(1, new):
+            proof = _consistency(log, old, new).mmr_consistency
+            same((proof.from_seq, proof.to_seq), (old, new), "the sizes of a consistency proof")
+            verify_consistency(proof, MmrRoot(log.roots[old - 1]), MmrRoot(log.roots[new - 1]))
+            wanted = prove_consistency(
+                lambda height, index: nodes[height, index], StreamSeq(old), StreamSeq(new)
+            )
+            same(proof, wanted, f"the proof from {old} to {new}")
+        bench.progress(new, SIZE)
+
+
+def _not_backwards(bench: Bench) -> None:
+    """Consistency is of a smaller tree with a larger one that is there (B11)."""
+    log = _log(bench)
+    for old, new in ((0, 3), (3, 3), (5, 2), (1, SIZE + 1)):
+        asked = ConsistencyRequest(label=log.label, from_seq=StreamSeq(old), to_seq=StreamSeq(new))
+        answer = log.hub.post("/v1/consistency", asked)
+        require(answer.status in (400, 404), f"from {old} to {new}: status {answer.status}")
+        require(answer.error.code in ("E.BAD_REQUEST", "E.NOT_FOUND"), f"code {answer.error.code}")
+
+
+CHECKS: Final = (
+    Check("proof.own-receipt", "§5.4", _own),
+    Check("proof.any-later-root", "B10", _later),
+    Check("proof.deterministic", "§5.3, §10.2", _deterministic),
+    Check("proof.page", "§10.4.2", _page),
+    Check("proof.absent", "§5.4", _absent),
+    Check("proof.consistency", "B11", _grew),
+    Check("proof.consistency.bounds", "B11", _not_backwards),
+)

@@ -1,0 +1,137 @@
+"""Conformance scenarios A to D (spec-1 §20)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from veen_core import hub_identity, rejection, stream
+from veen_core.api import ErrorEnvelope
+from veen_core.cap import Rate, resign
+from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
+from veen_core.entry import authorize_leaf
+from veen_core.ids import Label
+from veen_core.receipt import Receipt
+from veen_core.status import CheckpointsResponse, LabelRequest
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.hub import Hub, refused_by
+from veen_selftest.setup import ROTATING
+from veen_selftest.verifier import VerifiedLog, verified
+from veen_selftest.writer import Writer
+
+
+def _a(bench: Bench) -> None:
+    """A: one writer on a label; what is read back is what was acknowledged, and only grew."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    wires: list[bytes] = []
+    receipts: list[Receipt] = []
+    for _ in range(9):
+        wires.append(writer.next(prev_ack=len(receipts)))
+        receipts.append(hub.accept(wires[-1]))
+    more = writer.many(24)
+    wires += more
+    receipts += hub.accept_many(more)
+    sent = verified(hub, writer.label, wires, receipts)
+    shown = VerifiedLog(hub, writer.label, writer.stream_id).read()
+    same(len(shown.pairs), len(wires), "entries in the log")
+    for mine, theirs in zip(sent.pairs, shown.pairs, strict=True):
+        same(theirs.msg_bytes, mine.msg_bytes, "a MSG that is read back")
+        same(theirs.receipt_bytes, mine.receipt_bytes, "a RECEIPT that is read back")
+
+
+def _b(bench: Bench) -> None:
+    """B: several writers at once; each message is in the log once, in order, and no replay gets in."""
+    hub = bench.hub()
+    writers = [bench.writer(hub, name) for name in ("alice", "bob", "carol")]
+    with ThreadPoolExecutor(len(writers)) as pool:
+        sent = list(pool.map(lambda writer: _send(hub, writer, 12), writers))
+    log = VerifiedLog(hub, writers[0].label, writers[0].stream_id).read()
+    same(len(log.pairs), 36, "entries of three writers")
+    acknowledged = {receipt.stream_seq: (wire, receipt) for lane in sent for wire, receipt in lane}
+    same(len(acknowledged), 36, "stream_seqs that were acknowledged")
+    for pair in log.pairs:
+        wire, receipt = acknowledged[pair.receipt.stream_seq]
+        same((pair.msg_bytes, pair.receipt), (wire, receipt), "an entry and its acknowledgement")
+    for lane in sent:
+        for wire, _receipt in lane:
+            refused_by(rejection.DUPLICATE, hub.submit(wire))
+    for outcome in hub.submit_many([wire for wire, _receipt in sent[0]]):
+        require(isinstance(outcome, ErrorEnvelope), "a replay in a sequence was accepted (I8)")
+
+
+def _send(hub: Hub, writer: Writer, count: int) -> list[tuple[bytes, Receipt]]:
+    singles = [(wire, hub.accept(wire)) for wire in writer.many(count // 2)]
+    together = writer.many(count - count // 2)
+    return [*singles, *zip(together, hub.accept_many(together), strict=True)]
+
+
+def _c(bench: Bench) -> None:
+    """C: labels of one stream over the epochs of the window, each checkpoint chained to the epoch before."""
+    hub = bench.hub(ROTATING)
+    for _attempt in range(2):  # once more if the epoch turns in between
+        now = hub.status().epoch
+        writers = [bench.writer(hub, epoch=now + offset, on=f"log {now}") for offset in (-1, 0, 1)]
+        made = [_checkpointed(hub, writer) for writer in writers]
+        if hub.status().epoch == now:
+            break
+    else:
+        raise Violation("the epoch turned twice within one check (§3.2)")
+    origin = LabelOrigin(
+        routing_key=stream.routing_key(hub.known.identity.hub_id),
+        stream_id=writers[0].stream_id,
+        epoch_sec=hub.known.profile.epoch_sec,
+        max_skew_sec=hub.known.limits.max_epoch_skew_sec,
+    )
+    before: Label = origin.label_at(now - 2)
+    for writer, (checkpoint, log) in zip(writers, made, strict=True):
+        last = log.pairs[-1].receipt.hub_ts
+        verify_checkpoint(checkpoint, log.tree, origin=origin, hub_ts=last)
+        hub_identity.verify_checkpoint(hub.known.identity, checkpoint, hub.known.profile.epoch_sec)
+        same(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
+        same(checkpoint.label_curr, writer.label, "label_curr")
+        before = writer.label
+
+
+def _checkpointed(hub: Hub, writer: Writer) -> tuple[Checkpoint, VerifiedLog]:
+    hub.accept_many(writer.many(3))
+    order = LabelRequest(label=writer.label).encode()
+    made = hub.order("/tooling/checkpoint", order).read(CheckpointsResponse).checkpoints
+    same(len(made), 1, "checkpoints of one label")
+    return made[0], VerifiedLog(hub, writer.label, writer.stream_id).read()
+
+
+def _d(bench: Bench) -> None:
+    """D: a token of several signatures is authorized with a receipt, admits, and holds to its rate."""
+    hub = bench.hub()
+    writer = bench.stranger(hub)
+    token = writer.token(rate=Rate(per_sec=1, burst=4))
+    assert hub.admin is not None
+    token = resign(hub.admin, resign(hub.admin, token))
+    writer.auth_ref = token.auth_ref
+    if hub.known.gating:
+        refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
+    given = hub.authorize(token)
+    same(given.auth_ref, token.auth_ref, "auth_ref (§6)")
+    same(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
+    same(given.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf (H5)")
+    hub_identity.verify_receipt(hub.known.identity, given.receipt)
+    outcomes = hub.submit_many(writer.many(12))
+    accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+    require(
+        4 <= len(accepted) <= 8, f"{len(accepted)} of 12 at once under a burst of 4 were accepted (RL0, H8)"
+    )
+    writer.seq = len(accepted)
+    answer = hub.submit(writer.message(writer.seq + 1))
+    if answer.status != 200:  # a second may have passed
+        refused_by(rejection.CAP_RATE, answer)
+        require("retry-after" in answer.headers, "E.RATE without Retry-After (OP0.3)")
+
+
+CHECKS: Final = (
+    Check("scenario.A", "spec-1 §20 A", _a),
+    Check("scenario.B", "spec-1 §20 B", _b),
+    Check("scenario.C", "spec-1 §20 C", _c),
+    Check("scenario.D", "spec-1 §20 D", _d),
+)

@@ -1,0 +1,112 @@
+"""Where a run's hubs come from: it starts its own, or there is one at a URL.
+
+A check asks for a kind of hub (``Setup``) and gets one that fits, or ``Skip`` with what is missing. Hubs that
+are only talked to are shared by all checks; one that a check stops, kills or rotates is its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from veen_core.keys import SigningKey
+from veen_core.status import Status
+from veen_selftest.check import Skip
+from veen_selftest.hub import Hub
+from veen_selftest.own_hub import PROGRAM, OwnHub
+from veen_selftest.setup import Setup
+from veen_selftest.writer import key_of
+
+
+class Fleet(Protocol):
+    """Both kinds."""
+
+    run: str
+    """What names of streams begin with: nobody else's, and no earlier run's."""
+
+    starts_hubs: bool
+    """Whether a hub is what its setup says; of one that is there, only what it tells is known."""
+
+    def hub(self, setup: Setup) -> Hub:
+        """One that fits, running, shared."""
+
+    def own(self, setup: Setup) -> OwnHub:
+        """A new one, not started, for the check to do with as it likes."""
+
+    def describe(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class OwnFleet:
+    """Hubs of the run's own, in a folder that is removed."""
+
+    def __init__(self, seed: bytes, program: Sequence[str] = PROGRAM, folder: Path | None = None) -> None:
+        self.run = "selftest"
+        self.starts_hubs = True
+        self._program = tuple(program)
+        self._admin = key_of(seed, "admin")
+        self._place = tempfile.TemporaryDirectory(prefix="veen-selftest-", dir=folder)
+        self._count = itertools.count(1)
+        self._made: list[OwnHub] = []
+        self._running: dict[Setup, Hub] = {}
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._place.name)
+
+    def hub(self, setup: Setup) -> Hub:
+        if setup not in self._running:
+            self._running[setup] = self.own(setup).start()
+        return self._running[setup]
+
+    def own(self, setup: Setup) -> OwnHub:
+        root = self.folder / f"{next(self._count):02}-{setup.name}"
+        self._made.append(OwnHub(self._program, root, setup, self._admin))
+        return self._made[-1]
+
+    def describe(self) -> str:
+        return "its own (" + " ".join(Path(word).name for word in self._program) + ")"
+
+    def close(self) -> None:
+        """Nothing stays behind: no process, no file."""
+        for made in self._made:
+            made.kill()
+        self._place.cleanup()
+
+
+OTHERS: Final = "it takes a hub that the selftest may start, stop and kill: run it without --hub"
+
+
+class HubAt:
+    """A hub that is there already; the selftest writes to streams of its own and leaves all else alone."""
+
+    def __init__(
+        self, url: str, run: str, admin: SigningKey | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.run = f"selftest/{run}"
+        self.starts_hubs = False
+        self._hub = Hub(url, admin, tls)
+
+    def reach(self) -> Status:
+        """Before anything is judged: is there a hub at all."""
+        return self._hub.known
+
+    def hub(self, setup: Setup) -> Hub:
+        if (why := setup.unfit(self._hub.known)) is not None:
+            raise Skip(why)
+        return self._hub
+
+    def own(self, setup: Setup) -> OwnHub:
+        del setup
+        raise Skip(OTHERS)
+
+    def describe(self) -> str:
+        return self._hub.url
+
+    def close(self) -> None:
+        """Nothing was opened."""

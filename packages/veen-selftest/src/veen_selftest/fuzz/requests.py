@@ -1,0 +1,164 @@
+"""Malformed requests to every endpoint, bounded by count and time: an envelope each, never a 500."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+from collections.abc import Callable
+from typing import Final
+
+from veen_core.api import (
+    CheckpointRequest,
+    ConsistencyRequest,
+    ErrorEnvelope,
+    ProofRequest,
+    ReceiptRequest,
+    StreamRequest,
+    SubmitRequest,
+    wrap_submit,
+)
+from veen_core.errors import DecodeError
+from veen_core.hashing import H
+from veen_core.ids import Coid, StreamSeq
+from veen_core.msg import Msg
+from veen_core.rejection import HTTP_STATUS, Code
+from veen_core.status import LabelRequest
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.fuzz.mutator import Mutator, Request
+from veen_selftest.hub import CBOR, CBOR_SEQ, JSON, Hub
+from veen_selftest.writer import Writer
+
+MAPPED: Final = frozenset(HTTP_STATUS.values())
+EVERY: Final = 50
+"""Requests between two messages of somebody else, who must not notice."""
+TYPE: Final = (("Content-Type", CBOR),)
+
+
+def _submits(writer: Writer) -> list[Request]:
+    wire = writer.message(writer.seq + 1)
+    text = SubmitRequest(msg=Msg.decode(wire)).to_json().encode()
+    return [
+        Request("POST", "/v1/submit", wrap_submit(wire), TYPE),
+        Request("POST", "/v1/submit", wrap_submit(wire) * 3, (("Content-Type", CBOR_SEQ),)),
+        Request("POST", "/v1/submit", text, (("Content-Type", JSON),)),
+    ]
+
+
+def _reads(writer: Writer) -> list[Request]:
+    label, one = writer.label, StreamSeq(1)
+    questions = {
+        "/v1/stream": StreamRequest(label=label, from_seq=one, max_items=2, with_receipts=True),
+        "/v1/receipt": ReceiptRequest(label=label, stream_seq=one),
+        "/v1/proof": ProofRequest(label=label, stream_seq=one, tree_size=StreamSeq(3)),
+        "/v1/consistency": ConsistencyRequest(label=label, from_seq=one, to_seq=StreamSeq(3)),
+        "/v1/checkpoint": CheckpointRequest(label=label, upto_seq=StreamSeq(0)),
+    }
+    as_json = (("Content-Type", JSON), ("Accept", JSON))
+    return [
+        *(Request("POST", path, question.encode(), TYPE) for path, question in questions.items()),
+        *(
+            Request("POST", path, question.to_json().encode(), as_json)
+            for path, question in questions.items()
+        ),
+        Request("GET", f"/v1/stream/{label.hex()}?from=1"),
+        Request("GET", "/v1/checkpoint?epoch_min=0&epoch_max=5"),
+        *(Request("GET", path) for path in ("/v1/status", "/healthz", "/readyz", "/metrics")),
+    ]
+
+
+def _tooling(writer: Writer) -> list[Request]:
+    """Unsigned orders only: against somebody's hub nothing here may take effect."""
+    order = LabelRequest(label=writer.label).encode()
+    paths = ("/tooling/checkpoint", "/tooling/anchor", "/tooling/retention")
+    signed = (*TYPE, ("VEEN-Admin-Ts", "1"), ("VEEN-Admin-Sig", bytes(64).hex()))
+    found = [Request("POST", path, order, headers) for path in paths for headers in (TYPE, signed)]
+    found.append(Request("POST", "/tooling/equivocation", b"\xa3\x01\x01\x02\xa0\x03\xa0", TYPE))
+    found.append(Request("GET", f"/tooling/cap/{bytes(32).hex()}"))
+    if writer.hub.admin is not None:
+        found.append(Request("POST", "/tooling/authorize", writer.token().encode(), TYPE))
+    return found
+
+
+def _attachments(writer: Writer) -> list[Request]:
+    content = b"an attachment"
+    coid = Coid(H(content))
+    headers = tuple(writer.attachment_headers(coid).items())
+    return [
+        Request("PUT", f"/v1/attachment/{coid.hex()}", content, headers),
+        Request("GET", f"/v1/attachment/{coid.hex()}"),
+    ]
+
+
+def ask(hub: Hub, request: Request) -> tuple[int, str, bytes]:
+    """Status, type and body; of a live stream only that it began."""
+    with contextlib.closing(hub.connection(timeout=20)) as connection:
+        connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+        for name, value in request.headers:
+            connection.putheader(name, value.encode("latin-1"))
+        connection.putheader("Content-Length", str(len(request.body)))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.endheaders(request.body)  # refused before it was all there; the answer may have come
+        response = connection.getresponse()
+        kind = response.getheader("Content-Type") or ""
+        live = response.status == 200 and kind == CBOR_SEQ and request.path.startswith("/v1/stream/")
+        body = b"" if live else response.read()
+        response.close()
+        return response.status, kind, body
+
+
+def check(request: Request, status: int, kind: str, body: bytes) -> None:
+    """A success, or §10.6's envelope with a code that H1 maps to this status, and a request id."""
+    require(status != 500, f"500 to {request}")
+    if status < 400:
+        require(status == 200, f"status {status} to {request}")
+        return
+    require(status in MAPPED, f"status {status}, which H1 does not know, to {request}")
+    if request.method == "HEAD" or (request.path.startswith("/readyz") and status == 503):
+        return
+    try:
+        error = ErrorEnvelope.from_json(body) if kind.startswith(JSON) else ErrorEnvelope.decode(body)
+    except DecodeError as exc:
+        raise Violation(f"status {status} without an envelope ({exc}) to {request}") from None
+    same(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} to {request}")
+    require(error.request_id, f"no request_id in the answer to {request}")
+    require("internal error" not in error.message, f"an internal error ({error.message}) to {request}")
+
+
+def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[Bench], None]:
+    def run(bench: Bench) -> None:
+        hub = bench.hub()
+        writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
+        hub.accept_many(writer.many(3))
+        mutator, good = Mutator(bench.chance), requests_of(writer)
+        deadline = time.monotonic() + bench.effort.fuzz_seconds
+        for done in range(1, bench.effort.fuzz_requests + 1):
+            request = mutator.pick(good)
+            try:
+                status, kind, body = ask(hub, request)
+            except (OSError, http.client.HTTPException) as exc:
+                raise Violation(f"no answer ({exc!r}) to {request}") from exc
+            check(request, status, kind, body)
+            if done % EVERY == 0:
+                hub.accept(other.next())
+                bench.progress(done, bench.effort.fuzz_requests)
+            if time.monotonic() > deadline:
+                break
+        hub.accept(other.next())
+        same(hub.get("/readyz").status, 200, "readiness after all that")
+
+    return run
+
+
+CHECKS: Final = (
+    Check("fuzz.submit", "TS0.3, §8.2", _fuzz(_submits), "submits, single, in sequence and in JSON"),
+    Check(
+        "fuzz.read",
+        "TS0.3, §10.6",
+        _fuzz(_reads),
+        "pages, receipts, proofs, checkpoints, live streams, probes",
+    ),
+    Check("fuzz.tooling", "TS0.3, H19", _fuzz(_tooling), "tokens, evidence, orders without a signature"),
+    Check("fuzz.attachment", "TS0.3, H17", _fuzz(_attachments), "puts and gets of attachments"),
+)

@@ -1,0 +1,95 @@
+"""Below HTTP: bytes that are no request, half a request, many idle ones. The next user is served (SH0.4)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from veen_core.api import wrap_submit
+from veen_selftest.bench import Bench
+from veen_selftest.check import Check, Skip, require
+from veen_selftest.hub import CBOR, Hub
+
+IDLE: Final = 200
+HEAD: Final = f"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Type: {CBOR}\r\n"
+
+
+@contextlib.contextmanager
+def plain(hub: Hub) -> Iterator[socket.socket]:
+    if hub.url.startswith("https:"):
+        raise Skip("it takes a hub without TLS: behind TLS, such bytes do not reach HTTP")
+    with contextlib.closing(socket.create_connection(hub.address, timeout=10)) as connection:
+        yield connection
+
+
+def _garbage(bench: Bench) -> None:
+    """Bytes that are no HTTP get a refusal or a closed connection, and nobody else notices."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    words = [
+        b"\x00" * 100,
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/submit HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"POST /v1/submit HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 40_000 + b"\r\n",
+        *(bench.chance.randbytes(bench.chance.choice([1, 50, 5_000])) for _ in range(20)),
+    ]
+    for word in words:
+        with plain(hub) as connection, contextlib.suppress(OSError):
+            connection.sendall(word)
+            connection.shutdown(socket.SHUT_WR)
+            answer = connection.recv(65_536)
+            require(not answer.startswith(b"HTTP/1.1 5"), f"{answer[:40]!r} to {word[:60]!r}")
+        hub.accept(writer.next())
+
+
+def _half_sent(bench: Bench) -> None:
+    """A request that stops in the middle is not taken, and holds up nobody."""
+    hub = bench.hub()
+    writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
+    body = wrap_submit(writer.message(1))
+    whole = HEAD.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    for _ in range(20):
+        with plain(hub) as connection:
+            connection.sendall(whole[: bench.chance.randrange(1, len(whole) - 1)])
+            hub.accept(other.next())
+    require(hub.submit(writer.message(1)).status == 200, "half a message was accepted, or none after it is")
+
+
+def _idle(bench: Bench) -> None:
+    """Many connections that say nothing, or begin and stop: the next user is served."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    with contextlib.ExitStack() as open_:
+        for n in range(IDLE):
+            connection = open_.enter_context(plain(hub))
+            if n % 2:
+                connection.sendall(HEAD.encode()[: bench.chance.randrange(1, len(HEAD))])
+        for _ in range(5):
+            hub.accept(writer.next())
+    hub.accept(writer.next())
+
+
+def _announced(bench: Bench) -> None:
+    """A body that was announced and never comes, or comes compressed, is refused without being waited for."""
+    hub = bench.hub()
+    writer = bench.writer(hub)
+    for extra in ("Content-Length: 99999999999\r\n", "Content-Encoding: gzip\r\nContent-Length: 10\r\n"):
+        with plain(hub) as connection:
+            connection.sendall((HEAD + extra + "\r\n").encode())
+            answer = connection.recv(65_536)
+            require(answer.startswith(b"HTTP/1.1 4"), f"{answer[:60]!r} to {extra!r}")
+    hub.accept(writer.next())
+
+
+CHECKS: Final = (
+    Check("fuzz.garbage", "§10.3", _garbage),
+    Check("fuzz.half-sent", "§8.1", _half_sent),
+    Check("fuzz.idle", "OP0.4", _idle),
+    Check("fuzz.announced", "SH0.4", _announced),
+)

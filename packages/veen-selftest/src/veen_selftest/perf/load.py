@@ -1,0 +1,170 @@
+"""Load on a hub: raw HTTP on connections that stay open, so that the client costs as little as it can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import statistics
+import time
+from collections.abc import AsyncIterator, Sequence
+
+from veen_core.api import StreamRequest, wrap_submit
+from veen_core.hashing import H
+from veen_core.ids import Label, StreamSeq
+from veen_selftest.check import Violation
+from veen_selftest.hub import CBOR, CBOR_SEQ, Hub
+from veen_selftest.writer import Writer, laid_out
+
+TOGETHER = 64
+SEALED = laid_out(b"".join(H(bytes([n])) for n in range(32))[:1_000])
+"""Every message has a kilobyte in it."""
+
+
+class Line:
+    """One connection; answers are read by Content-Length."""
+
+    def __init__(self, reader: asyncio.StreamReader, sender: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._sender = sender
+
+    async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
+        about = f"Host: hub\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._sender.write(f"POST {path} HTTP/1.1\r\n{about}".encode() + body)
+        found = await self._reader.readuntil(b"\r\n\r\n")
+        at = found.lower().index(b"content-length:") + 15
+        answer = await self._reader.readexactly(int(found[at : found.index(b"\r\n", at)]))
+        if not found.startswith(b"HTTP/1.1 200"):
+            raise Violation(f"refused under load: {found[:40]!r} {answer[:200]!r}")
+        return answer
+
+    async def submit(self, body: bytes) -> None:
+        await self.post("/v1/submit", body)
+
+    async def submit_many(self, body: bytes) -> None:
+        answer = await self.post("/v1/submit", body, CBOR_SEQ)
+        if b"\x02\x66E." in answer or b"\x02\x67E." in answer:  # an error envelope's code
+            raise Violation(f"a message was refused under load: {answer[:200]!r}")
+
+    async def arrivals(self, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
+        """Moments at which entries of a live stream came."""
+        self._sender.write(
+            f"GET /v1/stream/{label.hex()}?from={start} HTTP/1.1\r\nHost: hub\r\n\r\n".encode()
+        )
+        await self._reader.readuntil(b"\r\n\r\n")
+        while True:
+            size = int((await self._reader.readuntil(b"\r\n"))[:-2], 16)
+            data = await self._reader.readexactly(size + 2)
+            for _ in range(data.count(marker)):
+                yield time.perf_counter()
+
+
+@contextlib.asynccontextmanager
+async def line(hub: Hub) -> AsyncIterator[Line]:
+    tls = ssl.create_default_context() if hub.url.startswith("https:") else None
+    reader, sender = await asyncio.open_connection(*hub.address, limit=2**24, ssl=tls)
+    try:
+        yield Line(reader, sender)
+    finally:
+        sender.close()
+
+
+def bodies(writer: Writer, count: int) -> list[bytes]:
+    """The writer's next messages, each an envelope."""
+    return [wrap_submit(writer.next(ciphertext=SEALED)) for _ in range(count)]
+
+
+def batched(envelopes: Sequence[bytes], size: int = TOGETHER) -> list[bytes]:
+    return [b"".join(envelopes[at : at + size]) for at in range(0, len(envelopes), size)]
+
+
+async def authorize(hub: Hub, tokens: Sequence[bytes], lanes: int = 32) -> None:
+    """Many tokens at once: the hub makes them durable in groups."""
+
+    async def some(mine: Sequence[bytes]) -> None:
+        async with line(hub) as connection:
+            for token in mine:
+                await connection.post("/tooling/authorize", token)
+
+    await asyncio.gather(*(some(tokens[lane::lanes]) for lane in range(lanes) if tokens[lane::lanes]))
+
+
+async def singles(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
+    """Seconds until all are answered: a connection a lane, one message a request."""
+
+    async def one(mine: Sequence[bytes]) -> None:
+        async with line(hub) as connection:
+            for body in mine:
+                await connection.submit(body)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(mine) for mine in prepared))
+    return time.perf_counter() - started
+
+
+async def batches(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
+    """The same, each body a sequence of messages."""
+
+    async def one(mine: Sequence[bytes]) -> None:
+        async with line(hub) as connection:
+            for body in mine:
+                await connection.submit_many(body)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(mine) for mine in prepared))
+    return time.perf_counter() - started
+
+
+async def alone(hub: Hub, prepared: Sequence[bytes]) -> float:
+    """Seconds of one submit while nothing else goes on, at the median."""
+    times = []
+    async with line(hub) as connection:
+        for body in prepared:
+            started = time.perf_counter()
+            await connection.submit(body)
+            times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+async def read_pages(hub: Hub, label: Label, upto: int, page: int) -> float:
+    """Seconds to read all entries by pages, without verifying."""
+    async with line(hub) as connection:
+        started = time.perf_counter()
+        for start in range(1, upto + 1, page):
+            asked = StreamRequest(
+                label=label, from_seq=StreamSeq(start), max_items=page, with_receipts=True
+            ).encode()
+            await connection.post("/v1/stream", asked)
+        return time.perf_counter() - started
+
+
+async def follow_delays(hub: Hub, writer: Writer, seconds: int, per_second: int = 1_000) -> list[float]:
+    """Seconds from each submit's answer (so: durable) to its arrival at a follower, sorted."""
+    prepared = batched(bodies(writer, seconds * per_second), 10)
+    count = seconds * per_second
+    marker = b"\x8a\x01\x58\x20" + hub.known.profile.profile_id
+    answered: list[float] = []
+    arrived: list[float] = []
+
+    async def take() -> None:
+        async with line(hub) as connection:
+            async for moment in connection.arrivals(writer.label, 1, marker):
+                arrived.append(moment)
+                if len(arrived) == count:
+                    return
+
+    async def send() -> None:
+        async with line(hub) as connection:
+            began = time.perf_counter()
+            for at, body in enumerate(prepared):
+                await asyncio.sleep(max(0.0, began + at * 10 / per_second - time.perf_counter()))
+                await connection.submit_many(body)
+                answered.extend([time.perf_counter()] * 10)
+
+    follower = asyncio.create_task(take())
+    try:
+        await send()
+        await asyncio.wait_for(follower, 20)
+    finally:
+        follower.cancel()
+    return sorted(max(0.0, there - here) for here, there in zip(answered, arrived, strict=True))

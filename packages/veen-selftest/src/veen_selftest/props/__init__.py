@@ -1,0 +1,9 @@
+"""The suite ``props``: properties that hold for anything, tried on what the seed draws (TS0.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veen_selftest.props import codec, mmr
+
+CHECKS: Final = (*mmr.CHECKS, *codec.CHECKS)

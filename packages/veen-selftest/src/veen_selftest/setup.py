@@ -1,0 +1,47 @@
+"""What a check needs of a hub: its profile and settings, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from veen_core.status import Status
+
+
+def _any(_status: Status) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Setup:
+    """A kind of hub: how to make one, and why one that is already there will not do."""
+
+    name: str
+    profile: str = "default"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """As in hub.yaml."""
+    unfit: Callable[[Status], str | None] = _any
+
+
+def _has_no_epochs(status: Status) -> str | None:
+    return None if status.profile.epoch_sec else "it takes a hub whose profile has epochs (rotating)"
+
+
+def _asks_no_work(status: Status) -> str | None:
+    return None if status.pow_difficulty else "it takes a hub that asks for proof of work"
+
+
+PLAIN: Final = Setup(name="plain")
+"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any will do."""
+ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
+MOST_MESSAGES: Final = 2
+STRICT: Final = Setup(
+    name="strict",
+    settings={
+        "pow": {"difficulty": 6},
+        "client_keys": {"max_msgs_per_client_id_per_label": MOST_MESSAGES},
+    },
+    unfit=_asks_no_work,
+)
+"""Asks for work, and bounds how often a client_id is used (SH1+ 5.2, KEX1+ 4.1)."""
