@@ -27,6 +27,10 @@ from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 
 COMMANDS: Final = {
+    "keygen": Own(
+        "veen_cli.keygen:keygen", "Make an identity: keys to sign and to receive, sealed with a passphrase."
+    ),
+    "id": Own("veen_cli.id:id_", "Identities: whom you act as, and how others reach you."),
     "version": Own("veen_cli.version:version", "Show the installed versions."),
     "context": Own("veen_cli.context:context", "Named sets of defaults: which hub, which identity."),
     "completion": Own("veen_cli.completion:completion", "Print a completion script for your shell."),
