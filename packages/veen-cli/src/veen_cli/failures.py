@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from veen_cli.exits import Exit
+from veen_cli.explanations import explain
 from veen_core.errors import (
     ConfigError,
     DecodeError,
@@ -43,7 +44,7 @@ CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
 """First match counts."""
 
 NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (Unreachable, "start it with `veen hub start`, or name another with --hub"),
+    (Unreachable, "check that the hub runs (`veen hub start`) and its address (--hub)"),
     (IdentityError, "this is not the hub you pinned: do not send to it, ask its operator"),
     (KeystoreError, "check the passphrase (VEEN_PASSPHRASE, --passphrase-file) and --client"),
     (OpenError, "read as the identity it was sealed to (--client)"),
@@ -62,9 +63,21 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
         return _of_system(error), code
     message = str(error) or type(error).__name__
     if isinstance(error, Refused):
-        return f"the hub refused: {message}; `veen explain {error.detail_enum or error.code.value}`", code
+        return _of_refusal(error), code
+    if isinstance(error, Unreachable):
+        message = message.partition("; gave up")[0]
     hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None)
     return (f"{message}; {hint}" if hint else message), code
+
+
+def _of_refusal(error: Refused) -> str:
+    """Code, the hub's words, and what to do in terms of ``veen``."""
+    name = error.detail_enum or error.code.value
+    shown = f"{error.code.value} / {name}" if error.detail_enum else name
+    again = f" in {error.retry_after} s" if error.retry_after is not None else ""
+    known = explain(name)
+    hint = f"; {known.next}{again}" if known is not None else ""
+    return f"the hub refused, {shown}: {error.message}{hint} (`veen explain {name}`)"
 
 
 def _of_system(error: OSError) -> str:

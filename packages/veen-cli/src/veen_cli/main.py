@@ -32,6 +32,19 @@ COMMANDS: Final = {
     ),
     "id": Own("veen_cli.id:id_", "Identities: whom you act as, and how others reach you."),
     "version": Own("veen_cli.version:version", "Show the installed versions."),
+    "send": Own(
+        "veen_cli.send:send", "Seal and send a message, or many; returns when the hub has made it durable."
+    ),
+    "stream": Own(
+        "veen_cli.stream:stream", "Read a stream: verified, and opened where it was sealed to you."
+    ),
+    "cap": Own("veen_cli.cap:cap", "Tokens: who may write to which stream, for how long, how fast."),
+    "pow": Own("veen_cli.pow:pow_", "Proof of work, where a hub asks for it."),
+    "hub": Own("veen_cli.hub:hub", "Make a hub, run it, look after it, and check what it keeps."),
+    "explain": Own(
+        "veen_cli.explain:explain",
+        "Say what a code means, and what to do: a hub's refusal, or an exit code of veen.",
+    ),
     "context": Own("veen_cli.context:context", "Named sets of defaults: which hub, which identity."),
     "completion": Own("veen_cli.completion:completion", "Print a completion script for your shell."),
 }

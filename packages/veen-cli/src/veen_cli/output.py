@@ -42,6 +42,7 @@ class Progress:
     total: int | None
     watched: bool
     started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
     done: int = 0
     _bar: Bar | None = None
 
@@ -58,12 +59,22 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done, total=self.total)
 
+    def restart(self) -> None:
+        """Count the time from here."""
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Until now, or until it was stopped."""
+        return (self.ended or time.monotonic()) - self.started
+
     @property
     def rate(self) -> float:
         """Per second, so far."""
-        return self.done / max(1e-9, time.monotonic() - self.started)
+        return self.done / max(1e-9, self.seconds)
 
     def stop(self) -> None:
+        self.ended = time.monotonic()
         if self._bar is not None:
             self._bar.stop()
 
