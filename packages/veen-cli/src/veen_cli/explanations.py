@@ -93,6 +93,6 @@ def all_of_them() -> list[Explanation]:
 
 
 def explain(name: str) -> Explanation | None:
-    """By code (``E.CAP``) or detail (``CAP_TTL``), in any case; ``VERSION`` is the row, ``E.VERSION`` the code."""
+    """By code (``E.CAP``) or detail (``CAP_TTL``); ``VERSION`` is the row, ``E.VERSION`` the code."""
     wanted = name.strip().upper().split(" / ")[-1]
     return next((each for each in all_of_them() if each.name == wanted), None)

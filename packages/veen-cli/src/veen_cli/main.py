@@ -27,6 +27,10 @@ from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 
 COMMANDS: Final = {
+    "quickstart": Own(
+        "veen_cli.quickstart.command:quickstart",
+        "See the whole model in a few seconds: a hub, three messages, every claim verified, one bit flipped.",
+    ),
     "keygen": Own(
         "veen_cli.keygen:keygen", "Make an identity: keys to sign and to receive, sealed with a passphrase."
     ),
@@ -37,6 +41,29 @@ COMMANDS: Final = {
     ),
     "stream": Own(
         "veen_cli.stream:stream", "Read a stream: verified, and opened where it was sealed to you."
+    ),
+    "attachment": Own("veen_cli.attachment:attachment", "Attachments: fetch, open, compare."),
+    "verify": Own(
+        "veen_cli.evidence.verify:verify",
+        "Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.",
+    ),
+    "inspect": Own(
+        "veen_cli.evidence.inspect:inspect",
+        "Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.",
+    ),
+    "receipt": Own("veen_cli.evidence.receipt:receipt", "Receipts: fetch, show, verify."),
+    "proof": Own("veen_cli.evidence.proof:proof", "Inclusion proofs: fetch, show, verify."),
+    "checkpoint": Own("veen_cli.evidence.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."),
+    "consistency": Own(
+        "veen_cli.evidence.consistency:consistency", "Consistency proofs: fetch, show, verify."
+    ),
+    "resync": Own(
+        "veen_cli.state:resync",
+        "Bring what this identity knows of a stream up to date, and settle what was left open.",
+    ),
+    "verify-state": Own(
+        "veen_cli.state:verify_state",
+        "Check everything that an identity remembers of hubs, without asking them.",
     ),
     "cap": Own("veen_cli.cap:cap", "Tokens: who may write to which stream, for how long, how fast."),
     "pow": Own("veen_cli.pow:pow_", "Proof of work, where a hub asks for it."),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -217,8 +219,14 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
     return Answer(_rate_told(stream, progress, last), [_rate(progress, stream, last)])
 
 
-def _opened(file: Path | None) -> Any:
-    return file.open("rb") if file is not None else open(0, "rb", closefd=False)
+def _opened(file: Path | None) -> AbstractContextManager[IO[bytes]]:
+    """A file, or stdin; of stdin a reader of its own, which no thread blocks at the interpreter's end."""
+    if file is not None:
+        return file.open("rb")
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:  # not a real stdin
+        return nullcontext(sys.stdin.buffer)
 
 
 def _rate_told(stream: str, progress: Progress, last: Receipt) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,7 @@ def text_of(message: Message) -> str | None:
 def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
     """One message for a person."""
     head = f"{message.stream_seq:>4}  {moments.shown(message.hub_ts)}  {message.id.hex()[:SHOWN]}"
-    proved = f"  proved by {len(proof.path)} hashes" if proof is not None else ""
+    proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
     if not message.is_open:
         size = len(message.msg.ciphertext)
         return [f"{head}{proved}  (sealed to somebody else, {size} bytes)"]
@@ -122,6 +123,27 @@ def readers_of(paths: tuple[Path, ...], target: Target) -> tuple[DhKey, ...]:
     return tuple(key for path in paths for key in Folder(path).unlock(target.passphrase).dh_keys)
 
 
+Prover = Callable[[Message], Awaitable[MmrProof | None]]
+
+
+async def _no_proof(_message: Message) -> None:
+    return None
+
+
+async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
+    """Proofs against the newest message there was when reading began; of later ones, against themselves."""
+    head = await place.head(epoch=epoch)
+    size = head.stream_seq if head is not None else 0
+
+    async def prove(message: Message) -> MmrProof:
+        # Under epochs a live message may be of another label than the one asked for.
+        at = epoch if epoch is not None else place.hub.epoch_at(message.hub_ts)
+        same = head is not None and message.label == head.label and message.stream_seq <= size
+        return await place.proof(message.stream_seq, size if same else None, epoch=at)
+
+    return prove
+
+
 @command(
     "veen stream --stream orders",
     "veen stream --stream orders --from 10 --to 20 --proofs",
@@ -167,18 +189,16 @@ def stream(
         raise click.UsageError("--follow has no end: leave --to away.")
     printer = Printer(out, form or "")
 
-    async def proof_of(place: Stream, message: Message, at: Epoch | None) -> MmrProof | None:
-        return await place.proof(message.stream_seq, epoch=at) if proofs else None
-
     async def work() -> None:
         at = Epoch(epoch) if epoch is not None else None
         async with target.connect() as hub:
             place = hub.stream(stream, readers=readers_of(reader, target))
             start = max(1, from_seq)
+            prove = await _prover(place, at) if proofs else _no_proof
             source = place.follow(start) if follow else place.read(start, to_seq, epoch=at)
             async with aclosing(source) as messages:
                 async for message in messages:
-                    printer.take(message, await proof_of(place, message, at), live=follow)
+                    printer.take(message, await prove(message), live=follow)
 
     asyncio.run(work())
     return printer.answer(stream)

@@ -14,9 +14,10 @@ from veen_cli.frame import command
 from veen_cli.output import Answer, Output
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label
-from veen_hub.client import Admin, Hub
+from veen_hub.client import Admin, Conflict, Hub
 
 T = TypeVar("T")
+A_SECOND = 1.1
 stream_option = click.option("--stream", "-s", help="Only this stream [default: all that grew].")
 
 
@@ -25,7 +26,13 @@ def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
         async with target.connect() as hub:
             identity = hub.link.identity
             assert identity is not None
-            return await work(hub, hub.admin(identity.signing_key))
+            admin = hub.admin(identity.signing_key)
+            try:
+                return await work(hub, admin)
+            except Conflict:
+                # Another call signed the same bytes in the same second, and the hub takes those once (H19).
+                await asyncio.sleep(A_SECOND)
+                return await work(hub, admin)
 
     return asyncio.run(run())
 
