@@ -33,7 +33,7 @@ from veen_core.keystore import (
     open_keystore,
     seal_keystore,
 )
-from veen_hub.client.files import replace
+from veen_storage.files import SECRET, Files
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 HEX: Final = 64
@@ -110,16 +110,19 @@ class Folder:
         return self.write(secrets, passphrase, now)
 
     def write(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:
-        """Keys first, then the card that speaks of them."""
+        """Keys first, then the card that speaks of them; each is replaced whole, and durable."""
         if passphrase is None:
-            replace(self.plain, secrets.encode())
+            path, content = self.plain, secrets.encode()
         else:
             salt, nonce = Salt(os.urandom(Salt.SIZE)), KeystoreNonce(os.urandom(KeystoreNonce.SIZE))
             sealed = seal_keystore(secrets, passphrase(), salt=salt, nonce=nonce, cost=MODERATE)
-            replace(self.keystore, sealed.encode())
-        card = card_of(secrets, now)
-        replace(self.card_file, card.encode())
-        self.card_file.chmod(0o644)
+            path, content = self.keystore, sealed.encode()
+        card, files = card_of(secrets, now), Files()
+        if not self.root.exists():
+            files.make_directories(self.root)
+            self.root.chmod(0o700)
+        files.replace(path, content, SECRET)
+        files.replace(self.card_file, card.encode())
         return card
 
     def open(self, passphrase: Callable[[], bytes]) -> Secrets:

@@ -121,7 +121,9 @@ def _value(name: str, item: Any, indent: str) -> Iterator[str]:
         case list() | tuple() if item:
             yield f"{indent}{label}{len(item)} of them" if name else f"{indent}a list of {len(item)}"
             for each in item:
-                yield from _value("", each, indent + "  - ")
+                first, *rest = _value("", each, "")
+                yield f"{indent}  - {first}"
+                yield from (f"{indent}    {line}" for line in rest)
         case list() | tuple():
             yield f"{indent}{label}none"
         case dict():

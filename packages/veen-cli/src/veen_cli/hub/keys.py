@@ -51,6 +51,7 @@ def lines(identity: HubIdentity) -> list[str]:
 @command(
     "veen hub keys --data-dir hub",
     "veen hub keys --data-dir hub --out hub-identity.cbor",
+    "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
 )
 @data_dir_option
 @click.option(
@@ -62,12 +63,14 @@ def lines(identity: HubIdentity) -> list[str]:
 def keys(out: Output, *, data_dir: Path, target: Path | None) -> Answer:
     """Show a hub's identity: hub_id and keys; write it to a file.
 
-    Give hub_id to the hub's clients: it is what they pin. Of a hub elsewhere, `veen hub status` shows it.
+    Give hub_id to the hub's clients: it is what they pin; --quiet prints nothing else. Of a hub elsewhere,
+    `veen hub status` shows it.
     """
-    del out
     identity = read_identity(data_dir)
     if target is not None:
         target.write_bytes(identity.encode())
+    elif out.quiet and not out.as_json:
+        click.echo(identity.hub_id.hex())
     return Answer(
         {**told(identity), "file": str(target) if target else None},
         [*lines(identity), *([f"wrote {target}"] if target else [])],
