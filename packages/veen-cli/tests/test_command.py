@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
@@ -11,7 +13,8 @@ import pytest
 
 from veen_cli import commands
 from veen_cli.exits import Exit
-from veen_cli.main import main, run, veen
+from veen_cli.main import main, run
+from veen_core import PROTOCOL_VERSION
 
 GUEST = """
 import click
@@ -36,6 +39,18 @@ def crash():
 def interrupt():
     raise KeyboardInterrupt
 
+@click.command()
+def refused():
+    from veen_core.rejection import Code
+    from veen_hub.client import CapRefused
+    raise CapRefused(Code.CAP, "no token", detail_enum="CAP_MISSING")
+
+@click.command()
+def judged():
+    class Failed(click.ClickException):
+        exit_code = 5
+    raise Failed("two checks failed")
+
 text = "not a command"
 """
 
@@ -48,6 +63,10 @@ interrupt = veen_guest:interrupt
 version = veen_guest:crash
 text = veen_guest:text
 gone = veen_guest.gone:command
+refused = veen_guest:refused
+judged = veen_guest:judged
+context.leave = veen_guest:leave
+context.use = veen_guest:crash
 """
 
 
@@ -154,11 +173,53 @@ def test_a_broken_command_says_why(args: list[str], capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("_guest")
-def test_an_unforeseen_exception_is_a_bug_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unforeseen_exception_is_a_bug_whose_traceback_goes_to_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert run(["crash"]) == Exit.BUG == 70
     told = capsys.readouterr().err
-    assert "ZeroDivisionError" in told
-    assert told.splitlines()[-1].startswith("veen: this is a bug")
+    assert "Traceback" not in told
+    assert told.count("\n") == 1
+    (report,) = tmp_path.glob("veen-bug-*.txt")
+    assert str(report) in told
+    assert "ZeroDivisionError" in report.read_text()
+
+
+@pytest.mark.usefixtures("_guest")
+def test_a_developer_may_ask_for_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VEEN_TRACEBACK", "1")
+    assert run(["crash"]) == Exit.BUG
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_guest")
+def test_a_refusal_names_its_code_and_where_to_read_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["refused"]) == Exit.REFUSED
+    told = capsys.readouterr().err
+    assert "E.CAP / CAP_MISSING" in told
+    assert "veen explain CAP_MISSING" in told
+
+
+@pytest.mark.usefixtures("_guest")
+def test_a_command_of_another_distribution_chooses_its_code_by_clicks_own_means(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["judged"]) == Exit.SELFTEST
+    assert capsys.readouterr().err == "veen: two checks failed\n"
+
+
+@pytest.mark.usefixtures("_guest")
+def test_another_distribution_may_add_a_command_to_a_group_but_not_replace_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["context", "leave", "6"]) == Exit.POLICY
+    assert run(["context", "--help"]) == Exit.OK
+    assert "Leave with a code" in capsys.readouterr().out
+    assert run(["context", "use", "nothing"]) == Exit.USAGE
+    assert run(["context.leave", "6"]) == Exit.USAGE
 
 
 @pytest.mark.usefixtures("_guest")
@@ -175,4 +236,47 @@ def test_main_exits_with_the_code() -> None:
 def test_every_installed_entry_point_loads() -> None:
     for entry in entry_points(group=commands.ENTRY_POINT_GROUP):
         assert isinstance(entry.load(), click.Command)
-        assert veen.get_command(click.Context(veen), entry.name) is not None
+
+
+def test_the_protocol_version_shown_is_the_librarys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["version", "--json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["protocol"] == PROTOCOL_VERSION
+
+
+def test_the_help_is_fast_because_it_imports_neither_client_nor_protocol() -> None:
+    code = (
+        "import sys, veen_cli.main as m; code = m.run(['--help']); "
+        "sys.exit(code or bool({'veen_core', 'aiohttp', 'rich', 'veen_hub'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_ctrl_c_ends_a_running_command_without_a_word(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("veen")
+    code = "import time; print('up', flush=True); time.sleep(60)"
+    (tmp_path / "veen_slow.py").write_text(f"import click\n@click.command()\ndef slow():\n    {code}\n")
+    about = tmp_path / "veen_slow-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.4\nName: veen-slow\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[veen.commands]\nslow = veen_slow:slow\n")
+    running = subprocess.Popen(
+        [script, "slow"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out, err.strip()) == (130, "", "")
+
+
+def test_a_reader_that_leaves_ends_the_command_without_a_word() -> None:
+    script = Path(sys.executable).with_name("veen")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([script, "version"], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (Exit.PIPE, b"")

@@ -1,35 +1,95 @@
-"""Command groups of other distributions, found through the entry point group ``veen.commands``.
+"""Groups of commands, each imported when it is run, and extended by what other distributions bring.
 
-A group is imported only when it is named or listed. One that cannot be imported does
-not take ``veen`` down: it is listed as broken, and running it says why.
+A group knows its own commands as a table: name, where it is, one line of help. So listing them imports
+nothing, and ``veen --help`` stays fast. Entry points of the group ``veen.commands`` add to it:
+
+    bridge = "veen_bridge.commands:bridge"              a command or group of its own
+    "id.principal" = "veen_overlays.commands:principal"  a command inside the group ``veen id``
+
+One that cannot be imported does not take ``veen`` down: it is listed as broken, and running it says why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Never
+from typing import Any, Final, NamedTuple, Never
 
 import click
+from click.shell_completion import CompletionItem
 
 from veen_cli.exits import CommandFailed, Exit
 
 ENTRY_POINT_GROUP: Final = "veen.commands"
+HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
-class DiscoveringGroup(click.Group):
-    """Its own commands first, then those that installed distributions bring."""
+class Own(NamedTuple):
+    """A command of this distribution: ``module:attribute``, and its line in a list."""
+
+    where: str
+    help: str
+
+    def load(self) -> click.Command:
+        module, _, attribute = self.where.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class Group(click.Group):
+    """Its own commands first, then those that installed distributions bring to ``path``."""
+
+    def __init__(self, name: str, own: Mapping[str, Own], *, path: str = "", **settings: Any) -> None:
+        super().__init__(
+            name,
+            no_args_is_help=True,
+            subcommand_metavar="COMMAND …",
+            context_settings=HELP_NAMES,
+            **settings,
+        )
+        self.own = own
+        self.path = path
+
+    def _brought(self) -> Iterator[tuple[str, EntryPoint]]:
+        prefix = f"{self.path}." if self.path else ""
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            if entry.name.startswith(prefix) and "." not in (name := entry.name.removeprefix(prefix)):
+                yield name, entry
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        brought = {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
-        return sorted(brought.union(super().list_commands(ctx)))
+        del ctx
+        brought = {name for name, _ in self._brought()}
+        return [*self.own, *sorted(brought - self.own.keys())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
-            return own
-        for entry in entry_points(group=ENTRY_POINT_GROUP, name=cmd_name):
-            return load(entry)
+        del ctx
+        if (own := self.own.get(cmd_name)) is not None:
+            return own.load()
+        for name, entry in self._brought():
+            if name == cmd_name:
+                return load(entry)
         return None
+
+    def lines(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Every command with its line of help; only what others brought is imported for it."""
+        found = [(name, own.help) for name, own in self.own.items()]
+        for name in self.list_commands(ctx)[len(self.own) :]:
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                found.append((name, command.get_short_help_str(limit=80)))
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(self.lines(ctx))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=line) for name, line in self.lines(ctx) if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def load(entry: EntryPoint) -> click.Command:
@@ -48,7 +108,9 @@ def broken(entry: EntryPoint, why: str) -> click.Command:
     distribution = entry.dist.name if entry.dist else "an unknown distribution"
 
     def fail(_args: tuple[str, ...]) -> Never:
-        raise CommandFailed(f"'{entry.name}' of {distribution} cannot be loaded ({why})", Exit.BUG)
+        raise CommandFailed(
+            f"'{entry.name}' of {distribution} cannot be loaded ({why}): reinstall {distribution}", Exit.BUG
+        )
 
     return click.Command(
         entry.name,

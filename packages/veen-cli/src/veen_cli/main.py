@@ -1,33 +1,83 @@
 """Where the ``veen`` process starts, and how it ends (``exits.Exit``).
 
-    help asked for, or a bare group      the help on stdout               OK
-    the command line is wrong            one line on stderr               USAGE
-    a command raises CommandFailed       one line on stderr               the code it carries
-    Ctrl-C                               nothing                          INTERRUPTED
-    anything else                        the traceback and where it is    BUG
+    help asked for, or a bare group      the help on stdout                 OK
+    the command line is wrong            one line on stderr                 USAGE
+    a command raises CommandFailed       one line on stderr                 the code it carries
+    one of VEEN's errors, or the system's  one line on stderr               by family (``failures``)
+    Ctrl-C                               nothing                            INTERRUPTED
+    whoever reads stdout has left        nothing                            PIPE (``frame``)
+    anything else                        one line that names a report       BUG
 
-Click on its own ends wrong usage with 2, which scripts read as a network failure here.
+Click on its own ends wrong usage with 2, which scripts read as a network failure here. No traceback is
+shown: it goes into a file that the last line names, or to stderr if ``VEEN_TRACEBACK`` is set.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from veen_cli.commands import DiscoveringGroup
+from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
-from veen_cli.version import version
 
+COMMANDS: Final = {
+    "quickstart": Own(
+        "veen_cli.quickstart.command:quickstart",
+        "See the whole model in a few seconds: a hub, three messages, every claim verified, one bit flipped.",
+    ),
+    "keygen": Own(
+        "veen_cli.keygen:keygen", "Make an identity: keys to sign and to receive, sealed with a passphrase."
+    ),
+    "id": Own("veen_cli.id:id_", "Identities: whom you act as, and how others reach you."),
+    "version": Own("veen_cli.version:version", "Show the installed versions."),
+    "send": Own(
+        "veen_cli.send:send", "Seal and send a message, or many; returns when the hub has made it durable."
+    ),
+    "stream": Own(
+        "veen_cli.stream:stream", "Read a stream: verified, and opened where it was sealed to you."
+    ),
+    "attachment": Own("veen_cli.attachment:attachment", "Attachments: fetch, open, compare."),
+    "verify": Own(
+        "veen_cli.evidence.verify:verify",
+        "Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.",
+    ),
+    "inspect": Own(
+        "veen_cli.evidence.inspect:inspect",
+        "Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.",
+    ),
+    "receipt": Own("veen_cli.evidence.receipt:receipt", "Receipts: fetch, show, verify."),
+    "proof": Own("veen_cli.evidence.proof:proof", "Inclusion proofs: fetch, show, verify."),
+    "checkpoint": Own("veen_cli.evidence.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."),
+    "consistency": Own(
+        "veen_cli.evidence.consistency:consistency", "Consistency proofs: fetch, show, verify."
+    ),
+    "resync": Own(
+        "veen_cli.state:resync",
+        "Bring what this identity knows of a stream up to date, and settle what was left open.",
+    ),
+    "verify-state": Own(
+        "veen_cli.state:verify_state",
+        "Check everything that an identity remembers of hubs, without asking them.",
+    ),
+    "cap": Own("veen_cli.cap:cap", "Tokens: who may write to which stream, for how long, how fast."),
+    "pow": Own("veen_cli.pow:pow_", "Proof of work, where a hub asks for it."),
+    "hub": Own("veen_cli.hub:hub", "Make a hub, run it, look after it, and check what it keeps."),
+    "explain": Own(
+        "veen_cli.explain:explain",
+        "Say what a code means, and what to do: a hub's refusal, or an exit code of veen.",
+    ),
+    "context": Own("veen_cli.context:context", "Named sets of defaults: which hub, which identity."),
+    "completion": Own("veen_cli.completion:completion", "Print a completion script for your shell."),
+}
+"""In the order in which a newcomer meets them."""
 
-@click.group(cls=DiscoveringGroup, context_settings={"help_option_names": ["-h", "--help"]})
-def veen() -> None:
-    """VEEN: an end-to-end encrypted, verifiable message fabric."""
-
-
-veen.add_command(version)
+veen = Group("veen", COMMANDS, help="VEEN: an end-to-end encrypted, verifiable message fabric.")
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -47,14 +97,28 @@ def run(args: Sequence[str] | None = None) -> int:
         return complain(f"{error.format_message()} {where_to_look(error.ctx)}", Exit.USAGE)
     except CommandFailed as error:
         return complain(error.format_message(), error.code)
-    except click.ClickException as error:  # click's own, such as a file that cannot be opened
-        return complain(error.format_message(), Exit.USAGE)
-    except click.Abort:
+    except click.ClickException as error:  # click's own, or one of another distribution's commands
+        return complain(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
-    except Exception:  # noqa: BLE001 - the last resort: anything not foreseen is a bug
-        click.echo(traceback.format_exc(), err=True, nl=False)
-        return complain("this is a bug in VEEN; please report it with the lines above", Exit.BUG)
+    except Exception as error:  # noqa: BLE001 - the last resort: known families, else a bug
+        return judged(error)
     return result if isinstance(result, int) else Exit.OK
+
+
+def judged(error: Exception) -> int:
+    # Imported here: it loads the client, which a working command line may not need.
+    from veen_cli.failures import judge  # noqa: PLC0415
+
+    if (known := judge(error)) is not None:
+        return complain(*known)
+    name = type(error).__name__
+    if os.environ.get("VEEN_TRACEBACK"):
+        click.echo(traceback.format_exc(), err=True, nl=False)
+        return complain(f"this is a bug in VEEN ({name}): report it with the lines above", Exit.BUG)
+    with tempfile.NamedTemporaryFile("w", prefix="veen-bug-", suffix=".txt", delete=False) as report:
+        report.write(f"veen {' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
+    return complain(f"this is a bug in VEEN ({name}): report it with {report.name}", Exit.BUG)
 
 
 def complain(message: str, code: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import distributions
 from typing import Final
 
-import click
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
 
 PROTOCOL_VERSION: Final = "0.0.1"
+"""Written here too, so that asking for it does not import the protocol; a test compares."""
 
 
 def installed() -> dict[str, str]:
@@ -17,15 +18,12 @@ def installed() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def version(*, as_json: bool) -> None:
+@command("veen version --json")
+def version(out: Output) -> Answer:
     """Show the installed versions."""
+    del out
     packages = installed()
-    if as_json:
-        click.echo(json.dumps({"protocol": PROTOCOL_VERSION, "packages": packages}))
-        return
-    rows = {"protocol": PROTOCOL_VERSION, **packages}
-    width = max(map(len, rows))
-    for name, number in rows.items():
-        click.echo(f"{name:<{width}}  {number}")
+    return Answer(
+        {"protocol": PROTOCOL_VERSION, "packages": packages},
+        fields({"protocol": PROTOCOL_VERSION, **packages}),
+    )

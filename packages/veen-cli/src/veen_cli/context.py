@@ -1,0 +1,114 @@
+"""``veen context``: named sets of defaults, so that ``--hub`` and ``--client`` need not be said again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from veen_cli import settings
+from veen_cli.commands import Group, Own
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_cli.settings import Context
+
+COMMANDS: Final = {
+    "add": Own("veen_cli.context:add", "Make a context, or replace it."),
+    "use": Own("veen_cli.context:use", "Choose the context to use from now on."),
+    "list": Own("veen_cli.context:list_", "Show all contexts; the one in use is marked."),
+    "remove": Own("veen_cli.context:remove", "Forget a context."),
+}
+context = Group(
+    "context", COMMANDS, path="context", help="Named sets of defaults: which hub, which identity."
+)
+
+
+def _absolute(text: str | None) -> str | None:
+    return str(Path(text).expanduser().absolute()) if text is not None else None
+
+
+@command(
+    "veen context add work --hub https://hub.example --trust HUB_ID --client ~/.veen/me --use",
+    "veen context add local --hub http://127.0.0.1:8080 --data-dir ./hub",
+)
+@click.argument("name")
+@click.option("--hub", help="Address of the hub.")
+@click.option("--trust", help="hub_id or first hub_pk of that hub, in hex.")
+@click.option("--client", help="Folder of the identity to act as.")
+@click.option("--data-dir", help="Data directory, for commands that work on one.")
+@click.option("--stream", help="The stream to send to and read from.")
+@click.option("--ca", help="PEM file of the authority that signed the hub's certificate.")
+@click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
+def add(
+    out: Output,
+    *,
+    name: str,
+    hub: str | None,
+    trust: str | None,
+    client: str | None,
+    data_dir: str | None,
+    stream: str | None,
+    ca: str | None,
+    use_it: bool,
+) -> Answer:
+    """Make a context, or replace it."""
+    del out
+    made = Context(
+        hub=hub,
+        trust=trust,
+        client=_absolute(client),
+        data_dir=_absolute(data_dir),
+        stream=stream,
+        ca=_absolute(ca),
+    )
+    contexts = settings.load().with_one(name, made)
+    if use_it or contexts.current is None:
+        contexts = settings.Contexts(current=name, named=contexts.named)
+    settings.save(contexts)
+    used = contexts.current == name
+    return Answer(
+        {"name": name, "in_use": used, **made.told()},
+        [
+            f"context {name}{' (in use)' if used else ''}",
+            *fields({f"  {k}": v for k, v in made.told().items()}),
+        ],
+    )
+
+
+@command("veen context use work")
+@click.argument("name")
+def use(out: Output, name: str) -> Answer:
+    """Choose the context to use from now on."""
+    del out
+    contexts = settings.load()
+    contexts.get(name)
+    settings.save(settings.Contexts(current=name, named=contexts.named))
+    return Answer({"name": name}, [f"using context {name}"])
+
+
+@command("veen context list", name="list")
+def list_(out: Output) -> Answer:
+    """Show all contexts; the one in use is marked."""
+    del out
+    contexts = settings.load()
+    lines = []
+    for name, each in sorted(contexts.named.items()):
+        lines.append(f"{'*' if name == contexts.current else ' '} {name}")
+        lines += fields({f"    {key}": value for key, value in each.told().items()})
+    data = {name: each.told() for name, each in sorted(contexts.named.items())}
+    return Answer(
+        {"current": contexts.current, "contexts": data},
+        lines or ["no contexts yet: make one with `veen context add NAME --hub URL`"],
+    )
+
+
+@command("veen context remove work")
+@click.argument("name")
+def remove(out: Output, name: str) -> Answer:
+    """Forget a context."""
+    del out
+    contexts = settings.load()
+    contexts.get(name)
+    settings.save(contexts.without(name))
+    return Answer({"name": name}, [f"removed context {name}"])

@@ -1,0 +1,26 @@
+"""``veen inspect``: what is in these bytes?"""
+
+from __future__ import annotations
+
+import click
+
+from veen_cli.evidence import view
+from veen_cli.evidence.recognize import recognize_all
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+
+
+@command("veen inspect receipt.cbor", "veen id card --client alice --quiet | veen inspect -", name="inspect")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
+    """Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.
+
+    Says what it is, not whether it holds: that is `veen verify`. Secrets are never shown.
+    """
+    del out
+    found = recognize_all(files)
+    text = []
+    for each in found:
+        first, *rest = view.lines(each.thing)
+        text += [f"{each.where}: {first}", *rest]
+    return Answer({"objects": [{"file": each.where, **view.told(each.thing)} for each in found]}, text)

@@ -1,0 +1,150 @@
+"""An object in words: its fields by name, times as times, hashes as hex, secrets not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from veen_cli import moments
+from veen_cli.evidence.recognize import Thing, Unknown, name_of
+from veen_core.cap import CapToken
+from veen_core.entry import Entry
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import Secret
+from veen_core.keystore import Keystore
+from veen_core.msg import Msg
+from veen_core.stream import hub_id
+from veen_core.wire import Wire, where
+
+LONG: Final = 96
+"""Bytes of a field that are shown in full."""
+TIMES: Final = (
+    "hub_ts",
+    "valid_from",
+    "valid_until",
+    "expires_at",
+    "issued_at",
+    "created_at",
+    "from_ts",
+    "to_ts",
+    "ts",
+)
+HIDDEN: Final = "(secret, not shown)"
+
+
+def plain(value: Any) -> Any:
+    """For JSON: names for fields, hex for bytes; what is secret is left out of it."""
+    match value:
+        case Secret():
+            return HIDDEN
+        case bytes():
+            return value.hex()
+        case Wire():
+            held = ((field.name, getattr(value, field.name)) for field in value.codec.fields)
+            return {name: plain(item) for name, item in held if item is not None}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case dict():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def derived(thing: Thing) -> dict[str, str]:
+    """What follows from an object and is not a field of it."""
+    match thing:
+        case Msg():
+            return {"leaf_hash (its id)": thing.leaf_hash.hex()}
+        case CapToken():
+            return {"auth_ref": thing.auth_ref.hex(), "token_hash": thing.token_hash.hex()}
+        case HubIdentity() if thing.hub_keys:
+            return {"hub_id of its first key": hub_id(thing.hub_keys[0].hub_pk).hex()}
+        case Keystore():
+            return {"secrets": "sealed with a passphrase"}
+        case Entry():
+            return {"entry_hash": thing.entry_hash.hex()}
+        case _:
+            return {}
+
+
+def told(thing: Thing) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": name_of(thing)}
+    match thing:
+        case Wire():
+            found |= {"section": thing.codec.section, "value": plain(thing)}
+        case Entry():
+            found |= {
+                "section": "4.8.1",
+                "value": plain({"label": thing.label, "stream_seq": thing.stream_seq}),
+            }
+            inner = "token" if thing.is_authorize else "msg"
+            found["value"] |= {inner: plain(_payload(thing)), "receipt": plain(thing.receipt)}
+        case Unknown():
+            found["value"] = plain(thing.item)
+    return found | ({"derived": extra} if (extra := derived(thing)) else {})
+
+
+def _payload(entry: Entry) -> Wire:
+    return CapToken.decode(entry.msg_bytes) if entry.is_authorize else entry.msg
+
+
+def lines(thing: Thing) -> Iterator[str]:
+    """For people."""
+    match thing:
+        case Wire():
+            yield where(thing.codec.name, thing.codec.section)
+            yield from _fields(thing, "  ")
+        case Entry():
+            yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (§4.8.1)"
+            for part in (_payload(thing), thing.receipt):
+                yield f"  {where(part.codec.name, part.codec.section)}"
+                yield from _fields(part, "    ")
+        case Unknown():
+            yield name_of(thing)
+            yield from _value("", thing.item, "  ")
+    for name, value in derived(thing).items():
+        yield f"  → {name}: {value}"
+
+
+def _fields(value: Wire, indent: str) -> Iterator[str]:
+    for field in value.codec.fields:
+        if (item := getattr(value, field.name)) is not None:
+            yield from _value(field.name, item, indent)
+
+
+def _value(name: str, item: Any, indent: str) -> Iterator[str]:
+    label = f"{name}: " if name else ""
+    match item:
+        case Wire():
+            yield f"{indent}{name or item.codec.name}"
+            yield from _fields(item, indent + "  ")
+        case list() | tuple() if item:
+            yield f"{indent}{label}{len(item)} of them" if name else f"{indent}a list of {len(item)}"
+            for each in item:
+                first, *rest = _value("", each, "")
+                yield f"{indent}  - {first}"
+                yield from (f"{indent}    {line}" for line in rest)
+        case list() | tuple():
+            yield f"{indent}{label}none"
+        case dict():
+            yield f"{indent}{label}a map of {len(item)}"
+            for key, each in item.items():
+                yield from _value(str(plain(key)), each, indent + "  ")
+        case _:
+            yield f"{indent}{label}{_scalar(name, item)}"
+
+
+def _scalar(name: str, item: Any) -> str:
+    match item:
+        case Secret():
+            return HIDDEN
+        case bytes() if len(item) > LONG:
+            return f"{item[:32].hex()}… ({len(item)} bytes)"
+        case bytes():
+            return item.hex() or "(no bytes)"
+        case bool():
+            return "yes" if item else "no"
+        case int() if name in TIMES:
+            return f"{item} ({moments.shown(item)})"
+        case _:
+            return str(item)

@@ -1,0 +1,69 @@
+"""What every command of this distribution shares, written once.
+
+    @command("veen send 'two coffees' --stream orders")
+    @click.argument("body")
+    def send(out: Output, body: str) -> Answer:
+        ...
+
+gives ``--json``, ``--quiet``, ``--help`` with the examples, and prints the ``Answer``: as one JSON object,
+as nothing, or for a person. Commands of other distributions cannot import this; they are plain click
+commands with the same two flags and an epilog of examples, and ``tests/test_tree.py`` holds them to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from veen_cli.commands import HELP_NAMES
+from veen_cli.exits import Exit
+from veen_cli.output import Answer, Output
+
+
+class Command(click.Command):
+    """A command that shows how it is used."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
+            for example in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+def command(
+    *examples: str, name: str | None = None, **settings: Any
+) -> Callable[[Callable[..., Answer | None]], Command]:
+    """Make a function a command; it gets an ``Output`` first and returns what there is to say."""
+
+    def declare(work: Callable[..., Answer | None]) -> Command:
+        @wraps(work)
+        def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
+            out = Output(as_json=as_json, quiet=quiet)
+            try:
+                answer = work(out, **options)
+                if answer is not None:
+                    out.say(answer)
+            except BrokenPipeError:  # whoever read stdout has left
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains at exit
+                raise click.exceptions.Exit(Exit.PIPE) from None
+
+        flagged = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(
+            click.option("--quiet", "-q", is_flag=True, help="Print nothing that was not asked for.")(run)
+        )
+        return click.command(
+            name,
+            cls=Command,
+            examples=examples,
+            context_settings={**HELP_NAMES, "max_content_width": 100},
+            **settings,
+        )(flagged)
+
+    return declare

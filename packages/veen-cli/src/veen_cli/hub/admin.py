@@ -1,0 +1,97 @@
+"""``veen hub checkpoint``, ``anchor`` and ``retention``: what only the hub's admin may ask for (H19)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from veen_cli.connection import Target, connects
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+from veen_core.checkpoint import Checkpoint
+from veen_core.ids import Label
+from veen_hub.client import Admin, Conflict, Hub
+
+T = TypeVar("T")
+A_SECOND = 1.1
+stream_option = click.option("--stream", "-s", help="Only this stream [default: all that grew].")
+
+
+def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with target.connect() as hub:
+            identity = hub.link.identity
+            assert identity is not None
+            admin = hub.admin(identity.signing_key)
+            try:
+                return await work(hub, admin)
+            except Conflict:
+                # Another call signed the same bytes in the same second, and the hub takes those once (H19).
+                await asyncio.sleep(A_SECOND)
+                return await work(hub, admin)
+
+    return asyncio.run(run())
+
+
+def _label(hub: Hub, stream: str | None) -> Label | None:
+    return hub.stream(stream).label() if stream is not None else None
+
+
+def _told(verb: str, made: tuple[Checkpoint, ...]) -> Answer:
+    rows: list[dict[str, Any]] = [
+        {
+            "label": each.label_curr.hex(),
+            "upto_seq": each.upto_seq,
+            "mmr_root": each.mmr_root.hex(),
+            "checkpoint": json.loads(each.to_json()),
+        }
+        for each in made
+    ]
+    lines = [
+        f"{verb} label {each.label_curr.hex()[:16]}… up to {each.upto_seq}: {each.mmr_root.hex()}"
+        for each in made
+    ]
+    return Answer({"checkpoints": rows}, lines or [f"nothing to do: no label has grown since it was {verb}"])
+
+
+@command("veen hub checkpoint --client admin", "veen hub checkpoint --client admin --stream orders --json")
+@stream_option
+@connects
+def checkpoint(out: Output, *, target: Target, stream: str | None) -> Answer:
+    """Have the hub sign checkpoints now.
+
+    The hub makes them by itself as well, by count and by time; ask before you take evidence away.
+    """
+    del out
+    return _told("checkpointed", _as_admin(target, lambda hub, admin: admin.checkpoint(_label(hub, stream))))
+
+
+@command("veen hub anchor --client admin")
+@stream_option
+@connects
+def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
+    """Have the hub anchor its newest checkpoints now.
+
+    Where they are anchored is in its hub.yaml: a file ledger, or a stream of another hub.
+    """
+    del out
+    return _told("anchored", _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream))))
+
+
+@command("veen hub retention --client admin")
+@connects
+def retention(out: Output, *, target: Target) -> Answer:
+    """Have the hub apply its retention rules now.
+
+    Payloads go as hub.yaml says; receipts and proofs stay.
+    """
+    del out
+    chunks, entries = _as_admin(target, lambda _hub, admin: admin.retention())
+    return Answer(
+        {"chunks": chunks, "entries": entries},
+        [f"pruned the payloads of {entries} entries in {chunks} chunks"],
+    )

@@ -1,0 +1,83 @@
+"""``veen hub fsck`` and ``repair``: is everything there and as it was promised, and if not, what helps?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.hub.place import data_dir_option
+from veen_cli.output import Answer, Output
+from veen_storage.fsck import Progress, Report
+from veen_storage.fsck import fsck as check
+from veen_storage.repair import repair as mend
+
+
+def told(report: Report) -> dict[str, Any]:
+    return {
+        "ok": report.ok,
+        "level": report.level.value,
+        "faults": [
+            {
+                "file": fault.file,
+                "offset": fault.offset,
+                "label": fault.label.hex() if fault.label is not None else None,
+                "stream_seq": fault.seq,
+                "what": fault.what,
+                "remedy": fault.remedy,
+            }
+            for fault in report.faults
+        ],
+        "notes": list(report.notes),
+        "counters": asdict(report.counters),
+    }
+
+
+@command("veen hub fsck --data-dir hub", "veen hub fsck --data-dir hub --quick --json")
+@data_dir_option
+@click.option("--quick", is_flag=True, help="Verify only the newest signatures; everything else as always.")
+@click.option("--processes", type=click.IntRange(1, 256), help="How many [default: one a core].")
+def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> Answer:
+    """Check everything in a stopped hub's data directory.
+
+    Re-derives every hash, root, signature and index row from the log alone. Exits with 3 if anything is
+    not as it must be, and names file, byte and remedy.
+    """
+    with out.progress("checking") as progress:
+
+        def tell(at: Progress) -> None:
+            progress.to(at.entries)
+
+        report = check(data_dir, level="quick" if quick else "full", progress=tell, processes=processes)
+    answer = Answer(told(report), report.lines())
+    if report.ok:
+        return answer
+    out.say(answer)
+    raise CommandFailed(
+        f"{data_dir} is damaged: {len(report.faults)} faults; {report.faults[0].remedy}", Exit.PROTOCOL
+    )
+
+
+@command("veen hub repair --data-dir hub")
+@data_dir_option
+def repair(out: Output, *, data_dir: Path) -> Answer:
+    """Rebuild what can be rebuilt from the log.
+
+    The index and derived files are made again; nothing is ever invented. If the log itself is damaged it
+    refuses, and only a clone helps.
+    """
+    with out.progress("rebuilding") as progress:
+        report = mend(data_dir, lambda at: progress.to(at.entries))
+    return Answer(
+        {
+            "rewritten": report.rewritten,
+            "cut": report.cut,
+            "notes": report.notes,
+            "counters": asdict(report.counters),
+        },
+        str(report).splitlines(),
+    )

@@ -1,0 +1,172 @@
+"""``veen hub clone``, ``fork`` and ``export``: the same hub elsewhere, a new one from it, and evidence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from veen_cli import moments
+from veen_cli.frame import command
+from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.identity import verify_key_named
+from veen_cli.output import Answer, Output, fields
+from veen_core import stream as streams
+from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_storage.clone import clone as copy
+from veen_storage.errors import AbsentError
+from veen_storage.export import Manifest, export_window
+from veen_storage.export import export as write_export
+from veen_storage.fork import fork as branch
+from veen_storage.store import Store
+
+target_option = click.option(
+    "--out", "target", type=click.Path(path_type=Path), required=True, help="The new, empty folder."
+)
+
+
+@command(
+    "veen hub clone --data-dir hub --out backup", "veen hub clone --data-dir hub --out new-home --with-keys"
+)
+@data_dir_option
+@keys_dir_option
+@target_option
+@click.option("--with-keys", is_flag=True, help="Take the signing keys along: only to move a hub for good.")
+def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, with_keys: bool) -> Answer:
+    """Copy a stopped hub into a new directory.
+
+    Without keys the copy answers everything and signs nothing. Two directories that sign with one key
+    would contradict each other, and each contradiction convicts the hub.
+    """
+    with out.progress("copying labels") as progress:
+        cut = copy(
+            data_dir,
+            target,
+            with_keys=with_keys,
+            keys_directory=keys_dir,
+            progress=lambda at: progress.to(at.labels_done, at.labels),
+        )
+    entries = sum(each.stream_seq for each in cut.labels)
+    return Answer(
+        {"target": str(target), "labels": len(cut.labels), "entries": entries, "with_keys": with_keys},
+        [f"cloned {entries} entries in {len(cut.labels)} labels to {target}"],
+    )
+
+
+@command("veen hub fork --data-dir hub --out fork --admin admin")
+@data_dir_option
+@keys_dir_option
+@target_option
+@click.option("--admin", required=True, help="The new hub's admin: an identity's folder, card or key in hex.")
+def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, admin: str) -> Answer:
+    """Make a new hub that keeps another's log as evidence.
+
+    It has an identity and labels of its own; the old log lies in ancestry/ and verifies as before.
+    """
+    with out.progress("copying labels") as progress:
+        record = branch(
+            data_dir,
+            target,
+            SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+            UnixTime(moments.now()),
+            admin_pk=verify_key_named(admin),
+            keys_directory=keys_dir,
+            progress=lambda at: progress.to(at.labels_done, at.labels),
+        )
+    data = {
+        "target": str(target),
+        "old_hub": record.old_hub.hex(),
+        "new_hub": record.new_hub.hex(),
+        "labels": record.labels,
+        "signed_by_old": record.old_sig is not None,
+    }
+    return Answer(
+        data, [f"forked into {target}", *fields({f"  {key}": value for key, value in data.items()})]
+    )
+
+
+@command(
+    "veen hub export --data-dir hub --stream orders --out evidence",
+    "veen hub export --data-dir hub --stream orders --from 10 --to 20 --out evidence",
+)
+@data_dir_option
+@target_option
+@click.option("--stream", "-s", help="Name of the stream, or its id in hex.")
+@click.option("--label", help="Or the label itself, in hex.")
+@click.option(
+    "--epoch", type=click.IntRange(0), default=0, help="Of the stream, under a profile with epochs."
+)
+@click.option("--from", "from_seq", type=click.IntRange(1), default=1, show_default=True, help="First entry.")
+@click.option("--to", "to_seq", type=click.IntRange(1), help="Last entry [default: the newest].")
+@click.option("--since", type=moments.Moment(), help="Instead: entries from this hub time …")
+@click.option("--until", type=moments.Moment(), help="… to this one.")
+@click.option(
+    "--form",
+    type=click.Choice(["set", "chunks"]),
+    default="set",
+    show_default=True,
+    help="Sequences of receipts and payloads, or chunk files.",
+)
+def export(
+    out: Output,
+    *,
+    data_dir: Path,
+    target: Path,
+    stream: str | None,
+    label: str | None,
+    epoch: int,
+    from_seq: int,
+    to_seq: int | None,
+    since: int | None,
+    until: int | None,
+    form: Literal["set", "chunks"],
+) -> Answer:
+    """Write a range of a stream as a folder that verifies offline.
+
+    `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
+    """
+    del out
+    if (stream is None) == (label is None):
+        raise click.UsageError("say which log: --stream NAME or --label HEX.")
+    with Store(data_dir) as store:
+        place = _label(store, stream, label, epoch)
+        if since is not None or until is not None:
+            window = (UnixTime(since or 0), UnixTime(until if until is not None else 2**63))
+            made = export_window(store, place, *window, target, form=form)
+        else:
+            head = store.read.head(place)
+            if head is None:
+                raise AbsentError(f"label {place.hex()} has no entries: check the stream's name and --epoch")
+            last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
+            made = write_export(store, place, StreamSeq(from_seq), last, target, form=form)
+    return Answer(_told(made, target), _lines(made, target))
+
+
+def _label(store: Store, stream: str | None, label: str | None, epoch: int) -> Label:
+    if label is not None:
+        return Label.from_hex(label)
+    assert stream is not None
+    routing_key = streams.routing_key(store.identity.hub_id)
+    return streams.label(routing_key, streams.stream_id(stream), Epoch(epoch))
+
+
+def _told(made: Manifest, target: Path) -> dict[str, Any]:
+    return {
+        "target": str(target),
+        "hub_id": made.hub_id.hex(),
+        "label": made.label.hex(),
+        "from_seq": made.from_seq,
+        "to_seq": made.to_seq,
+        "form": made.form,
+        "files": [file.name for file in made.files],
+    }
+
+
+def _lines(made: Manifest, target: Path) -> list[str]:
+    return [
+        f"exported entries {made.from_seq} to {made.to_seq} of label {made.label.hex()[:16]}… to {target}",
+        f"check it anywhere with: veen verify {target} --trust {made.hub_id.hex()}",
+    ]

@@ -1,0 +1,87 @@
+"""``veen hub init``: a new hub, empty, with a key pair that fixes its hub_id for ever (B13)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from veen_cli import moments
+from veen_cli.frame import command
+from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.identity import verify_key_named
+from veen_cli.output import Answer, Output, fields
+from veen_core.ids import UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.profile import PROFILES
+from veen_storage import store
+
+
+@command(
+    "veen hub init --data-dir hub --admin admin",
+    "veen hub init --data-dir hub --no-admin --profile bulk",
+)
+@data_dir_option
+@keys_dir_option
+@click.option(
+    "--admin", help="Whose tokens and orders count: an identity's folder, its card, or a key in hex."
+)
+@click.option("--no-admin", is_flag=True, help="Nobody: issuers come from hub.yaml, or the hub is open.")
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    default="default",
+    show_default=True,
+    help="Padding and epochs; fixed for the hub's life.",
+)
+@click.option("--zstd", type=click.IntRange(1, 19), help="Compress sealed chunks at this level.")
+def init(
+    out: Output,
+    *,
+    data_dir: Path,
+    keys_dir: Path | None,
+    admin: str | None,
+    no_admin: bool,
+    profile: str,
+    zstd: int | None,
+) -> Answer:
+    """Make a hub: a data directory with an identity of its own.
+
+    The admin's key is the one whose cap tokens the hub accepts and who may ask for checkpoints, anchors
+    and retention. Make it first with `veen keygen`.
+    """
+    del out
+    if (admin is None) == (not no_admin):
+        raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
+    admin_pk = verify_key_named(admin) if admin is not None else None
+    identity = store.create(
+        data_dir,
+        SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+        UnixTime(moments.now()),
+        profile=PROFILES[profile],
+        zstd_level=zstd,
+        admin_pk=admin_pk,
+        keys_directory=keys_dir,
+    )
+    hub_id, hub_pk = identity.hub_id.hex(), identity.newest.hub_pk.hex()
+    return Answer(
+        {
+            "data_dir": str(data_dir),
+            "hub_id": hub_id,
+            "hub_pk": hub_pk,
+            "admin_pk": admin_pk.hex() if admin_pk else None,
+            "profile": profile,
+        },
+        [
+            f"made a hub in {data_dir}",
+            *fields(
+                {
+                    "  hub_id": f"{hub_id}  (clients pin this: --trust)",
+                    "  hub_pk": hub_pk,
+                    "  admin": admin_pk.hex() if admin_pk else "none",
+                }
+            ),
+            f"run it with: veen hub start --data-dir {data_dir}",
+        ],
+    )

@@ -1,0 +1,107 @@
+"""``veen hub keys`` and ``rotate``: who a hub is, and its next key (§8.4, KEX0.1)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from veen_cli import moments
+from veen_cli.frame import command
+from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.output import Answer, Output, fields
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_storage import hub_keys, rotation
+from veen_storage.layout import Layout
+from veen_storage.registry import read_registry
+
+
+def read_identity(data_dir: Path) -> HubIdentity:
+    """A data directory's, verified against everything beside it; the hub may be running."""
+    layout = Layout(data_dir)
+    return hub_keys.read_identity(layout, read_registry(layout).hub_id)
+
+
+def told(identity: HubIdentity) -> dict[str, object]:
+    return {
+        "hub_id": identity.hub_id.hex(),
+        "keys": [
+            {
+                "key_id": key.key_id.hex(),
+                "hub_pk": key.hub_pk.hex(),
+                "valid_from": key.valid_from,
+                "valid_until": key.valid_until,
+            }
+            for key in identity.hub_keys
+        ],
+    }
+
+
+def lines(identity: HubIdentity) -> list[str]:
+    found = fields({"hub_id": identity.hub_id.hex()})
+    for number, key in enumerate(identity.hub_keys, 1):
+        until = f" until {moments.shown(key.valid_until)}" if key.valid_until is not None else ""
+        found.append(f"key {number}: {key.hub_pk.hex()} from {moments.shown(key.valid_from)}{until}")
+    return found
+
+
+@command(
+    "veen hub keys --data-dir hub",
+    "veen hub keys --data-dir hub --out hub-identity.cbor",
+    "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
+)
+@data_dir_option
+@click.option(
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the identity record here, for `veen verify`.",
+)
+def keys(out: Output, *, data_dir: Path, target: Path | None) -> Answer:
+    """Show a hub's identity: hub_id and keys; write it to a file.
+
+    Give hub_id to the hub's clients: it is what they pin; --quiet prints nothing else. Of a hub elsewhere,
+    `veen hub status` shows it.
+    """
+    identity = read_identity(data_dir)
+    if target is not None:
+        target.write_bytes(identity.encode())
+    elif out.quiet and not out.as_json:
+        click.echo(identity.hub_id.hex())
+    return Answer(
+        {**told(identity), "file": str(target) if target else None},
+        [*lines(identity), *([f"wrote {target}"] if target else [])],
+    )
+
+
+@command("veen hub rotate --data-dir hub --window 7d")
+@data_dir_option
+@keys_dir_option
+@click.option(
+    "--window",
+    type=moments.Duration(),
+    default="7d",
+    show_default=True,
+    help="How long the old key stays active.",
+)
+@click.option("--valid-from", type=moments.Moment(), help="When the new key begins [default: now].")
+def rotate(
+    out: Output, *, data_dir: Path, keys_dir: Path | None, window: int, valid_from: int | None
+) -> Answer:
+    """Give a stopped hub its next signing key.
+
+    The old key endorses it, so whoever pinned the hub's hub_id follows without being told. During the
+    window checkpoints carry both keys' signatures.
+    """
+    del out
+    identity = rotation.rotate(
+        data_dir,
+        SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+        UnixTime(valid_from if valid_from is not None else moments.now() + 1),
+        window,
+        keys_directory=keys_dir,
+    )
+    return Answer(told(identity), [*lines(identity), "start the hub again: veen hub start"])

@@ -1,0 +1,187 @@
+"""``veen hub start`` and ``stop``: a hub in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.output import Answer, Output
+from veen_storage.holder import holder
+from veen_storage.layout import Layout
+
+LISTENING: Final = "veen-hub listening on "
+PATIENCE: Final = 30.0
+POLL: Final = 0.02
+
+
+def beside(data_dir: Path, suffix: str) -> Path:
+    """Files of the process lie beside the data directory: in it, everything is the hub's."""
+    whole = data_dir.absolute()
+    return whole.with_name(f"{whole.name}.{suffix}")
+
+
+def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a hub in a session of its own; returns when it listens, or raises with what it said last."""
+    with log.open("ab") as target:
+        start = target.tell()
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "veen_hub.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=target,
+            stderr=target,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            said = _said_since(log, start)
+            for line in said:
+                if line.startswith(LISTENING):
+                    return process, line.removeprefix(LISTENING)
+            if process.poll() is not None:
+                last = _said_since(log, start)[-1:] or ["no word"]
+                raise CommandFailed(
+                    f"the hub ended at once: {last[0].removeprefix('veen-hub: ')} (all of it: {log})",
+                    Exit.USAGE,
+                )
+            time.sleep(POLL)
+    except BaseException:
+        process.kill()
+        raise
+    process.kill()
+    raise CommandFailed(f"the hub did not listen within {PATIENCE:.0f} s: see {log}", Exit.USAGE)
+
+
+def _said_since(log: Path, start: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(start)
+        return file.read().decode("utf-8", "replace").splitlines()
+
+
+def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
+    """SIGTERM, then wait until the directory is let go: the hub has drained by then."""
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience
+    while holder(data_dir) == pid:
+        if time.monotonic() > deadline:
+            raise CommandFailed(
+                f"process {pid} still has {data_dir} open after {patience:.0f} s: look at its log", Exit.USAGE
+            )
+        time.sleep(POLL)
+
+
+@command(
+    "veen hub start --data-dir hub",
+    "veen hub start --data-dir hub --port 8080 --detach",
+    "veen hub start --data-dir hub --config hub.yaml",
+)
+@data_dir_option
+@keys_dir_option
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="hub.yaml; flags win over it.")
+@click.option("--host", help="Address to listen on [default: 127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
+@click.option("--open", "open_", is_flag=True, help="No gating: anybody may write, without a token.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="How much it logs."
+)
+@click.option("--detach", is_flag=True, help="Run in the background; returns when it listens.")
+@click.option(
+    "--pid-file", type=click.Path(path_type=Path), help="With --detach [default: DATA_DIR.pid, beside it]."
+)
+@click.option(
+    "--log-file", type=click.Path(path_type=Path), help="With --detach [default: DATA_DIR.log, beside it]."
+)
+def start(
+    out: Output,
+    *,
+    data_dir: Path,
+    keys_dir: Path | None,
+    config: Path | None,
+    host: str | None,
+    port: int | None,
+    open_: bool,
+    log_level: str | None,
+    detach: bool,
+    pid_file: Path | None,
+    log_file: Path | None,
+) -> Answer | None:
+    """Run a hub, in the foreground or with --detach.
+
+    In the foreground it ends, drained, on Ctrl-C or SIGTERM. Detached, `veen hub stop` ends it.
+    """
+    flags = {
+        "--data-dir": data_dir,
+        "--keys-dir": keys_dir,
+        "--config": config,
+        "--host": host,
+        "--port": port,
+        "--log-level": log_level,
+    }
+    arguments = [f"{name}={value}" for name, value in flags.items() if value is not None]
+    arguments += ["--open"] if open_ else []
+    if not Layout(data_dir).version.exists():
+        raise CommandFailed(
+            f"{data_dir} is no data directory: make it with `veen hub init --data-dir {data_dir}`", Exit.USAGE
+        )
+    if detach:
+        return _detached(data_dir, arguments, pid_file, log_file)
+    _in_foreground(out, arguments)
+    return None
+
+
+def _in_foreground(out: Output, arguments: list[str]) -> None:
+    # Imported here: `veen hub stop` and the rest do not need a server.
+    from veen_hub import main as server  # noqa: PLC0415
+
+    if out.quiet and not any(each.startswith("--log-level") for each in arguments):
+        arguments = [*arguments, "--log-level=error"]
+    code = server.main(arguments)
+    if code:
+        raise click.exceptions.Exit(Exit.USAGE)
+
+
+def _detached(data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None) -> Answer:
+    if (pid := holder(data_dir)) is not None:
+        raise CommandFailed(
+            f"process {pid} has {data_dir} open: stop it with `veen hub stop --data-dir {data_dir}`",
+            Exit.USAGE,
+        )
+    pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
+    process, url = launch(arguments, log_file)
+    pid_file.write_text(f"{process.pid}\n", encoding="ascii")
+    process.returncode = 0  # it outlives us on purpose; Python need not warn
+    return Answer(
+        {"url": url, "pid": process.pid, "pid_file": str(pid_file), "log_file": str(log_file)},
+        [
+            f"hub listening on {url} (process {process.pid}, log {log_file})",
+            f"stop it with: veen hub stop --data-dir {data_dir}",
+        ],
+    )
+
+
+@command("veen hub stop --data-dir hub")
+@data_dir_option
+@click.option("--pid-file", type=click.Path(path_type=Path), help="To remove [default: DATA_DIR.pid].")
+def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
+    """Stop the hub that has a data directory open.
+
+    Whoever holds the directory's lock is asked to end (SIGTERM) and waited for; a stale pid file harms
+    nobody.
+    """
+    del out
+    pid = holder(data_dir)
+    if not pid:
+        raise CommandFailed(f"no hub has {data_dir} open: there is nothing to stop", Exit.USAGE)
+    end(data_dir, pid)
+    (pid_file or beside(data_dir, "pid")).unlink(missing_ok=True)
+    return Answer({"pid": pid, "stopped": True}, [f"stopped the hub in {data_dir} (process {pid})"])

@@ -1,0 +1,141 @@
+"""``veen hub status``, ``health`` and ``metrics``: what a running hub says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import ssl
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from veen_cli import moments
+from veen_cli.connection import Target, connects
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_core.status import Status
+from veen_hub.client import Tls, Unreachable
+from veen_hub.client.endpoints import Endpoints
+from veen_hub.client.retry import Retry, retrying
+from veen_hub.client.transport import Timeouts, Transport
+from veen_hub.client.trust import check_status
+
+PATIENCE: Final = 10.0
+UNPINNED: Final = "not pinned: compare hub_id with what the operator told you"
+
+
+async def fetch(target: Target) -> tuple[Status, bool]:
+    """The hub's status, whole and signed; and whether it is of the hub that was pinned."""
+    transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
+    try:
+        status = await retrying(Retry(attempts=1_000, deadline=target.wait), Endpoints(transport).status)
+    finally:
+        await transport.close()
+    pinned = target.trust is not None or (
+        target.folder is not None and target.folder.pin(target.url).exists()
+    )
+    check_status(status, target.pin if pinned else status.identity.hub_id)
+    return status, pinned
+
+
+@command("veen hub status --hub http://127.0.0.1:8080", "veen hub status --trust HUB_ID --json")
+@connects
+def status(out: Output, *, target: Target) -> Answer:
+    """Show what a hub says of itself.
+
+    Its signature is checked; with --trust (or a context that has it), that it is the hub you mean too.
+    """
+    del out
+    found, pinned = asyncio.run(fetch(target))
+    data = {"url": target.url, "pinned": pinned, **json.loads(found.to_json())}
+    profile = found.profile
+    return Answer(
+        data,
+        fields(
+            {
+                "hub_id": found.identity.hub_id.hex(),
+                "trust": "this is the hub you pinned" if pinned else UNPINNED,
+                "keys": len(found.identity.hub_keys),
+                "time": moments.shown(found.hub_ts),
+                "gating": "on: a cap token is needed" if found.gating else "OFF: anybody may write",
+                "profile": f"{profile.profile_id.hex()[:16]}… (epochs of {profile.epoch_sec} s, "
+                f"padding to {profile.pad_block} bytes)",
+                "proof of work": f"{found.pow_difficulty} bits" if found.pow_difficulty else "none",
+                "enforces": ", ".join(found.enforces) or None,
+                "cannot enforce": ", ".join(found.cannot_enforce) or None,
+                "version": found.server_version,
+            }
+        ),
+    )
+
+
+def ask(url: str, path: str, tls: Tls | None) -> tuple[int, bytes]:
+    """A plain GET: probes and metrics are not of the protocol."""
+    where = urlsplit(url)
+    if where.scheme not in ("http", "https") or where.hostname is None:
+        raise click.UsageError(f"{url}: want an http:// or https:// address.")
+    if where.scheme == "https":
+        context = (tls or Tls()).context()
+        link: http.client.HTTPConnection = http.client.HTTPSConnection(
+            where.hostname, where.port, timeout=PATIENCE, context=context
+        )
+    else:
+        link = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE)
+    try:
+        link.request("GET", path)
+        answer = link.getresponse()
+        return answer.status, answer.read()
+    except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
+        raise Unreachable(f"{url}: {str(exc) or type(exc).__name__}") from exc
+    finally:
+        link.close()
+
+
+def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
+    code, body = ask(target.url, path, target.tls)
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise CommandFailed(f"{target.url}{path}: not the answer of a VEEN hub (HTTP {code})", Exit.PROTOCOL)
+    return code, told
+
+
+@command("veen hub health --hub http://127.0.0.1:8080")
+@connects
+def health(out: Output, *, target: Target) -> Answer:
+    """Ask whether a hub is alive and ready.
+
+    Exits with 4 if it is alive and not ready, with 2 if it does not answer.
+    """
+    _, alive = _probe(target, "/healthz")
+    code, ready = _probe(target, "/readyz")
+    answer = Answer(
+        {"alive": bool(alive.get("ok")), "ready": code == 200, "why": ready.get("why"), "health": alive},
+        [f"{target.url} is alive and {'ready' if code == 200 else 'NOT ready: ' + str(ready.get('why'))}"],
+    )
+    if code != 200:
+        out.say(answer)
+        raise CommandFailed(f"the hub is not ready: {ready.get('why')}", Exit.REFUSED)
+    return answer
+
+
+@command("veen hub metrics --hub http://127.0.0.1:8080")
+@connects
+def metrics(out: Output, *, target: Target) -> Answer:
+    """Print a hub's metrics.
+
+    In Prometheus' text format; with --json, names and values.
+    """
+    code, body = ask(target.url, "/metrics", target.tls)
+    if code != 200:
+        raise CommandFailed(f"{target.url}/metrics: HTTP {code}; is this a VEEN hub?", Exit.PROTOCOL)
+    text = body.decode("utf-8", "replace")
+    samples = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    if out.quiet and not out.as_json:
+        click.echo(text, nl=False)
+    return Answer({name: float(value) for name, _, value in samples}, text.splitlines())

@@ -1,0 +1,151 @@
+"""``veen id``: show an identity, give out its card, renew its keys. Other distributions add to this group."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from veen_cli import moments, settings
+from veen_cli.commands import Group, Own
+from veen_cli.connection import Target, connects
+from veen_cli.frame import command
+from veen_cli.identity import Folder, card_of, with_prekey
+from veen_cli.output import Answer, Output, fields
+from veen_cli.passphrase import Passphrase, passphrase_option
+from veen_core.card import IdentityCard
+from veen_core.ids import UnixTime
+
+COMMANDS: Final = {
+    "show": Own("veen_cli.id:show", "Show an identity: its keys, and how they are kept."),
+    "card": Own("veen_cli.id:card", "Write the identity card, to give to whoever is to write to you."),
+    "rotate": Own("veen_cli.id:rotate", "Make a fresh receiving key, and a card that names it."),
+    "client-id": Own("veen_cli.id:client_id", "Show or renew the client_id that writes to a stream."),
+}
+id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")
+
+client_option = click.option(
+    "--client", envvar="VEEN_CLIENT", show_envvar=True, help="Folder of the identity to act as."
+)
+
+
+def _folder(client: str | None) -> Folder:
+    return Folder(Path(settings.needed("client", client)).expanduser())
+
+
+def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
+    return {
+        "folder": str(folder.root),
+        "id_sign": card.id_sign.hex(),
+        "id_dh": card.id_dh.hex(),
+        "sealed": folder.sealed,
+        "prekeys": [{"dh_pk": each.dh_pk.hex(), "expires_at": each.expires_at} for each in card.prekeys],
+        "card": str(folder.card_file),
+    }
+
+
+def _lines(folder: Folder, card: IdentityCard) -> list[str]:
+    prekeys = [f"{each.dh_pk.hex()} until {moments.shown(each.expires_at)}" for each in card.prekeys]
+    return [
+        str(folder.root),
+        *fields(
+            {
+                "  signs as": card.id_sign.hex(),
+                "  receives at": card.id_dh.hex(),
+                **{f"  prekey {n}": text for n, text in enumerate(prekeys, 1)},
+                "  secrets": "sealed with a passphrase" if folder.sealed else "not sealed",
+                "  card": folder.card_file,
+            }
+        ),
+    ]
+
+
+@command("veen id show --client alice")
+@client_option
+def show(out: Output, *, client: str | None) -> Answer:
+    """Show an identity: its keys, and how they are kept.
+
+    Only the card is read, so no passphrase is needed.
+    """
+    del out
+    folder = _folder(client)
+    card = folder.card()
+    return Answer(_told(folder, card), _lines(folder, card))
+
+
+@command("veen id card --client alice --out alice.pub", name="card")
+@client_option
+@click.option(
+    "--out", "target", type=click.Path(path_type=Path), help="File to write; without it, hex is printed."
+)
+def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
+    """Write the identity card, to give to whoever is to write to you.
+
+    It holds public keys and is signed by the identity; `veen verify` checks it.
+    """
+    folder = _folder(client)
+    found = folder.card()
+    wire = found.encode()
+    if target is not None:
+        target.write_bytes(wire)
+    elif out.quiet and not out.as_json:
+        click.echo(wire.hex())
+    return Answer(
+        {**_told(folder, found), "bytes": wire.hex(), "file": str(target) if target else None},
+        [f"wrote {target}, the card of {found.id_sign.hex()}"] if target else [wire.hex()],
+    )
+
+
+@command("veen id rotate --client alice --ttl 30d")
+@client_option
+@click.option(
+    "--ttl", type=moments.Duration(), default="30d", show_default=True, help="How long others use it."
+)
+@passphrase_option
+def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path | None) -> Answer:
+    """Make a fresh receiving key, and a card that names it.
+
+    Whoever has the new card seals to the new key until it expires. Older keys stay in the keystore, so
+    that older messages still open. Hand out the new card.
+    """
+    del out
+    folder, source, now = _folder(client), Passphrase(passphrase_file), UnixTime(moments.now())
+    kept: list[bytes] = []
+
+    def passphrase() -> bytes:
+        if not kept:
+            kept.append(source.get(str(folder.root)))
+        return kept[0]
+
+    secrets = with_prekey(folder.open(passphrase), UnixTime(now + ttl))
+    made = folder.write(secrets, passphrase if folder.sealed else None, now)
+    assert made == card_of(secrets, now)
+    return Answer(_told(folder, made), _lines(folder, made))
+
+
+@command(
+    "veen id client-id --stream orders --client alice",
+    "veen id client-id --stream orders --client alice --renew",
+    name="client-id",
+)
+@click.option("--stream", "-s", required=True, help="Name of the stream, or its id in hex.")
+@click.option("--renew", is_flag=True, help="Draw a fresh one (KEX1+ 4.1).")
+@connects
+def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answer:
+    """Show or renew the client_id that writes to a stream.
+
+    Each stream gets a client_id of its own, so that the hub cannot link them. Ask the issuer for a token
+    for it, or for one for the identity itself (`veen cap issue --subject`).
+    """
+    del out
+
+    async def work() -> tuple[str, str]:
+        async with target.connect() as hub:
+            place = hub.stream(stream)
+            found = await (place.rotate() if renew else place.client_id())
+            return found.hex(), place.label().hex()
+
+    found, label = asyncio.run(work())
+    return Answer({"client_id": found, "stream": stream, "label": label}, [found])

@@ -1,0 +1,58 @@
+"""Durations and times as people type them, and times as people read them."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(\d{1,12})([smhdw]?)")
+
+
+def now() -> int:
+    return int(time.time())
+
+
+def shown(seconds: int) -> str:
+    """UTC, to the second."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s after 1970"
+
+
+class Duration(click.ParamType[int]):
+    """Seconds, or a number with s, m, h, d or w."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if (match := _DURATION.fullmatch(str(value))) is None:
+            self.fail(f"{value!r} is no duration: write 90, 10m, 12h or 7d", param, ctx)
+        return int(match[1]) * UNITS[match[2]]
+
+
+class Moment(click.ParamType[int]):
+    """A Unix time, an ISO date and time (UTC unless it says otherwise), or ``+`` and a duration from now."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        if text.startswith("+"):
+            return now() + Duration().convert(text[1:], param, ctx)
+        if text.isdecimal():
+            return int(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{value!r} is no time: write 2030-01-31T12:00, 1900000000 or +10m", param, ctx)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())

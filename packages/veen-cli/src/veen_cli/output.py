@@ -1,0 +1,130 @@
+"""What a command says: one object for a program, lines for a person, progress for whoever waits."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+PATIENCE: Final = 1.0
+"""Seconds before a progress bar appears."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``data`` is printed with ``--json``; ``lines`` otherwise. The keys of ``data`` are an interface."""
+
+    data: Mapping[str, Any]
+    lines: Iterable[str] = ()
+
+
+def fields(rows: Mapping[str, object]) -> list[str]:
+    """Names and values, aligned; a value of None is left out."""
+    told = {name: value for name, value in rows.items() if value is not None}
+    width = max(map(len, told), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in told.items()]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts; shows a bar once it has lasted, if somebody watches."""
+
+    what: str
+    total: int | None
+    watched: bool
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    done: int = 0
+    _bar: Bar | None = None
+
+    def advance(self, by: int = 1) -> None:
+        self.to(self.done + by)
+
+    def to(self, done: int, total: int | None = None) -> None:
+        self.done, self.total = done, total if total is not None else self.total
+        if not self.watched:
+            return
+        if self._bar is None and time.monotonic() - self.started >= PATIENCE:
+            self._bar = _make_bar(self.what, self.total)
+            self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self.done, total=self.total)
+
+    def restart(self) -> None:
+        """Count the time from here."""
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Until now, or until it was stopped."""
+        return (self.ended or time.monotonic()) - self.started
+
+    @property
+    def rate(self) -> float:
+        """Per second, so far."""
+        return self.done / max(1e-9, self.seconds)
+
+    def stop(self) -> None:
+        self.ended = time.monotonic()
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _make_bar(what: str, total: int | None) -> Bar:
+    # Imported here: rich costs a tenth of a second, and most commands are done before a bar would show.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+    bar = RichProgress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task(what, total=total)
+    return bar
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How to talk, by ``--json`` and ``--quiet``."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+    def say(self, answer: Answer) -> None:
+        """The command's answer; in full even with ``--quiet`` if ``--json`` asks for it."""
+        if self.as_json:
+            click.echo(json.dumps(answer.data, ensure_ascii=False))
+        elif not self.quiet:
+            for line in answer.lines:
+                click.echo(line)
+
+    @property
+    def for_people(self) -> bool:
+        return not self.as_json and not self.quiet
+
+    def tell(self, line: str) -> None:
+        """Something on the way, for a person, beside the answer."""
+        if self.for_people:
+            click.echo(line, err=True)
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
+        progress = Progress(what, total, self.for_people and sys.stderr.isatty())
+        try:
+            yield progress
+        finally:
+            progress.stop()

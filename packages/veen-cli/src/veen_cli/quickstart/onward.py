@@ -1,0 +1,51 @@
+"""The exact commands to go on by hand: with what was kept, or from nothing."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from veen_cli.quickstart.world import STREAM, Running, World
+
+
+def _on_path() -> list[str]:
+    """A first line, if typing ``veen`` would not find this program."""
+    here = Path(sys.argv[0]).absolute()
+    if shutil.which("veen") is not None or here.name != "veen":
+        return []
+    return [f"export PATH={shlex.quote(str(here.parent))}:$PATH"]
+
+
+def with_what_was_kept(world: World, hub: Running) -> list[str]:
+    return [
+        *_on_path(),
+        f"cd {shlex.quote(str(world.root.absolute()))}",
+        f"export VEEN_HUB={hub.url} VEEN_STREAM={STREAM}",
+        f"export VEEN_TRUST={world.identity.hub_id.hex()}",
+        f"veen hub start --data-dir hub --port {hub.port} --detach",
+        "veen send 'A fourth message' --client alice --to bob",
+        "veen stream --client bob --proofs",
+        "veen verify evidence/*",
+        "veen hub stop --data-dir hub",
+        "veen hub fsck --data-dir hub",
+    ]
+
+
+def from_nothing(hub: Running) -> list[str]:
+    return [
+        *_on_path(),
+        "mkdir veen-demo && cd veen-demo",
+        "veen keygen --out admin --no-passphrase",
+        "veen keygen --out alice --no-passphrase",
+        "veen keygen --out bob --no-passphrase",
+        "veen hub init --data-dir hub --admin admin",
+        f"veen hub start --data-dir hub --port {hub.port} --detach",
+        f"export VEEN_HUB={hub.url} VEEN_STREAM=demo VEEN_TRUST=first",
+        "veen cap issue --issuer admin --subject alice --stream demo --out alice.cap",
+        "veen cap authorize alice.cap --client alice",
+        "veen send 'Hello Bob' --client alice --to bob",
+        "veen stream --client bob --proofs",
+        "veen hub stop --data-dir hub",
+    ]

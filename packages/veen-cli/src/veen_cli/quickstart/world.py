@@ -1,0 +1,91 @@
+"""Where the story plays: a folder with three identities, and a hub of its own on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from veen_cli import moments
+from veen_cli.hub.process import PATIENCE, launch
+from veen_cli.identity import Folder, new_secrets
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import UnixTime, VerifyKey
+from veen_core.keys import SigningKey, SigningSeed
+from veen_storage import store
+
+NAMES: Final = ("admin", "alice", "bob")
+STREAM: Final = "quickstart"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The folder and what lies in it."""
+
+    root: Path
+    identity: HubIdentity
+
+    def person(self, name: str) -> Folder:
+        return Folder(self.root / name)
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "hub"
+
+    @property
+    def copy(self) -> Path:
+        return self.root / "hub-tampered"
+
+    @property
+    def evidence(self) -> Path:
+        return self.root / "evidence"
+
+    def keys(self) -> dict[str, VerifyKey]:
+        return {name: self.person(name).card().id_sign for name in NAMES}
+
+
+def build(root: Path) -> World:
+    """Three identities, their keys unsealed so that nobody is asked for a passphrase; an empty hub."""
+    now = UnixTime(moments.now())
+    for name in NAMES:
+        Folder(root / name).create(new_secrets(now), None, now)
+    identity = store.create(
+        root / "hub",
+        SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+        now,
+        admin_pk=Folder(root / "admin").card().id_sign,
+    )
+    return World(root, identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The hub as a process."""
+
+    url: str
+    pid: int
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+@contextmanager
+def running(world: World) -> Iterator[Running]:
+    """A real hub process on a free port of loopback; stopped and drained at the end, whatever happens."""
+    arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
+    process, url = launch(arguments, world.root / "hub.log")
+    try:
+        yield Running(url, process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,75 @@
+"""The reference of all commands as Markdown, from the commands themselves.
+
+    python -m veen_cli.reference > docs/cli.md
+
+Only this distribution's own: what others bring, they document. A test fails while the page is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from veen_cli.commands import Group
+from veen_cli.exits import MEANINGS
+from veen_cli.frame import Command
+from veen_cli.main import veen
+
+HEAD = """# The `veen` command
+
+<!-- Made by `python -m veen_cli.reference > docs/cli.md`; change the commands, not this page. -->
+
+Every command takes `--json` (one object on stdout, whose keys are an interface), `--quiet` (nothing that was
+not asked for) and `--help`; they are not repeated below. Errors are one line on stderr that says what to do
+next. `VEEN_HUB`, `VEEN_CLIENT`, `VEEN_DATA_DIR` and the other variables named below, and the context in use
+(`veen context`), fill in flags that are not given: flag before variable before context.
+
+Completion: `eval "$(veen completion bash)"`, the same for zsh, or a file for fish.
+"""
+SHARED = {"--json", "--quiet", "--help"}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD, "## Exit codes", "", "| code | means |", "|---|---|"]
+    parts += [f"| {int(code)} | {means} |" for code, means in MEANINGS.items()]
+    parts += ["", *_of_group(veen, click.Context(veen, info_name="veen", **veen.context_settings), 2)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _of_group(group: Group, ctx: click.Context, level: int) -> Iterator[str]:
+    for name, own in group.own.items():
+        command = own.load()
+        inner = click.Context(command, info_name=name, parent=ctx, **command.context_settings)
+        if isinstance(command, Group):
+            yield from (f"{'#' * level} `{inner.command_path}`", "", command.help or "", "")
+            yield from _of_group(command, inner, level + 1)
+        elif isinstance(command, Command):
+            yield from _of_command(command, inner, level)
+
+
+def _of_command(command: Command, ctx: click.Context, level: int) -> Iterator[str]:
+    usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
+    yield from (f"{'#' * level} `{ctx.command_path}`", "", "```text", usage, "```", "")
+    for paragraph in (command.help or "").split("\n\n"):
+        yield from (" ".join(paragraph.split()), "")
+    rows = [_row(each, ctx) for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    told = [row for row in rows if row is not None]
+    if told:
+        yield from ("| option | |", "|---|---|", *told, "")
+    yield from ("```text", *command.examples, "```", "")
+
+
+def _row(option: click.Option, ctx: click.Context) -> str | None:
+    if SHARED & set(option.opts):
+        return None
+    record = option.get_help_record(ctx)
+    assert record is not None
+    names, text = record
+    bar = "\\|"  # a bare one would end the cell
+    return f"| `{names.replace('|', bar)}` | {' '.join(text.split()).replace('|', bar)} |"
+
+
+if __name__ == "__main__":
+    click.echo(page(), nl=False)

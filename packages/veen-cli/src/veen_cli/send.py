@@ -1,0 +1,246 @@
+"""``veen send``: seal a message to its reader, send it, and verify the receipt that comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from veen_cli import moments
+from veen_cli.connection import Target, connects, stream_option
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.identity import recipient_named
+from veen_cli.output import Answer, Output, Progress
+from veen_core.cap import CapToken
+from veen_core.errors import DecodeError
+from veen_core.ids import LeafHash, SchemaId, UnixTime
+from veen_core.receipt import Receipt
+from veen_hub.client import Stream
+
+READ_AHEAD: Final = 1_024
+HEX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """The options that every message of one call shares."""
+
+    to: str | None
+    schema: str | None
+    cap: Path | None
+    parent: str | None
+    expires: int | None
+
+    async def settings(self, stream: Stream) -> dict[str, Any]:
+        """As ``Stream.send`` takes them."""
+        found: dict[str, Any] = {
+            "to": recipient_named(self.to) if self.to is not None else None,
+            "schema": _schema(self.schema),
+            "cap": CapToken.decode(self.cap.read_bytes()) if self.cap is not None else None,
+            "parent": await self._parent(stream),
+            "expires_at": UnixTime(self.expires) if self.expires is not None else None,
+        }
+        return found
+
+    async def _parent(self, stream: Stream) -> LeafHash | None:
+        """A message id, or the number of a message of the same stream."""
+        if self.parent is None:
+            return None
+        if self.parent.isdecimal() and len(self.parent) < HEX:
+            return (await stream.receipt(int(self.parent))).leaf_hash
+        try:
+            return LeafHash.from_hex(self.parent)
+        except DecodeError:
+            raise click.UsageError(
+                f"--parent {self.parent}: want a stream_seq, or a message id in hex."
+            ) from None
+
+
+def _schema(text: str | None) -> SchemaId | str | None:
+    """An id in 64 hex digits, else a name (B14)."""
+    try:
+        return SchemaId.from_hex(text) if text is not None and len(text) == HEX else text
+    except DecodeError:
+        return text
+
+
+def _body(argument: str | None, file: Path | None) -> str | bytes:
+    """From the command line, a file or stdin; what is UTF-8 is sent as text."""
+    if argument is not None and file is not None:
+        raise click.UsageError("a body or --file, not both.")
+    if argument is not None and argument != "-":
+        return argument
+    if file is not None:
+        content = file.read_bytes()
+    elif argument is None and sys.stdin.isatty():
+        raise click.UsageError("what is to be sent? Give a body, --file FILE, or pipe it in.")
+    else:
+        content = sys.stdin.buffer.read()
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
+
+
+async def lines_of(source: IO[bytes]) -> AsyncIterator[str | bytes]:
+    """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | None](READ_AHEAD)
+    ended = threading.Event()
+
+    def read() -> None:
+        for line in iter(source.readline, b""):
+            if ended.is_set():
+                return
+            asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+        asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
+
+    threading.Thread(target=read, daemon=True, name="veen-lines").start()
+    try:
+        while (line := await queue.get()) is not None:
+            content = line.removesuffix(b"\n").removesuffix(b"\r")
+            try:
+                yield content.decode()
+            except UnicodeDecodeError:
+                yield content
+    finally:
+        ended.set()
+
+
+def receipt_told(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "label": receipt.label.hex(),
+        "stream_seq": receipt.stream_seq,
+        "id": receipt.leaf_hash.hex(),
+        "mmr_root": receipt.mmr_root.hex(),
+        "hub_ts": receipt.hub_ts,
+        "receipt": receipt.encode().hex(),
+    }
+
+
+@command(
+    "veen send 'two coffees' --stream orders --to bob.pub",
+    "veen send --stream reports --file report.pdf --attach figures.png --to bob.pub",
+    "tail -f app.log | veen send --stream logs --batch",
+)
+@click.argument("body", required=False)
+@click.option(
+    "--file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Send its content."
+)
+@stream_option
+@click.option("--to", help="Seal to: an identity's folder, card, or X25519 key in hex [default: yourself].")
+@click.option("--schema", help="Name or id of the body's schema [default: text or bytes].")
+@click.option(
+    "--attach",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Attach this file; may be repeated.",
+)
+@click.option(
+    "--cap",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Token file; one that was authorized before is found by itself.",
+)
+@click.option("--parent", help="The message this one answers: its stream_seq, or its id in hex.")
+@click.option("--expires", type=moments.Moment(), help="When its content loses meaning: a time, or +10m.")
+@click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
+@click.option("--receipt", "receipt_file", type=click.Path(path_type=Path), help="Write the receipt here.")
+@connects
+def send(
+    out: Output,
+    *,
+    target: Target,
+    stream: str,
+    body: str | None,
+    file: Path | None,
+    attach: tuple[Path, ...],
+    batch: bool,
+    receipt_file: Path | None,
+    **how: Any,
+) -> Answer:
+    """Seal and send a message, or many; returns when the hub has made it durable.
+
+    The receipt is verified before anything is printed. If the hub's answer is lost, the next send settles
+    it: no message is sent twice.
+    """
+    options = How(**how)
+    if batch:
+        if attach or receipt_file or (body not in (None, "-")):
+            raise click.UsageError("--batch reads lines from stdin or --file, without attachments.")
+        return asyncio.run(_send_lines(out, target, stream, file, options))
+    content = _body(body, file)
+
+    async def work() -> Receipt:
+        async with target.connect() as hub:
+            place = hub.stream(stream)
+            return await place.send(content, attachments=attach, **await options.settings(place))
+
+    receipt = asyncio.run(work())
+    if receipt_file is not None:
+        receipt_file.write_bytes(receipt.encode())
+    return Answer(
+        {"stream": stream, **receipt_told(receipt)},
+        [
+            f"message {receipt.stream_seq} of {stream}, durable at {moments.shown(receipt.hub_ts)}",
+            f"  id {receipt.leaf_hash.hex()}",
+        ],
+    )
+
+
+async def _send_lines(out: Output, target: Target, stream: str, file: Path | None, how: How) -> Answer:
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("--batch reads lines: pipe them in, or name a file with --file.")
+    last: Receipt | None = None
+    with out.progress("sent") as progress, _opened(file) as source:
+        async with target.connect() as hub:
+            place = hub.stream(stream)
+            settings = await how.settings(place)
+            progress.restart()
+            try:
+                async for receipt in place.send_many(lines_of(source), **settings):
+                    last = receipt
+                    progress.advance()
+            except Exception as error:
+                if progress.done:
+                    out.tell(
+                        f"{progress.done} messages were sent before this failed ({type(error).__name__})"
+                    )
+                raise
+    if last is None:
+        raise CommandFailed("there was no line to send", Exit.USAGE)
+    return Answer(_rate_told(stream, progress, last), [_rate(progress, stream, last)])
+
+
+def _opened(file: Path | None) -> AbstractContextManager[IO[bytes]]:
+    """A file, or stdin; of stdin a reader of its own, which no thread blocks at the interpreter's end."""
+    if file is not None:
+        return file.open("rb")
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:  # not a real stdin
+        return nullcontext(sys.stdin.buffer)
+
+
+def _rate_told(stream: str, progress: Progress, last: Receipt) -> dict[str, Any]:
+    return {
+        "stream": stream,
+        "sent": progress.done,
+        "seconds": round(progress.seconds, 3),
+        "per_second": round(progress.rate, 1),
+        "last": receipt_told(last),
+    }
+
+
+def _rate(progress: Progress, stream: str, last: Receipt) -> str:
+    return (
+        f"{progress.done} messages to {stream} in {progress.seconds:.2f} s, {progress.rate:.0f} a second; "
+        f"the last is number {last.stream_seq}"
+    )

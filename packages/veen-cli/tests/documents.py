@@ -1,0 +1,103 @@
+"""Runs what README and tutorial show: their commands in order, in one shell, and compares the output shown.
+
+A ``console`` block has commands after ``$`` and, if any, lines of what they print; a line of ``…`` stands for
+lines left out. Numbers, times, hashes and ports differ from run to run and count as equal.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .running import PATIENCE, end_hubs, environment
+
+NOT_RUN = {
+    "bin/test": "this is what runs here",
+}
+MARK = "=====command====="
+VARIABLE = (
+    (re.compile(r"(?:[0-9a-f]{8} ){3}[0-9a-f]{8}  .{16}"), "DUMP"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"/\S+"), "PATH"),
+    (re.compile(r"[0-9a-f]{8,}…?"), "HEX"),
+    (re.compile(r"0x[0-9a-f]{2}"), "BYTE"),
+    (re.compile(r"\d+(\.\d+)?"), "N"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+@dataclass
+class Step:
+    """A command and what the page says it prints."""
+
+    command: str
+    shown: list[str] = field(default_factory=list)
+
+
+def steps(page: Path) -> list[Step]:
+    found: list[Step] = []
+    for kind, block in re.findall(r"^```(console|sh)\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if kind == "sh":
+                found += [Step(line.partition("  #")[0].strip())] if line.strip() else []
+            elif line.startswith("$ "):
+                found.append(Step(line[2:]))
+            else:
+                found[-1].shown.append(line)
+    return [step for step in found if step.command not in NOT_RUN]
+
+
+def same(text: str) -> str:
+    for pattern, word in VARIABLE:
+        text = pattern.sub(word, text)
+    return text.strip()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
+def run(page: Path, folder: Path) -> list[tuple[Step, list[str]]]:
+    """Each step with what it really printed, stdout and stderr."""
+    found, port = steps(page), str(free_port())
+    lines = [
+        f"echo {MARK}\n{step.command.replace('8080', port).replace('bin/veen', 'veen')}" for step in found
+    ]
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+            cwd=folder,
+            env=environment(folder / ".config"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    finally:
+        end_hubs(folder)
+    assert done.returncode == 0, done.stdout[-3000:]
+    printed = [part.splitlines()[1:] for part in done.stdout.split(MARK)[1:]]
+    return list(zip(found, printed, strict=True))
+
+
+def not_printed(step: Step, printed: list[str]) -> list[str]:
+    """Lines that the page shows and the command did not print, in that order."""
+    real = [same(line) for line in printed]
+    missing, at = [], 0
+    for line in step.shown:
+        if line.strip() in ("", "…"):
+            continue
+        if same(line) in real[at:]:
+            at = real.index(same(line), at) + 1
+        else:
+            missing.append(line)
+    return missing

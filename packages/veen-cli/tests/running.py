@@ -1,0 +1,116 @@
+"""The real ``veen``: in this process, where only its answer counts, and as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veen_cli.main import run
+from veen_storage.holder import holder
+
+SCRIPTS = Path(sys.executable).parent
+PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self
+        assert self.out.count("\n") == 1, "one object, one line"
+        return json.loads(self.out)
+
+    def ok(self) -> Done:
+        assert (self.code, self.err) == (0, ""), self
+        return self
+
+    def failed(self, code: int) -> str:
+        """One line on stderr, and this exit code."""
+        assert self.code == code, self
+        assert self.err.startswith("veen: "), self
+        assert self.err.count("\n") == 1, self
+        return self.err
+
+
+def veen(*args: object, stdin: bytes = b"") -> Done:
+    """In this process; everything but the interpreter's start is the real thing."""
+    out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run([str(arg) for arg in args])
+    finally:
+        sys.stdin = before
+    content = out.buffer
+    assert isinstance(content, io.BytesIO)
+    return Done(code, content.getvalue().decode(), err.getvalue())
+
+
+def environment(config: Path) -> dict[str, str]:
+    """As a newcomer has it: no VEEN_* variables, ``veen`` on the PATH, and contexts of its own."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
+    return {**inherited, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}", "VEEN_CONFIG_DIR": str(config)}
+
+
+def process(cwd: Path, *args: object, stdin: bytes = b"") -> Done:
+    """As a process of its own."""
+    done = subprocess.run(
+        ["veen", *map(str, args)],
+        cwd=cwd,
+        env=environment(cwd / ".config"),
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def shell(cwd: Path, lines: list[str]) -> str:
+    """Lines as somebody would type them; whatever hub they leave running is ended."""
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+            cwd=cwd,
+            env=environment(cwd / ".config"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    finally:
+        end_hubs(cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def end_hubs(below: Path) -> None:
+    for version in below.rglob("VERSION"):
+        if pid := holder(version.parent):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def ending_hubs(below: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        end_hubs(below)

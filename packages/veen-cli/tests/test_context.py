@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veen_cli import settings
+from veen_cli.exits import Exit
+from veen_cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def _own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VEEN_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("VEEN_CONTEXT", raising=False)
+
+
+def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
+    assert run([*args, "--json"]) == Exit.OK
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_first_context_is_used_and_another_only_when_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "context", "add", "one", "--hub", "http://one")["in_use"] is True
+    assert told(capsys, "context", "add", "two", "--hub", "http://two")["in_use"] is False
+    assert settings.filled("hub", None) == "http://one"
+    told(capsys, "context", "use", "two")
+    assert settings.filled("hub", None) == "http://two"
+    assert told(capsys, "context", "list") == {
+        "current": "two",
+        "contexts": {"one": {"hub": "http://one"}, "two": {"hub": "http://two"}},
+    }
+
+
+def test_a_flag_wins_over_the_context_and_a_variable_names_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(capsys, "context", "add", "one", "--hub", "http://one")
+    told(capsys, "context", "add", "two", "--hub", "http://two")
+    assert settings.filled("hub", "http://flag") == "http://flag"
+    monkeypatch.setenv("VEEN_CONTEXT", "two")
+    assert settings.filled("hub", None) == "http://two"
+
+
+def test_paths_are_kept_absolute(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told(capsys, "context", "add", "here", "--client", "me")["client"] == str(tmp_path / "me")
+
+
+def test_a_context_that_is_not_there_says_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["context", "use", "nowhere"]) == Exit.USAGE
+    assert "veen context add nowhere" in capsys.readouterr().err
+    assert run(["context", "remove", "nowhere"]) == Exit.USAGE
+
+
+def test_removing_the_one_in_use_leaves_none_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "context", "add", "one", "--hub", "http://one")
+    told(capsys, "context", "remove", "one")
+    assert settings.in_use() == settings.Context()
+    assert run(["context", "list"]) == Exit.OK
+    assert "veen context add" in capsys.readouterr().out
+
+
+def test_a_damaged_list_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    settings.path().parent.mkdir()
+    settings.path().write_text('{"contexts": []}')
+    assert run(["context", "list"]) == Exit.USAGE
+    assert str(settings.path()) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == Exit.OK
+    assert "_VEEN_COMPLETE" in capsys.readouterr().out

@@ -1,0 +1,223 @@
+"""receipt, proof, checkpoint, consistency, verify, inspect, explain: fetched once, judged without the hub."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from veen_cli.exits import Exit
+from veen_core.card import IdentityCard
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import split_entries
+from veen_core.hub_identity import HubIdentity, new_identity
+from veen_core.ids import HubPk, LeafHash, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.proof import MmrProof
+from veen_core.receipt import Receipt, sign_receipt
+from veen_core.rejection import TABLE, Code
+from veen_storage.hub_keys import read_keys
+from veen_storage.layout import Layout
+
+from .conftest import STREAM, Town
+from .running import veen
+
+FILES = (
+    "receipt.cbor",
+    "proof.cbor",
+    "checkpoint.cbor",
+    "consistency.cbor",
+    "hub-identity.cbor",
+    "receipt-3.cbor",
+)
+
+
+@pytest.fixture(scope="module")
+def case(town: Town) -> Path:
+    """Everything about message 1, as files; the log has at least three messages."""
+    folder = town / "case"
+    folder.mkdir()
+    for n in range(3):
+        town.as_("alice", "send", f"evidence {n}", "-s", STREAM).ok()
+    town.as_("admin", "hub", "checkpoint", "-s", STREAM).ok()
+    who = ("bob",)
+    checkpoint = town.as_(
+        *who, "checkpoint", "get", "-s", STREAM, "--out", folder / "checkpoint.cbor", "--json"
+    ).json
+    upto = checkpoint["value"]["upto_seq"]
+    town.as_(*who, "receipt", "get", 1, "-s", STREAM, "--out", folder / "receipt.cbor").ok()
+    town.as_(*who, "receipt", "get", 3, "-s", STREAM, "--out", folder / "receipt-3.cbor").ok()
+    against = ("--against", upto)
+    town.as_(*who, "proof", "get", 1, *against, "-s", STREAM, "--out", folder / "proof.cbor").ok()
+    town.as_(*who, "consistency", "get", 1, 3, "-s", STREAM, "--out", folder / "consistency.cbor").ok()
+    veen("hub", "keys", "--data-dir", town / "hub", "--out", folder / "hub-identity.cbor").ok()
+    return folder
+
+
+def test_all_of_it_holds_without_the_hub(town: Town, case: Path) -> None:
+    told = veen("verify", *(case / name for name in FILES), "--trust", town.hub_id, "--json").json
+    assert told["holds"] is True
+    assert [each["kind"] for each in told["verdicts"]] == [
+        "RECEIPT",
+        "mmr_proof",
+        "CHECKPOINT",
+        "mmr_consistency",
+        "hub-identity",
+        "RECEIPT",
+    ]
+
+
+def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Path) -> None:
+    flags = ("--trust", town.hub_id, "--client", town / "bob")
+    assert "✓" in veen("receipt", "verify", case / "receipt.cbor", *flags).ok().out
+    identity = case / "hub-identity.cbor"
+    pk = veen("hub", "keys", "--data-dir", town / "hub", "--json").json["keys"][0]["hub_pk"]
+    veen("verify", case / "receipt.cbor", identity, "--trust", pk).ok()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_flipped_byte_is_found(town: Town, case: Path, name: str, tmp_path: Path) -> None:
+    for each in FILES:
+        (tmp_path / each).write_bytes((case / each).read_bytes())
+    content = bytearray((case / name).read_bytes())
+    for at in range(0, len(content), 7):
+        bent = content.copy()
+        bent[at] ^= 0x01
+        (tmp_path / name).write_bytes(bent)
+        done = veen("verify", *(tmp_path / each for each in FILES), "--trust", town.hub_id)
+        assert done.code == Exit.PROTOCOL, (name, at, done)
+
+
+def test_nothing_holds_that_was_not_pinned(town: Town, case: Path) -> None:
+    assert "--trust" in veen("verify", case / "receipt.cbor", case / "hub-identity.cbor").failed(
+        Exit.PROTOCOL
+    )
+    other = veen("verify", case / "receipt.cbor", case / "hub-identity.cbor", "--trust", "ab" * 32)
+    assert "pinned is abab" in other.out
+    assert other.code == Exit.PROTOCOL
+    assert town.hub_id in other.out
+
+
+def test_another_hubs_receipt_does_not_hold(town: Town, case: Path, tmp_path: Path) -> None:
+    stranger = SigningKey(SigningSeed(os.urandom(32)))
+    receipt = Receipt.decode((case / "receipt.cbor").read_bytes())
+    (tmp_path / "forged.cbor").write_bytes(sign_receipt(stranger, receipt).encode())
+    forged = veen("verify", tmp_path / "forged.cbor", case / "hub-identity.cbor", "--trust", town.hub_id)
+    assert "no key of the hub" in forged.failed(Exit.PROTOCOL)
+    theirs = new_identity(stranger, UnixTime(0))
+    (tmp_path / "their-identity.cbor").write_bytes(theirs.encode())
+    veen(
+        "verify", tmp_path / "forged.cbor", tmp_path / "their-identity.cbor", "--trust", theirs.hub_id.hex()
+    ).ok()
+    assert HubPk(stranger.public) == theirs.newest.hub_pk
+
+
+def test_two_receipts_for_one_place_convict_the_hub(town: Town, case: Path, tmp_path: Path) -> None:
+    layout = Layout(town / "hub")
+    identity = HubIdentity.decode((case / "hub-identity.cbor").read_bytes())
+    (key,) = read_keys(layout.keys, identity).values()
+    receipt = Receipt.decode((case / "receipt.cbor").read_bytes())
+    lie = sign_receipt(key, dataclasses.replace(receipt, leaf_hash=LeafHash(bytes(32))))
+    (tmp_path / "lie.cbor").write_bytes(lie.encode())
+    files = (case / "receipt.cbor", tmp_path / "lie.cbor", case / "hub-identity.cbor")
+    assert "convict" in veen("verify", *files, "--trust", town.hub_id).failed(Exit.PROTOCOL)
+
+
+def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, case: Path) -> None:
+    flags = ("--trust", town.hub_id)
+    alone = veen("proof", "verify", case / "proof.cbor", *flags)
+    assert "give the receipt" in alone.failed(Exit.PROTOCOL)
+    half = veen(
+        "consistency",
+        "verify",
+        case / "consistency.cbor",
+        case / "receipt.cbor",
+        case / "hub-identity.cbor",
+        *flags,
+    )
+    assert "at 1 and 3" in half.failed(Exit.PROTOCOL)
+    whole = (case / "receipt.cbor", case / "receipt-3.cbor", case / "hub-identity.cbor")
+    veen("consistency", "verify", case / "consistency.cbor", *whole, *flags).ok()
+    beside = (case / "receipt.cbor", case / "checkpoint.cbor", case / "hub-identity.cbor")
+    veen("proof", "verify", case / "proof.cbor", *beside, *flags).ok()
+    veen("checkpoint", "verify", case / "checkpoint.cbor", case / "hub-identity.cbor", *flags).ok()
+    assert "not a RECEIPT" in veen("receipt", "verify", case / "proof.cbor", *flags).failed(Exit.USAGE)
+
+
+def test_cards_tokens_and_messages_are_judged_by_their_own_signatures(town: Town, tmp_path: Path) -> None:
+    card = town / "bob/identity_card.pub"
+    told = veen("verify", card, town / "alice.cap", "--json").json
+    assert [each["holds"] for each in told["verdicts"]] == [True, True]
+    bent = IdentityCard.decode(card.read_bytes())
+    forged = dataclasses.replace(bent, id_dh=type(bent.id_dh)(bytes(32)))
+    (tmp_path / "forged.pub").write_bytes(forged.encode())
+    veen("verify", tmp_path / "forged.pub").failed(Exit.PROTOCOL)
+    sealed = veen("verify", town / "bob/secrets.cbor")
+    assert "no evidence" in sealed.failed(Exit.PROTOCOL)
+
+
+@pytest.mark.parametrize(
+    ("noun", "kind"), [("receipt", Receipt), ("checkpoint", Checkpoint), ("proof", MmrProof)]
+)
+def test_show_tells_what_it_says(case: Path, noun: str, kind: type[Receipt]) -> None:
+    told = veen(noun, "show", case / f"{noun}.cbor", "--json").json
+    assert told["kind"] == kind.codec.name
+    assert veen(noun, "show", case / f"{noun}.cbor").ok().out.startswith(kind.codec.name)
+    assert "veen inspect" in veen(noun, "show", case / "hub-identity.cbor").failed(Exit.PROTOCOL)
+
+
+def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: Path, tmp_path: Path) -> None:
+    for name in FILES:
+        veen("inspect", case / name).ok()
+    secrets = (town / "alice/secrets.cbor").read_bytes()
+    shown = veen("inspect", town / "alice/secrets.cbor").ok().out
+    assert "not shown" in shown
+    assert secrets[6:38].hex() not in shown
+    told = veen("inspect", town / "alice/secrets.cbor", "--json").json
+    assert told["objects"][0]["value"]["id_sign"] == "(secret, not shown)"
+    hexed = veen("inspect", "-", stdin=(case / "receipt.cbor").read_bytes().hex().encode()).ok()
+    assert "RECEIPT §4.3" in hexed.out
+    (tmp_path / "sequence").write_bytes((case / "receipt.cbor").read_bytes() + b"\xa1\x01\x82\x01\x02")
+    assert [each["kind"] for each in veen("inspect", tmp_path / "sequence", "--json").json["objects"]] == [
+        "RECEIPT",
+        "CBOR of no known kind",
+    ]
+    (tmp_path / "noise").write_bytes(b"\xff\xff")
+    assert "no VEEN bytes" in veen("inspect", tmp_path / "noise").failed(Exit.PROTOCOL)
+    (tmp_path / "empty").write_bytes(b"")
+    veen("inspect", tmp_path / "empty").failed(Exit.PROTOCOL)
+    veen("inspect", tmp_path / "nowhere").failed(Exit.USAGE)
+
+
+def test_what_the_hub_does_not_have_is_said(town: Town) -> None:
+    assert "NOT_FOUND" in town.as_("bob", "receipt", "get", 10**9, "-s", STREAM).failed(Exit.REFUSED)
+    assert "veen hub checkpoint" in town.as_("bob", "checkpoint", "get", "-s", "unused").failed(Exit.REFUSED)
+    town.as_("bob", "consistency", "get", 3, 2, "-s", STREAM).failed(Exit.USAGE)
+
+
+@pytest.mark.parametrize("name", [*(code.value for code in Code), *(row.detail for row in TABLE), "4"])
+def test_every_code_is_explained(name: str) -> None:
+    told = veen("explain", name, "--json").json
+    assert told["means"]
+    assert name in veen("explain", name).ok().out
+
+
+def test_explain_lists_everything_and_refuses_what_is_no_code() -> None:
+    assert len(veen("explain", "--json").json["codes"]) == len(Code) + len(TABLE)
+    assert "expired" in veen("explain", "E.TIME / CAP_TTL").ok().out
+    veen("explain", "NONSENSE").failed(Exit.USAGE)
+
+
+def test_a_proof_of_work_is_found_for_a_message_and_verifies(town: Town, tmp_path: Path) -> None:
+    town.as_("alice", "send", "worth some work", "-s", STREAM).ok()
+    chunks = [path for path in Layout(town / "hub").log.iterdir() if path.name.startswith("chunk-")]
+    entries = [entry for path in chunks for entry in split_entries(path.read_bytes())]
+    entry = next(entry for entry in entries if not entry.is_authorize)
+    (tmp_path / "msg.cbor").write_bytes(entry.msg_bytes)
+    told = town.as_("alice", "pow", "solve", "--msg", tmp_path / "msg.cbor", "--difficulty", 8, "--json").json
+    (tmp_path / "cookie").write_bytes(bytes.fromhex(told["cookie"]))
+    veen("verify", tmp_path / "cookie", tmp_path / "msg.cbor").ok()
+    (tmp_path / "not.cbor").write_bytes(b"\x01")
+    town.as_("alice", "pow", "solve", "--msg", tmp_path / "not.cbor").failed(Exit.PROTOCOL)

@@ -1,0 +1,193 @@
+"""veen hub: a hub of its own for what changes one, the shared one for what only asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from veen_cli.exits import Exit
+from veen_storage.holder import holder
+from veen_storage.layout import Layout
+
+from .conftest import STREAM, Town
+from .running import Done, end_hubs, environment, process, veen
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped, open hub with three messages, and an admin."""
+    root = tmp_path_factory.mktemp("place")
+    veen("keygen", "--out", root / "admin", "--no-passphrase").ok()
+    hub_id = veen("hub", "init", "--data-dir", root / "hub", "--admin", root / "admin", "--json").json[
+        "hub_id"
+    ]
+    try:
+        url = start(root / "hub", "--open").json["url"]
+        flags = ("--hub", url, "--trust", hub_id, "--client", root / "admin")
+        veen("send", "--batch", "-s", "log", *flags, stdin=b"").failed(Exit.USAGE)
+        for text in ("one", "two", "three"):
+            veen("send", text, "-s", "log", *flags).ok()
+        veen("hub", "checkpoint", *flags).ok()
+        assert "nothing to do" in veen("hub", "checkpoint", *flags).ok().out
+        veen("hub", "stop", "--data-dir", root / "hub").ok()
+    finally:
+        end_hubs(root)
+    return root
+
+
+def start(data_dir: Path, *more: str) -> Done:
+    return veen("hub", "start", "--data-dir", data_dir, "--port", 0, "--detach", "--json", *more)
+
+
+def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
+    status = town.as_("alice", "hub", "status", "--json").json
+    assert (status["pinned"], status["identity"]["hub_id"]) == (True, town.hub_id)
+    unpinned = veen("hub", "status", "--hub", town.url)
+    assert "not pinned" in unpinned.ok().out
+    assert veen("hub", "status", "--hub", town.url, "--trust", "ab" * 32).code == Exit.PROTOCOL
+    assert veen("hub", "health", "--hub", town.url, "--json").json["ready"] is True
+    assert veen("hub", "metrics", "--hub", town.url, "--json").json["veen_submit_ok_total"] >= 0
+    veen("hub", "health", "--hub", "http://127.0.0.1:9").failed(Exit.NETWORK)
+    veen("hub", "health", "--hub", "ftp://x").failed(Exit.USAGE)
+
+
+def test_only_the_admin_may_ask_for_checkpoints_and_retention(town: Town) -> None:
+    assert "FORBIDDEN" in town.as_("bob", "hub", "checkpoint").failed(Exit.REFUSED)
+    assert town.as_("admin", "hub", "retention", "--json").json == {"chunks": 0, "entries": 0}
+    town.as_("admin", "hub", "anchor").failed(Exit.REFUSED)
+
+
+def test_a_running_hub_keeps_its_directory_to_itself(town: Town, tmp_path: Path) -> None:
+    data_dir = ("--data-dir", town / "hub")
+    assert "stop" in veen("hub", "fsck", *data_dir).failed(Exit.USAGE)
+    assert "veen hub stop" in start(town / "hub").failed(Exit.USAGE)
+    veen("hub", "clone", *data_dir, "--out", tmp_path / "c").failed(Exit.USAGE)
+    assert veen("hub", "keys", *data_dir, "--json").json["hub_id"] == town.hub_id
+
+
+def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
+    try:
+        told = start(place / "hub").json
+        assert (place / "hub.pid").read_text() == f"{told['pid']}\n"
+        assert holder(place / "hub") == told["pid"]
+        veen("hub", "stop", "--data-dir", place / "hub").ok()
+    finally:
+        end_hubs(place)
+    assert not (place / "hub.pid").exists()
+    assert "nothing to stop" in veen("hub", "stop", "--data-dir", place / "hub").failed(Exit.USAGE)
+
+
+def test_in_the_foreground_a_hub_ends_drained_on_ctrl_c(place: Path) -> None:
+    running = subprocess.Popen(
+        ["veen", "hub", "start", "--data-dir", "hub", "--port", "0", "--quiet"],
+        cwd=place,
+        env=environment(place / ".config"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("veen-hub listening on ")
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    finally:
+        running.kill()
+        running.wait()
+    assert (running.returncode, err) == (0, "")
+
+
+def test_a_hub_that_cannot_start_says_why(place: Path, tmp_path: Path, town: Town) -> None:
+    assert "veen hub init" in start(tmp_path / "nothing").failed(Exit.USAGE)
+    port = town.url.rpartition(":")[2]
+    busy = veen("hub", "start", "--data-dir", place / "hub", "--port", port, "--detach")
+    assert "ended at once" in busy.failed(Exit.USAGE)
+    assert holder(place / "hub") is None
+
+
+def test_init_wants_to_know_who_the_admin_is_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:
+    assert "--no-admin" in veen("hub", "init", "--data-dir", tmp_path / "h").failed(Exit.USAGE)
+    assert "not empty" in veen("hub", "init", "--data-dir", place / "hub", "--no-admin").failed(Exit.USAGE)
+    veen("hub", "init", "--data-dir", tmp_path / "h", "--no-admin", "--profile", "bulk", "--zstd", 3).ok()
+    assert "VEEN_DATA_DIR" in veen("hub", "fsck").failed(Exit.USAGE)
+
+
+def test_fsck_clone_repair_and_fork(place: Path, tmp_path: Path) -> None:
+    data_dir = ("--data-dir", place / "hub")
+    assert veen("hub", "fsck", *data_dir, "--quick", "--json").json["ok"] is True
+    copy = tmp_path / "copy"
+    assert veen("hub", "clone", *data_dir, "--out", copy, "--json").json["entries"] == 3
+    (copy / "index/data.mdb").write_bytes(b"")
+    assert veen("hub", "fsck", "--data-dir", copy).code == Exit.PROTOCOL
+    assert "rebuilt the index of 3 entries" in veen("hub", "repair", "--data-dir", copy).ok().out
+    veen("hub", "fsck", "--data-dir", copy).ok()
+    told = veen(
+        "hub", "fork", *data_dir, "--out", tmp_path / "fork", "--admin", place / "admin", "--json"
+    ).json
+    assert told["signed_by_old"] is True
+    assert told["new_hub"] != told["old_hub"]
+    veen("hub", "fsck", "--data-dir", tmp_path / "fork").ok()
+
+
+def test_fsck_names_the_damage_and_repair_refuses_to_invent(place: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    veen("hub", "clone", "--data-dir", place / "hub", "--out", copy).ok()
+    chunk = next(path for path in Layout(copy).log.iterdir() if path.name.startswith("chunk-"))
+    content = bytearray(chunk.read_bytes())
+    content[200] ^= 1
+    chunk.write_bytes(content)
+    done = veen("hub", "fsck", "--data-dir", copy)
+    assert chunk.name in done.out
+    done.failed(Exit.PROTOCOL)
+    veen("hub", "repair", "--data-dir", copy).failed(Exit.PROTOCOL)
+
+
+def test_an_export_verifies_anywhere_and_not_once_it_is_bent(place: Path, tmp_path: Path) -> None:
+    data_dir, target = ("--data-dir", place / "hub"), tmp_path / "export"
+    told = veen("hub", "export", *data_dir, "-s", "log", "--from", 2, "--out", target, "--json").json
+    assert (told["from_seq"], told["to_seq"]) == (2, 3)
+    assert "entries 2 to 3" in veen("verify", target, "--trust", told["hub_id"]).ok().out
+    pk = veen("hub", "keys", *data_dir, "--json").json["keys"][0]["hub_pk"]
+    veen("verify", target, "--trust", pk).ok()
+    veen("verify", target).failed(Exit.PROTOCOL)
+    veen("verify", target, "--trust", "ab" * 32).failed(Exit.PROTOCOL)
+    payloads = target / "payloads.cborseq"
+    content = bytearray(payloads.read_bytes())
+    content[-1] ^= 1
+    payloads.write_bytes(content)
+    veen("verify", target, "--trust", told["hub_id"]).failed(Exit.PROTOCOL)
+    by_time = ("--since", "2020-01-01", "--until", "+1h", "--form", "chunks")
+    veen("hub", "export", *data_dir, "-s", "log", *by_time, "--out", tmp_path / "chunks").ok()
+    veen("verify", tmp_path / "chunks", "--trust", told["hub_id"]).ok()
+    assert "no entries" in veen("hub", "export", *data_dir, "-s", "x", "--out", tmp_path / "n").failed(
+        Exit.USAGE
+    )
+    veen("hub", "export", *data_dir, "--out", tmp_path / "n").failed(Exit.USAGE)
+
+
+def test_a_rotated_hub_is_followed_by_whoever_pinned_it(place: Path) -> None:
+    data_dir = place / "hub"
+    before = veen("hub", "keys", "--data-dir", data_dir, "--json").json
+    after = veen("hub", "rotate", "--data-dir", data_dir, "--window", "1h", "--json").json
+    assert (len(before["keys"]), len(after["keys"])) == (1, 2)
+    assert after["hub_id"] == before["hub_id"]
+    try:
+        url = start(data_dir, "--open").json["url"]
+        flags = ("--hub", url, "--trust", after["hub_id"], "--client", place / "admin")
+        veen("send", "after the rotation", "-s", "log", *flags).ok()
+        assert "after the rotation" in veen("stream", "-s", "log", *flags).ok().out
+        veen("hub", "stop", "--data-dir", data_dir).ok()
+    finally:
+        end_hubs(place)
+    veen("hub", "fsck", "--data-dir", data_dir).ok()
+
+
+def test_as_a_process_it_says_the_same(town: Town) -> None:
+    done = process(town.root, "hub", "status", "--hub", town.url, "--trust", town.hub_id, "--json")
+    assert done.json["identity"]["hub_id"] == town.hub_id
+    assert os.fspath(town.root)
+    assert STREAM

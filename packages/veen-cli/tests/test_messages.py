@@ -1,0 +1,228 @@
+"""send, stream, attachment, resync: against one real hub process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from veen_cli.exits import Exit
+
+from .conftest import STREAM, Town
+from .running import environment, process, veen
+
+
+@pytest.fixture(scope="module")
+def sent(town: Town) -> dict[str, object]:
+    """One message from alice to bob, with an attachment."""
+    (town / "note.txt").write_text("the fine print\n")
+    done = town.as_(
+        "alice",
+        "send",
+        "see attached",
+        "-s",
+        STREAM,
+        "--to",
+        town / "bob",
+        "--attach",
+        town / "note.txt",
+        "--json",
+    )
+    found: dict[str, object] = done.json
+    return found
+
+
+def read(town: Town, who: str, *args: object) -> dict[str, object]:
+    found: dict[str, object] = town.as_(who, "stream", "-s", STREAM, *args, "--json").json
+    return found
+
+
+def test_a_message_is_read_by_whom_it_was_sealed_to_and_by_nobody_else(town: Town) -> None:
+    told = town.as_("alice", "send", "two coffees", "-s", STREAM, "--to", town / "bob", "--json").json
+    at = told["stream_seq"]
+    (message,) = read(town, "bob", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    assert (message["text"], message["id"], message["open"]) == ("two coffees", told["id"], True)
+    (closed,) = read(town, "alice", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    assert (closed["open"], "text" in closed) == (False, False)
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--to", at).ok()
+    assert "sealed to somebody else" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "text"),
+    [
+        (["words"], b"", "words"),
+        (["-"], b"from stdin", "from stdin"),
+        ([], b"piped", "piped"),
+        (["--file", "FILE"], b"", "from a file\n"),
+    ],
+    ids=["argument", "dash", "pipe", "file"],
+)
+def test_a_body_comes_from_argument_file_or_stdin(
+    town: Town, args: list[str], stdin: bytes, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "body.txt").write_text("from a file\n")
+    given = [str(tmp_path / "body.txt") if arg == "FILE" else arg for arg in args]
+    at = town.as_("alice", "send", *given, "-s", STREAM, "--json", stdin=stdin).json["stream_seq"]
+    raw = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--to", at, "--out", "raw").ok()
+    assert raw.out == text
+
+
+def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
+    first = town.as_("alice", "send", "a question", "-s", STREAM, "--json").json
+    options = ("--parent", first["stream_seq"], "--schema", "example.answer.v1", "--expires", "+1h")
+    second = town.as_("alice", "send", "an answer", "-s", STREAM, *options, "--json").json
+    at = second["stream_seq"]
+    (message,) = read(town, "alice", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    assert message["parent"] == first["id"]
+    assert message["expires_at"] > second["hub_ts"]
+    same = town.as_("alice", "send", "again", "-s", STREAM, "--parent", first["id"]).ok()
+    assert "durable" in same.out
+    assert "--parent" in town.as_("alice", "send", "x", "-s", STREAM, "--parent", "zz").failed(1)
+
+
+def test_a_batch_sends_each_line_and_tells_the_rate(town: Town, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"line {n}\n" for n in range(200)))
+    told = town.as_("alice", "send", "--batch", "--file", lines, "-s", STREAM, "--json").json
+    assert told["sent"] == 200
+    assert told["per_second"] > 0
+    last = told["last"]["stream_seq"]
+    out = town.as_("alice", "stream", "-s", STREAM, "--from", last - 199, "--out", "jsonl").ok().out
+    assert [json.loads(line)["text"] for line in out.splitlines()] == [f"line {n}" for n in range(200)]
+    assert "no line" in town.as_("alice", "send", "--batch", "--file", "/dev/null", "-s", STREAM).failed(1)
+
+
+def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) -> None:
+    flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
+    done = process(town.root, "send", "--batch", "--json", *flags, stdin=b"one\ntwo\n")
+    assert done.json["sent"] == 2
+
+
+def test_proofs_are_fetched_and_verified_for_each_message(town: Town) -> None:
+    town.as_("alice", "send", "prove me", "-s", STREAM).ok()
+    told = read(town, "alice", "--to", 3, "--proofs")
+    assert all(message["proof"] and message["receipt"] for message in told["messages"])  # type: ignore[attr-defined]
+
+
+def test_follow_shows_messages_as_they_come_until_it_is_interrupted(town: Town) -> None:
+    at = town.as_("alice", "send", "the last before", "-s", STREAM, "--json").json["stream_seq"]
+    flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
+    following = subprocess.Popen(
+        ["veen", "stream", "--follow", "--from", str(at), "--json", *flags],
+        env=environment(town / ".config"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["text"] == "the last before"
+        town.as_("alice", "send", "news", "-s", STREAM).ok()
+        assert json.loads(following.stdout.readline())["text"] == "news"
+        following.send_signal(signal.SIGINT)
+        _, err = following.communicate(timeout=30)
+    finally:
+        following.kill()
+        following.wait()
+    assert (following.returncode, err.strip()) == (130, "")
+
+
+def test_an_attachment_is_fetched_opened_and_compared(
+    town: Town, sent: dict[str, object], tmp_path: Path
+) -> None:
+    at, copy = sent["stream_seq"], tmp_path / "copy.txt"
+    told = town.as_("bob", "attachment", "get", at, "-s", STREAM, "--out", copy, "--json").json
+    assert copy.read_text() == "the fine print\n"
+    assert told["size"] == 15
+    town.as_("bob", "attachment", "verify", copy, at, "-s", STREAM).ok()
+    copy.write_text("another print\n")
+    assert "is not attachment 0" in town.as_("bob", "attachment", "verify", copy, at, "-s", STREAM).failed(3)
+    assert "1 attachments" in town.as_("bob", "attachment", "get", at, 1, "-s", STREAM, "--out", copy).failed(
+        1
+    )
+    town.as_("alice", "attachment", "get", at, "-s", STREAM, "--out", copy).failed(Exit.PROTOCOL)
+
+
+def test_resync_and_verify_state_say_how_far_the_log_is_verified(town: Town) -> None:
+    at = town.as_("alice", "send", "newest", "-s", STREAM, "--json").json["stream_seq"]
+    told = town.as_("bob", "resync", "-s", STREAM, "--json").json
+    assert (told["stream_seq"], told["settled"]) == (at, [])
+    checked = veen("verify-state", "--client", town / "bob", "--json").json
+    (hub,) = checked["hubs"]
+    assert hub["hub_id"] == town.hub_id
+    assert told["label"] in [label["label"] for label in hub["labels"]]
+
+
+def test_a_damaged_state_is_found(town: Town, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", town / "alice", copy], check=True)
+    town.as_("alice", "send", "something to remember", "-s", STREAM).ok()
+    (state,) = [path for path in (copy / "state").rglob("*.state") if len(path.stem) == 64][:1]
+    content = bytearray(state.read_bytes())
+    content[len(content) // 2] ^= 1
+    state.write_bytes(content)
+    assert state.name in veen("verify-state", "--client", copy).failed(3)
+    assert "keygen" in veen("id", "show", "--client", tmp_path / "nobody").failed(1)
+
+
+def test_without_a_token_the_hub_refuses_and_the_line_says_what_to_do(town: Town) -> None:
+    told = town.as_("bob", "send", "let me in", "-s", STREAM).failed(Exit.REFUSED)
+    assert "CAP_MISSING" in told
+    assert "veen cap authorize" in told
+    other = town.as_("alice", "send", "elsewhere", "-s", "another-stream", "--cap", town / "alice.cap")
+    assert "CAP_SCOPE" in other.failed(Exit.REFUSED)
+
+
+def test_a_hub_that_is_not_pinned_is_not_spoken_to(town: Town) -> None:
+    bare = ("--hub", town.url, "--client", town / "alice", "-s", STREAM)
+    assert "--trust" in veen("send", "x", *bare).failed(Exit.POLICY)
+    other = "00" * 32
+    assert "pinned is 0000" in veen("send", "x", *bare, "--trust", other).failed(Exit.PROTOCOL)
+
+
+def test_trust_on_first_use_is_an_explicit_choice_and_is_kept(town: Town, tmp_path: Path) -> None:
+    me = tmp_path / "me"
+    veen("keygen", "--out", me, "--no-passphrase").ok()
+    where = ("--hub", town.url, "--client", me, "-s", STREAM)
+    veen("stream", *where, "--to", 1).failed(Exit.POLICY)
+    veen("stream", *where, "--to", 1, "--trust", "first").ok()
+    veen("stream", *where, "--to", 1).ok()
+
+
+def test_a_hub_that_does_not_answer_is_a_network_failure(town: Town) -> None:
+    flags = (
+        "--hub",
+        "http://127.0.0.1:9",
+        "--trust",
+        town.hub_id,
+        "--client",
+        town / "alice",
+        "--wait",
+        "0.1",
+    )
+    assert "veen hub start" in veen("send", "x", "-s", STREAM, *flags).failed(Exit.NETWORK)
+
+
+def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--hub is missing" in veen("send", "x", "-s", STREAM).failed(Exit.USAGE)
+    monkeypatch.setenv("VEEN_HUB", town.url)
+    monkeypatch.setenv("VEEN_TRUST", town.hub_id)
+    monkeypatch.setenv("VEEN_CLIENT", str(town / "alice"))
+    veen("send", "by variables", "-s", STREAM).ok()
+    for name in ("HUB", "TRUST", "CLIENT"):
+        monkeypatch.delenv(f"VEEN_{name}")
+    flags = ("--hub", town.url, "--trust", town.hub_id, "--client", town / "alice", "--stream", STREAM)
+    veen("context", "add", "town", *flags).ok()
+    veen("send", "by context").ok()
+    assert "--stream is missing" in veen("context", "remove", "town").ok().out + veen("send", "x").err
+
+
+def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) -> None:
+    assert "holds nothing" in town.as_("alice", "stream", "-s", "never-used").ok().out
+    town.as_("alice", "stream", "-s", STREAM, "--follow", "--to", 3).failed(Exit.USAGE)
+    assert os.environ.get("VEEN_HUB") is None

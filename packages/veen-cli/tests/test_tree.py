@@ -1,0 +1,56 @@
+"""What holds of every command there is, whoever brought it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from veen_cli.commands import Group
+from veen_cli.main import veen
+
+
+def walk(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
+    yield ctx.command_path, command, ctx
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            found = command.get_command(ctx, name)
+            assert found is not None, f"{ctx.command_path} {name} cannot be loaded"
+            yield from walk(found, context_of(found, name, ctx))
+
+
+def context_of(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    return click.Context(command, info_name=name, parent=parent, **command.context_settings)
+
+
+TREE = list(walk(veen, context_of(veen, "veen", None)))
+LEAVES = [(path, command, ctx) for path, command, ctx in TREE if not isinstance(command, click.Group)]
+
+
+@pytest.mark.parametrize(("path", "command", "ctx"), LEAVES, ids=[path for path, _, _ in LEAVES])
+def test_every_command_has_json_quiet_help_and_an_example(
+    path: str, command: click.Command, ctx: click.Context
+) -> None:
+    options = {name for each in command.get_params(ctx) for name in each.opts}
+    assert {"--json", "--quiet", "--help"} <= options
+    text = command.get_help(ctx)
+    assert "Example" in text
+    assert f"\n  {path} " in f"{text} ".replace('eval "$(', "").replace("\n", " \n"), (
+        "the example is of this command"
+    )
+    assert command.help
+    undocumented = [each.name for each in command.params if isinstance(each, click.Option) and not each.help]
+    assert not undocumented
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [(path, command) for path, command, _ in TREE if isinstance(command, Group)],
+    ids=[path for path, command, _ in TREE if isinstance(command, Group)],
+)
+def test_the_line_in_a_list_is_the_first_line_of_the_help(path: str, command: Group) -> None:
+    for name, own in command.own.items():
+        loaded = own.load()
+        assert loaded.name == name, f"{path} {name} calls itself {loaded.name}"
+        assert (loaded.help or "").split("\n\n")[0].replace("\n", " ") == own.help
