@@ -1,4 +1,4 @@
-"""Runs what README and tutorial show: their commands in order, in one shell, and compares the output shown.
+"""Runs what our pages show: their commands in order, in one shell, and compares the output shown.
 
 A ``console`` block has commands after ``$`` and, if any, lines of what they print; a line of ``…`` stands for
 lines left out. Numbers, times, hashes and ports differ from run to run and count as equal.
@@ -39,8 +39,9 @@ class Step:
 
 def steps(page: Path) -> list[Step]:
     found: list[Step] = []
-    for kind, block in re.findall(r"^```(console|sh)\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
+    pattern = re.compile(r"^( *)```(console|sh)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+    for indent, kind, block in pattern.findall(page.read_text()):
+        for line in (line.removeprefix(indent) for line in block.splitlines()):
             if kind == "sh":
                 found += [Step(line.partition("  #")[0].strip())] if line.strip() else []
             elif line.startswith("$ "):

@@ -15,7 +15,10 @@ from .conftest import STREAM, Town
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+PAGES = ["README.md", "docs/tutorial.md", "docs/runbook.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_command_shown_runs_and_prints_what_is_shown(name: str, tmp_path: Path) -> None:
     ran = documents.run(ROOT / name, tmp_path)
     assert ran
@@ -32,7 +35,7 @@ def test_a_line_that_was_not_printed_is_found() -> None:
 
 
 def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
-    for name in ("README.md", "docs/tutorial.md"):
+    for name in PAGES:
         kinds = set(re.findall(r"^```(\w*)\n", (ROOT / name).read_text(), re.MULTILINE))
         assert kinds <= {"", "console", "sh", "mermaid", "python", "py"}  # "" closes one
 
