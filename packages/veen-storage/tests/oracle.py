@@ -228,6 +228,25 @@ def half_visible(seen: dict[Label, Seen], promises: Promises) -> list[Receipt]:
     return halves
 
 
+def describe_halves(seen: dict[Label, Seen], promises: Promises) -> str:
+    """Of every batch that is there in part: what it held, and what is there in its place."""
+    lines = []
+    for number, batch in enumerate(promises.attempted):
+        there = [present(seen, receipt) for receipt in batch]
+        if any(there) and not all(there):
+            lines.append(f"batch {number} of {len(promises.attempted)}:")
+            lines += [_describe(seen, receipt) for receipt in batch]
+    return "\n".join(lines)
+
+
+def _describe(seen: dict[Label, Seen], receipt: Receipt) -> str:
+    held = seen[receipt.label].receipts if receipt.label in seen else []
+    found = held[receipt.stream_seq - 1 : receipt.stream_seq]
+    there = [(r.hub_ts, r.leaf_hash.hex()[:8], r.mmr_root.hex()[:8]) for r in found]
+    tried = (receipt.hub_ts, receipt.leaf_hash.hex()[:8], receipt.mmr_root.hex()[:8])
+    return f"  {receipt.label.hex()[:8]} {receipt.stream_seq} of {len(held)}: {tried}, there is {there}"
+
+
 def _examine_answers(store: Store, held: Seen) -> None:
     label, size = held.label, len(held.receipts)
     head = store.read.head(label)

@@ -32,7 +32,7 @@ from veen_core.limits import Limits
 from veen_core.receipt import Receipt
 from veen_storage.store import Store, create
 
-from .oracle import Promises, Seen, check_files, examine, half_visible, walk
+from .oracle import Promises, Seen, check_files, describe_halves, examine, half_visible, walk
 from .sample import BORN, HUB_KEY
 from .scripted_run import memory_folder
 
@@ -149,7 +149,7 @@ def check_recent(root: Path, recent: Promises, seen: dict[Label, Seen]) -> None:
             assert [entry.receipt for entry in kept] == seen[label].receipts[start - 1 : end]
             assert all(isinstance(entry, PrunedEntry) for entry in kept)
         examine(store, recent, seen)
-        assert not half_visible(seen, recent), "a batch is there in part"
+        assert not half_visible(seen, recent), f"in part:\n{describe_halves(seen, recent)}"
 
 
 def check_all(root: Path, promises: Promises, seen: dict[Label, Seen]) -> None:
