@@ -266,7 +266,8 @@ class LabelLog:
     async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, *, latest: bool) -> None:
         await self.include(last)
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
-        (self.client if latest else part).accept_checkpoint(checkpoint, part.tree, last)
+        checker = self.client if latest else part
+        checker.accept_checkpoint(checkpoint, part.tree, last, self.link.time.now())
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:
