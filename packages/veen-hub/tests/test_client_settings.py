@@ -20,6 +20,7 @@ from veen_hub.anchors import AnchoredRoot, AnchorError
 from veen_hub.client import (
     Delivery,
     Denied,
+    FileStateStore,
     Message,
     OutOfTime,
     RateLimited,
@@ -209,6 +210,27 @@ def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
             await stream.send("two")
             assert [m.text async for m in stream.read(epoch=first)] == ["one"]
             assert not (await client.log(stream.label(first))).client.state.pending
+
+    run(story())
+
+
+def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path) -> None:
+    """A connection may last for as many epochs as it likes: each label costs a lock while it is held."""
+    clock = SetClock(BORN)
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+
+    async def story() -> None:
+        store = FileStateStore(tmp_path)
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store, retry=QUICK) as client:
+            stream, labels = client.stream("long"), []
+            for _ in range(5):
+                labels.append((await stream.send("x")).label)
+                clock.time += 180
+                await client.status()
+            assert set(client._logs) == {client.link.status.control_label, labels[-1]}
+            for label in labels[:-1]:
+                assert store.lock(hub.hub_id, label.hex()) is not None
+            assert store.lock(hub.hub_id, labels[-1].hex()) is None
 
     run(story())
 

@@ -11,14 +11,14 @@ in are noted by stream, before a message leaves, until all that was sent under t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from veen_core import stream
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
-from veen_core.ids import Epoch, StreamId, StreamSeq
+from veen_core.ids import Epoch, Label, StreamId, StreamSeq
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import Link
 from veen_hub.client.reading import follow, read
@@ -26,6 +26,7 @@ from veen_hub.client.records import EpochsRecord
 from veen_hub.client.store import update
 
 OpenLabel = Callable[[Epoch], Awaitable[LabelLog]]
+LeaveLabel = Callable[[Label], Awaitable[None]]
 GRACE: Final = 2.0
 """Seconds after a window's end until its label is read one last time and left."""
 _WAITING: Final = 64
@@ -77,11 +78,22 @@ def _decode(content: bytes | None) -> tuple[Epoch, ...]:
     return EpochsRecord.decode(content).epochs if content is not None else ()
 
 
-async def follow_epochs(link: Link, open_label: OpenLabel) -> AsyncGenerator[Sequence[Entry], None]:
+async def follow_epochs(
+    link: Link, open_label: OpenLabel, leave_label: LeaveLabel
+) -> AsyncGenerator[Sequence[Entry], None]:
     """Entries of every label from the oldest in the window on."""
     arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
     tasks: dict[int, asyncio.Task[None]] = {}
-    turning = asyncio.create_task(_turn(link, open_label, arrived, tasks))
+
+    async def follow_one(epoch: Epoch) -> None:
+        try:
+            log = await open_label(epoch)
+            await _one(log, epoch, arrived)
+            await leave_label(log.label)
+        except VeenError as exc:
+            await arrived.put(exc)
+
+    turning = asyncio.create_task(_turn(link, follow_one, tasks))
     try:
         while True:
             item = await arrived.get()
@@ -97,8 +109,7 @@ async def follow_epochs(link: Link, open_label: OpenLabel) -> AsyncGenerator[Seq
 
 async def _turn(
     link: Link,
-    open_label: OpenLabel,
-    arrived: asyncio.Queue[Sequence[Entry] | VeenError],
+    follow_one: Callable[[Epoch], Coroutine[None, None, None]],
     tasks: dict[int, asyncio.Task[None]],
 ) -> None:
     """Start following each epoch as it comes near, and end those that have passed."""
@@ -106,29 +117,23 @@ async def _turn(
         current = window(link)
         for epoch in current:
             if epoch not in tasks:
-                tasks[epoch] = asyncio.create_task(_one(link, open_label, Epoch(epoch), arrived))
+                tasks[epoch] = asyncio.create_task(follow_one(Epoch(epoch)))
         for epoch in [epoch for epoch, task in tasks.items() if task.done() and epoch < current.start]:
             del tasks[epoch]
         seconds = link.profile.epoch_sec
         await asyncio.sleep(max(0.05, seconds - link.time.exact() % seconds))
 
 
-async def _one(
-    link: Link, open_label: OpenLabel, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]
-) -> None:
+async def _one(log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]) -> None:
     """One label, until its window has passed."""
-    at = StreamSeq(1)
+    link, at = log.link, StreamSeq(1)
     skew = link.limits.max_epoch_skew_sec // link.profile.epoch_sec
     end = (epoch + skew + 1) * link.profile.epoch_sec + GRACE
     try:
-        log = await open_label(epoch)
-        try:
-            async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
-                async for entries in live:
-                    await arrived.put(entries)
-                    at = StreamSeq(entries[-1].stream_seq + 1)
-        except TimeoutError:
-            async for entries in read(log, at):
+        async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
+            async for entries in live:
                 await arrived.put(entries)
-    except VeenError as exc:
-        await arrived.put(exc)
+                at = StreamSeq(entries[-1].stream_seq + 1)
+    except TimeoutError:
+        async for entries in read(log, at):
+            await arrived.put(entries)

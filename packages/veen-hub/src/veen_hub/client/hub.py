@@ -92,6 +92,14 @@ class Hub:
         log = await self.log(label, origin)
         return self._outboxes.setdefault(label, Outbox(log))
 
+    async def leave(self, label: Label) -> None:
+        """Let go of a label that takes no messages any more; not while something is open under it."""
+        log = self._logs.get(label)
+        if log is not None and not log.client.state.pending:
+            del self._logs[label]
+            self._outboxes.pop(label, None)
+            await log.state.close()
+
     def open_epochs(self, stream_id: StreamId) -> OpenEpochs:
         return self._epochs.setdefault(stream_id, OpenEpochs(self.link, stream_id))
 

@@ -107,6 +107,7 @@ class Stream:
                 found.failure = found.failure or delivery.failure
                 if passed and not log.client.state.pending:
                     await epochs.settled(epoch)
+                    await self.hub.leave(log.label)
         return found
 
     async def client_id(self) -> ClientId:
@@ -302,7 +303,7 @@ class Stream:
         """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
         link = self.hub.link
         pages = (
-            follow_epochs(link, self._log)
+            follow_epochs(link, self._log, self.hub.leave)
             if link.profile.epoch_sec
             else reading.follow(await self._log(), StreamSeq(from_seq))
         )
