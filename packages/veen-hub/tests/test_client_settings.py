@@ -244,8 +244,10 @@ def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> No
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
             stream = client.stream("work")
-            await stream.send("one")
+            first = await stream.send("one")
             assert [r.stream_seq async for r in stream.send_many(["x"] * 5)] == [2, 3, 4, 5, 6]
+            (entry,) = await client.log_reader().page(first.label, first.stream_seq, 1)
+            assert await client.log_writer().submit(entry.msg) == first
 
     run(story())
 
