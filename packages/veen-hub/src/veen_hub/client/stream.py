@@ -43,7 +43,7 @@ from veen_hub.client import reading
 from veen_hub.client.attachments import Parcel, Source
 from veen_hub.client.body import AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.chunks import Chunks
-from veen_hub.client.epochs import follow_epochs, window
+from veen_hub.client.epochs import window
 from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.label import LabelLog
 from veen_hub.client.message import Message, open_all
@@ -303,7 +303,7 @@ class Stream:
         """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
         link = self.hub.link
         pages = (
-            follow_epochs(link, self._log, self.hub.leave)
+            reading.follow_epochs(link, self._log, self.hub.leave)
             if link.profile.epoch_sec
             else reading.follow(await self._log(), StreamSeq(from_seq))
         )
