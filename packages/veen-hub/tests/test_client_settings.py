@@ -20,6 +20,7 @@ from veen_hub.anchors import AnchoredRoot, AnchorError
 from veen_hub.client import (
     Delivery,
     Denied,
+    FileStateStore,
     Message,
     OutOfTime,
     RateLimited,
@@ -213,6 +214,27 @@ def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
     run(story())
 
 
+def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path) -> None:
+    """A connection may last for as many epochs as it likes: each label costs a lock while it is held."""
+    clock = SetClock(BORN)
+    hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
+
+    async def story() -> None:
+        store = FileStateStore(tmp_path)
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=store, retry=QUICK) as client:
+            stream, labels = client.stream("long"), []
+            for _ in range(5):
+                labels.append((await stream.send("x")).label)
+                clock.time += 180
+                await client.status()
+            assert set(client._logs) == {client.link.status.control_label, labels[-1]}
+            for label in labels[:-1]:
+                assert store.lock(hub.hub_id, label.hex()) is not None
+            assert store.lock(hub.hub_id, labels[-1].hex()) is None
+
+    run(story())
+
+
 # --- other rules
 
 
@@ -222,8 +244,10 @@ def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> No
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
             stream = client.stream("work")
-            await stream.send("one")
+            first = await stream.send("one")
             assert [r.stream_seq async for r in stream.send_many(["x"] * 5)] == [2, 3, 4, 5, 6]
+            (entry,) = await client.log_reader().page(first.label, first.stream_seq, 1)
+            assert await client.log_writer().submit(entry.msg) == first
 
     run(story())
 

@@ -32,10 +32,9 @@ from veen_hub.client import (
     Retry,
     connect,
 )
-from veen_hub.client.blocking import connect as connect_blocking
 from veen_hub.client.message import Message
 
-from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
+from .client_fixtures import ADMIN, HubProcess, person, run, serving, token_for
 
 ALICE, BOB = person("alice"), person("bob")
 
@@ -490,19 +489,12 @@ def test_overlays_get_a_log_reader_and_a_log_writer(open_hub: HubProcess) -> Non
     run(story())
 
 
-def test_the_blocking_twin_does_the_same(open_hub: HubProcess, tmp_path: Path) -> None:
-    with connect_blocking(open_hub.url, ALICE, trust=open_hub.hub_id, state=tmp_path, retry=QUICK) as hub:
-        stream = hub.stream("blocking")
-        assert stream.send("one").stream_seq == 1
-        assert [r.stream_seq for r in stream.send_many(["two", "three"])] == [2, 3]
-        assert [m.text for m in stream.read()] == ["one", "two", "three"]
-        following = stream.follow()
-        assert next(following).text == "one"
-        following.close()  # type: ignore[attr-defined]
-        head = stream.head()
-        assert head is not None
-        assert head == stream.receipt(3)
-        (made,) = hub.admin(ADMIN).checkpoint(stream.label())
-        assert stream.checkpoint() == made
-        with pytest.raises(NotFound):
-            stream.receipt(9)
+def test_a_closed_connection_says_so(open_hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as client:
+            pass
+        for step in (client.stream("closed").head, client.status):
+            with pytest.raises(StateError, match="connect again"):
+                await step()
+
+    run(story())

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from veen_core import SigningKey, SigningSeed
-from veen_core.errors import ConfigError, IdentityError, StateError
+from veen_core.api import CheckpointResponse
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
+from veen_core.errors import ConfigError, IdentityError, SignatureError, StateError
 from veen_core.ids import HubId, UnixTime
 from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect
 from veen_storage.rotation import rotate
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, HubProcess, person, run, serving
+from .client_proxy import between
+from .conftest import StartHub
+from .people import ADMIN, BORN, HUB_KEY, signing_key
+from .serving import RunningHub, SetClock
 
 ALICE = person("alice")
 IMPATIENT = Retry(attempts=3, first=0.01)
@@ -109,6 +116,60 @@ def test_a_connection_outlives_a_key_rotation(tmp_path: Path) -> None:
                 assert len(connected.identity.hub_keys) == 2
 
     run(story())
+
+
+def test_in_a_rotation_window_a_checkpoint_needs_the_signatures_of_both_keys(start_hub: StartHub) -> None:
+    """KEX0.1; one that was made before the window or after it needs the one key of its time."""
+    clock, new_key = SetClock(BORN), signing_key("hub/1")
+    born = start_hub(gating=False, clock=clock)
+    born.stop()
+    rotate(born.root, new_key, UnixTime(BORN + 100), 1_000)
+
+    async def story(hub: RunningHub) -> None:
+        async with between(hub.url) as proxy:
+
+            async def check(forge: Callable[[Checkpoint], Checkpoint] | None = None) -> int | None:
+                def lie(path: str, _request: bytes, answer: bytes) -> bytes:
+                    if path != "/v1/checkpoint" or forge is None:
+                        return answer
+                    response = CheckpointResponse.decode(answer)
+                    return dataclasses.replace(response, checkpoint=forge(response.checkpoint)).encode()
+
+                proxy.lie = lie
+                async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                    found = await client.stream("rotation").checkpoint()
+                    return found.upto_seq if found is not None else None
+
+            async def grow() -> None:
+                async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                    await client.stream("rotation").send("x")
+
+            async def make() -> None:
+                async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                    await client.admin(ADMIN).checkpoint()
+
+            await grow()
+            await make()
+            assert await check() == 1
+            clock.time = BORN + 200
+            assert await check() == 1  # made before the window
+            await grow()
+            await make()
+            assert await check() == 2
+            for key in (HUB_KEY, new_key):
+                with pytest.raises(SignatureError, match="no signature of witness"):
+                    await check(lambda shown, key=key: sign_checkpoint(key, shown, ()))  # type: ignore[misc]
+                with pytest.raises(SignatureError, match="no signature of witness"):
+                    await check(lambda shown, key=key: sign_checkpoint(key, shown, (key,)))  # type: ignore[misc]
+            await grow()
+            clock.time = BORN + 1_200
+            assert await check() == 2  # made in the window
+            await make()
+            assert await check() == 3  # made after it, of an entry in it
+            with pytest.raises(SignatureError):
+                await check(lambda shown: sign_checkpoint(HUB_KEY, shown, ()))
+
+    run(story(start_hub(gating=False, clock=clock)))
 
 
 def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:

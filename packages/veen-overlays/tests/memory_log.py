@@ -42,7 +42,8 @@ WRITER = SigningKey(SigningSeed(b"\x04" * 32))
 class MemoryLog:
     """One label, one writer."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: Label = LABEL) -> None:
+        self.label = label
         self.entries: list[Entry] = []
         self.mmr = Mmr()
         self.nodes: dict[tuple[int, int], bytes] = {}
@@ -57,7 +58,7 @@ class MemoryLog:
         seq = self.mmr.size
         binding = Binding(
             profile_id=DEFAULT_PROFILE.profile_id,
-            label=LABEL,
+            label=self.label,
             client_id=ClientId(WRITER.public),
             client_seq=ClientSeq(seq + 1),
             prev_ack=StreamSeq(seq),
@@ -80,14 +81,14 @@ class MemoryLog:
         receipt = sign_receipt(
             HUB,
             Receipt(
-                label=LABEL,
+                label=self.label,
                 stream_seq=self.mmr.stream_seq,
                 leaf_hash=msg.leaf_hash,
                 mmr_root=self.mmr.root,
                 hub_ts=UnixTime(1_700_000_000),
             ),
         )
-        self.entries.append(Entry(LABEL, receipt.stream_seq, msg.encode(), receipt.encode()))
+        self.entries.append(Entry(self.label, receipt.stream_seq, msg.encode(), receipt.encode()))
         return receipt
 
     def write(self, *records: Record) -> None:

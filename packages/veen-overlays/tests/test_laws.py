@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -18,7 +19,7 @@ from veen_core import cbor
 from veen_core.hashing import H, u64be
 from veen_overlays.event import Message, SeenOnce
 from veen_overlays.overlay import LISTED, Overlay, Summary
-from veen_overlays.record import decode_record
+from veen_overlays.record import Record, decode_record, record
 from veen_overlays.registry import OVERLAYS
 
 every_overlay = pytest.mark.parametrize("name", OVERLAYS)
@@ -172,3 +173,38 @@ def test_any_process_gives_the_same_bytes(name: str) -> None:
     }
     here = overlay.fold(log)
     assert answers == {overlay.encode(here) + overlay.state_hash(here)}
+
+
+@record("later.addition.v1", section="tests")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later(Record):
+    """A record that a newer version of an overlay knows."""
+
+    n: int
+
+
+def newer(overlay: Overlay[Any]) -> Overlay[Any]:
+    """The overlay as a later version may be: one record more, which changes nothing old."""
+    return Overlay(
+        name=overlay.name,
+        title=overlay.title,
+        schemas=(*overlay.schemas, Later),
+        monoid=overlay.monoid,
+        lift=lambda e: overlay.monoid.empty if isinstance(e.record, Later) else overlay.lift(e),
+        view=overlay.view,
+        keys=overlay.keys,
+    )
+
+
+@every_overlay
+@given(data=st.data())
+def test_old_logs_fold_under_new_overlays_and_new_logs_under_old_ones(name: str, data: st.DataObject) -> None:
+    """§0 Interpret, §1: older logs stay valid; what an older overlay does not know is foreign to it."""
+    old, new = OVERLAYS[name], newer(OVERLAYS[name])
+    log = data.draw(logs(old))
+    assert new.encode(new.fold(log)) == old.encode(old.fold(log))
+    assert new.class_id != old.class_id  # stored summaries of one are not taken for the other's
+    more = [*log, Message(len(log) + 1, H(b"later"), Later.SCHEMA, Later(n=1).encode())]
+    assert new.state_hash(new.fold(more)) == old.state_hash(old.fold(more)) == old.state_hash(old.fold(log))
+    assert old.fold(more).foreign == old.fold(log).foreign + 1
+    assert new.fold(more).events == new.fold(log).events + 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import records
 
@@ -29,6 +29,7 @@ SHAPES = {
     f"{shape.NAME}/{shape.__name__}": shape for overlay in OVERLAYS.values() for shape in overlay.schemas
 }
 every_record = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+few = settings(max_examples=12)  # of each of three dozen records
 
 
 @record("test.both.v1", section="none", rules=(at_least_one_of("a", "b"), is_map("free")))
@@ -51,6 +52,7 @@ def without_pattern(shape: type[Record], body: bytes) -> Record | None:
 
 
 @every_record
+@few
 @given(data=st.data())
 def test_a_record_survives_the_trip_through_its_bytes(shape: type[Record], data: st.DataObject) -> None:
     made = data.draw(records(shape))
@@ -58,6 +60,7 @@ def test_a_record_survives_the_trip_through_its_bytes(shape: type[Record], data:
 
 
 @every_record
+@few
 @given(data=st.data())
 def test_decoding_is_total_and_agrees_with_the_general_decoder(
     shape: type[Record], data: st.DataObject
@@ -80,6 +83,7 @@ def test_decoding_is_total_and_agrees_with_the_general_decoder(
 
 
 @every_record
+@few
 @given(data=st.data())
 def test_any_bytes_at_all_decode_to_a_record_or_a_reason(shape: type[Record], data: st.DataObject) -> None:
     body = data.draw(st.binary(max_size=200))
@@ -88,6 +92,7 @@ def test_any_bytes_at_all_decode_to_a_record_or_a_reason(shape: type[Record], da
 
 
 @every_record
+@few
 @given(data=st.data())
 def test_unknown_missing_misordered_and_null_keys_are_refused(
     shape: type[Record], data: st.DataObject

@@ -1,6 +1,44 @@
-"""Meaning over decrypted logs.
+"""Meaning over decrypted logs: records declared once, overlays as summary monoids, the summary tree.
 
-Declarative schemas, folds as monoids and the summary tree; every overlay of the
-profiles. Pure, except ``veen_overlays.live``, the drivers that follow a log.
-Nothing is built yet.
+Pure: no IO, no clock, no randomness; ``veen_overlays.live`` alone waits for a log. The names below are the
+public face; an overlay's own records and questions are in its module: ``crdt``, ``kv``, ``queue``,
+``wallet``, ``identity``, ``control``, ``snapshot``.
 """
+
+from veen_overlays.event import Event, Fault, Message, Seen, SeenOnce
+from veen_overlays.monoid import Monoid
+from veen_overlays.nodes import Range
+from veen_overlays.overlay import Overlay, StateHash, Summary
+from veen_overlays.record import Record, Rule, Undecodable, decode_record, record, schema_id
+from veen_overlays.registry import OVERLAYS
+from veen_overlays.snapshot import StateCheckpoint, StateId, verify_snapshot
+from veen_overlays.store import MemoryStore, Store
+from veen_overlays.tree import Folded, SummaryTree, drive
+
+__all__ = [
+    "OVERLAYS",
+    "Event",
+    "Fault",
+    "Folded",
+    "MemoryStore",
+    "Message",
+    "Monoid",
+    "Overlay",
+    "Range",
+    "Record",
+    "Rule",
+    "Seen",
+    "SeenOnce",
+    "StateCheckpoint",
+    "StateHash",
+    "StateId",
+    "Store",
+    "Summary",
+    "SummaryTree",
+    "Undecodable",
+    "decode_record",
+    "drive",
+    "record",
+    "schema_id",
+    "verify_snapshot",
+]

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from veen_core import cbor
 from veen_core.hashing import U64_MAX
 from veen_overlays.event import Stamp
+from veen_overlays.layers import join
 
 S = TypeVar("S")
 K = TypeVar("K", bytes, str)
@@ -76,19 +77,9 @@ KEYS: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sorted,
 
 def table(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
     """A map whose values combine key by key; bytes or text for keys, never both."""
-
-    def combine(a: Mapping[Any, S], b: Mapping[Any, S]) -> Mapping[Any, S]:
-        if not a or not b:
-            return b or a
-        merged = dict(a)
-        for key, right in b.items():
-            left = merged.get(key)
-            merged[key] = right if left is None else value.combine(left, right)
-        return merged
-
     return Monoid(
         {},
-        combine,
+        lambda a, b: join(a, b, value.combine),
         lambda s: {key: value.dump(s[key]) for key in sorted(s)},
         lambda item: {key: value.load(inner) for key, inner in item.items()},
     )

@@ -1,4 +1,9 @@
-"""The reference of records, written from their declarations: ``docs/overlays.md`` holds it (§4.7)."""
+"""The reference of records, written from their declarations: ``docs/overlays.md`` holds it (§4.7).
+
+    python -m veen_overlays.reference docs/overlays.md
+
+writes the part of a page between ``<!-- records -->`` and ``<!-- end of records -->``.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +35,25 @@ def overlay_reference(overlay: Overlay[Any]) -> str:
 def reference(overlays: Iterable[Overlay[Any]]) -> str:
     """All of them, in the order given."""
     return "\n\n".join(overlay_reference(overlay) for overlay in overlays) + "\n"
+
+
+BEGIN, END = "<!-- records -->\n", "<!-- end of records -->"
+
+
+def filled(page: str, overlays: Iterable[Overlay[Any]]) -> str:
+    """The page with its records as the code has them now."""
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page has no part between {BEGIN.strip()} and {END}")
+    return f"{before}{BEGIN}\n{reference(overlays)}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from veen_overlays.registry import OVERLAYS
+
+    page_ = Path(sys.argv[1])
+    page_.write_text(filled(page_.read_text(), OVERLAYS.values()))

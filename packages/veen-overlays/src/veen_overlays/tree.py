@@ -105,9 +105,10 @@ class SummaryTree(Generic[S]):
         """Fold the next message; returns the root that its receipt must have."""
         if message.seq != self.size + 1:
             raise VerificationError(f"stream_seq {message.seq} does not follow {self.size}")
-        self._open.append(Tile(message.msg_id, self._nodes.lift_one(message)))
+        lifted = self._nodes.lift_one(message)
+        self._open.append(Tile(message.msg_id, lifted))
         completed = self.mmr.append(message.msg_id)
-        self._state = None
+        self._state = None if self._state is None else self.overlay.combine(self._state, lifted)
         if len(completed) > self.floor:
             self._close_block(self.overlay.merge(tile.summary for tile in self._open), completed)
         return self.mmr.root
@@ -152,7 +153,7 @@ class SummaryTree(Generic[S]):
     # --- answering
 
     def state(self) -> Summary[S]:
-        """Everything so far; computed once per append, without the log."""
+        """Everything so far, without the log; once it was asked for, each append keeps it up to date."""
         if self._state is None:
             tiles = (*self._peaks, *self._open)
             self._state = self.overlay.merge(tile.summary for tile in tiles)

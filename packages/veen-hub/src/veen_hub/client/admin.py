@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from veen_core.checkpoint import Checkpoint
-from veen_core.hub_identity import verify_checkpoint
 from veen_core.ids import Label, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
 from veen_hub.client.endpoints import answer
 from veen_hub.client.link import Link
+from veen_hub.client.trust import check_signatures
 
 
 class Admin:
@@ -33,9 +33,12 @@ class Admin:
         return done.chunks, done.entries
 
     def _verified(self, body: bytes) -> tuple[Checkpoint, ...]:
+        """The entries are not at hand: a checkpoint's epoch is all that is known of its time."""
         found = answer(CheckpointsResponse, body).checkpoints
+        epoch_sec, now = self._link.profile.epoch_sec, self._link.time.now()
         for checkpoint in found:
-            verify_checkpoint(self._link.status.identity, checkpoint, self._link.profile.epoch_sec)
+            since = UnixTime(checkpoint.epoch * epoch_sec)
+            check_signatures(self._link.status.identity, checkpoint, epoch_sec, since=since, now=now)
         return found
 
     async def _call(self, path: str, body: bytes) -> bytes:

@@ -18,7 +18,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, ClientId, Coid, HubId, Label
+from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
 from veen_core.proof import MmrProof
@@ -53,13 +53,29 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for it; an interrupt (Ctrl-C) cancels it there before it is raised here."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Wait for it; an interrupt (Ctrl-C) cancels it there, and is raised here once it has ended."""
+        tasks: list[asyncio.Task[T]] = []
+        ended = threading.Event()
+
+        def start() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: ended.set())
+
+        def cancel() -> None:
+            if not tasks:
+                start()  # interrupted before it was asked for
+            tasks[0].cancel()
+
         try:
-            return future.result()
+            self._loop.call_soon_threadsafe(start)
+            ended.wait()
         except BaseException:
-            future.cancel()
+            self._loop.call_soon_threadsafe(cancel)
+            ended.wait()
+            if not tasks[0].cancelled():
+                tasks[0].exception()  # seen; the interrupt goes first
             raise
+        return tasks[0].result()
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """An async iterator, one item at a time."""
@@ -90,8 +106,8 @@ class BlockingStream:
     def name(self) -> str:
         return self._stream.name
 
-    def label(self) -> Label:
-        return self._stream.label()
+    def label(self, epoch: Epoch | None = None) -> Label:
+        return self._stream.label(epoch)
 
     def client_id(self) -> ClientId:
         return self._loop.run(self._stream.client_id())
@@ -108,8 +124,10 @@ class BlockingStream:
     def send_many(self, bodies: Iterable[Body], **options: Any) -> Iterator[Receipt]:
         return self._loop.each(self._stream.send_many(bodies, **options))
 
-    def read(self, from_seq: int = 1, to_seq: int | None = None) -> Iterator[Message]:
-        return self._loop.each(self._stream.read(from_seq, to_seq))
+    def read(
+        self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
+    ) -> Iterator[Message]:
+        return self._loop.each(self._stream.read(from_seq, to_seq, epoch=epoch))
 
     def follow(self, from_seq: int = 1) -> Iterator[Message]:
         return self._loop.each(self._stream.follow(from_seq))
@@ -117,20 +135,20 @@ class BlockingStream:
     def attachment(self, message: Message, which: AttachmentRef | int) -> bytes:
         return self._loop.run(self._stream.attachment(message, which))
 
-    def receipt(self, stream_seq: int) -> Receipt:
-        return self._loop.run(self._stream.receipt(stream_seq))
+    def receipt(self, stream_seq: int, *, epoch: Epoch | None = None) -> Receipt:
+        return self._loop.run(self._stream.receipt(stream_seq, epoch=epoch))
 
-    def proof(self, stream_seq: int, tree_size: int | None = None) -> MmrProof:
-        return self._loop.run(self._stream.proof(stream_seq, tree_size))
+    def proof(self, stream_seq: int, tree_size: int | None = None, *, epoch: Epoch | None = None) -> MmrProof:
+        return self._loop.run(self._stream.proof(stream_seq, tree_size, epoch=epoch))
 
-    def consistency(self, from_seq: int, to_seq: int) -> MmrConsistency:
-        return self._loop.run(self._stream.consistency(from_seq, to_seq))
+    def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:
+        return self._loop.run(self._stream.consistency(from_seq, to_seq, epoch=epoch))
 
-    def checkpoint(self, upto_seq: int = 0) -> Checkpoint | None:
-        return self._loop.run(self._stream.checkpoint(upto_seq))
+    def checkpoint(self, upto_seq: int = 0, *, epoch: Epoch | None = None) -> Checkpoint | None:
+        return self._loop.run(self._stream.checkpoint(upto_seq, epoch=epoch))
 
-    def head(self) -> Receipt | None:
-        return self._loop.run(self._stream.head())
+    def head(self, *, epoch: Epoch | None = None) -> Receipt | None:
+        return self._loop.run(self._stream.head(epoch=epoch))
 
 
 class BlockingAdmin:
@@ -164,6 +182,13 @@ class BlockingHub:
     @property
     def identity(self) -> HubIdentity:
         return self._hub.identity
+
+    @property
+    def url(self) -> str:
+        return self._hub.url
+
+    def epoch_at(self, hub_ts: UnixTime) -> Epoch:
+        return self._hub.epoch_at(hub_ts)
 
     def stream(
         self, name: str, *, to: Recipient | None = None, readers: Sequence[DhKey] = ()

@@ -23,9 +23,8 @@ from veen_hub.client.errors import Diverged, Misbehaved
 from veen_hub.client.evidence import convict
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.label_client import PipelinedClient
-from veen_hub.client.label_state import LabelState
+from veen_hub.client.label_state import LabelRecord, LabelState
 from veen_hub.client.link import Link
-from veen_hub.client.records import LabelRecord
 
 T = TypeVar("T")
 
@@ -266,7 +265,8 @@ class LabelLog:
     async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, *, latest: bool) -> None:
         await self.include(last)
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
-        (self.client if latest else part).accept_checkpoint(checkpoint, part.tree, last)
+        checker = self.client if latest else part
+        checker.accept_checkpoint(checkpoint, part.tree, last, self.link.time.now())
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:

@@ -10,18 +10,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from veen_core.checkpoint import Checkpoint, verify_checkpoint, verify_witnesses
+from veen_core.checkpoint import Checkpoint, verify_checkpoint
 from veen_core.client import Gap, LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError
-from veen_core.hub_identity import verify_checkpoint as verify_checkpoint_signature
 from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.invariants import Before, verify_pair
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, Sealed
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
+from veen_hub.client.trust import check_signatures
 
 
 class PipelinedClient(LabelClient):
@@ -178,11 +178,10 @@ class PipelinedClient(LabelClient):
         """A copy."""
         return self._log.copy()
 
-    def accept_checkpoint(self, checkpoint: Checkpoint, tree: Mmr, last: Receipt) -> None:
+    def accept_checkpoint(self, checkpoint: Checkpoint, tree: Mmr, last: Receipt, now: UnixTime) -> None:
         """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1)."""
-        identity = self.trust.identity
-        verify_checkpoint_signature(identity, checkpoint, self.trust.profile.epoch_sec)
-        verify_witnesses(checkpoint, (), [key.hub_pk for key in identity.hub_keys])
+        epoch_sec = self.trust.profile.epoch_sec
+        check_signatures(self.trust.identity, checkpoint, epoch_sec, since=last.hub_ts, now=now)
         verify_checkpoint(
             checkpoint,
             tree,

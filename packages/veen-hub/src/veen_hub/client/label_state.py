@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from veen_core.client_state import ClientState
 from veen_core.errors import StateError
 from veen_core.ids import NodeHash
-from veen_hub.client.keyring import KeyRing
-from veen_hub.client.records import LabelRecord
+from veen_core.wire import Wire, int_map
+from veen_hub.client.keyring import ClientKey, KeyRing
 from veen_hub.client.store import POLL, Lock
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ PROGRESS_EVERY: Final = 5.0
 """Seconds between writes of what was only read."""
 
 Place = tuple[int, tuple[NodeHash, ...]]
+
+
+@int_map("label_record", section="RESYNC0.4")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRecord(Wire):
+    """Everything a client remembers of one label."""
+
+    ver: Literal[1] = 1
+    state: ClientState
+    keys: tuple[ClientKey, ...]
 
 
 def _place(state: ClientState) -> Place:

@@ -19,6 +19,7 @@ from veen_hub.client.errors import Misbehaved, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import worth_another_try
 from veen_hub.client.settling import SEARCH_PAGE
+from veen_hub.client.work import Work
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
@@ -80,10 +81,10 @@ class HubLogWriter:
         return receipt
 
     async def _submit(self, log: LabelLog, msg: Msg, wire: bytes) -> Receipt:
-        attempts, uncertain = log.link.retry.begin(), False
+        attempts, work, uncertain = log.link.retry.begin(), Work(log.link), False
         while True:
             try:
-                outcome = (await log.link.api.submit([wire]))[0]
+                (outcome,) = await work.submit([wire], attempts.until)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -96,7 +97,8 @@ class HubLogWriter:
             accepted = uncertain or outcome.detail_enum == DUPLICATE.detail
             if accepted and (found := await _search(log, msg)) is not None:
                 return found
-            raise outcome
+            if not await work.is_wanted(outcome):
+                raise outcome
 
 
 async def _search(log: LabelLog, msg: Msg) -> Receipt | None:

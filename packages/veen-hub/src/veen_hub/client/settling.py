@@ -14,16 +14,15 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
-from veen_core.rejection import CLIENT_SEQ, DUPLICATE, EPOCH, PREFILTER_REJECT, PREV_ACK, Code
-from veen_hub.client import work
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, EPOCH, PREV_ACK, Code
 from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
+from veen_hub.client.work import Work
 
 MAX_SEQUENCE: Final = 4 * 1_048_576
 """Bytes in one request; the hub takes 8 MiB."""
 SEARCH_PAGE: Final = 500
-_MOST_WORK: Final = 3
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Settler:
     def __init__(self, log: LabelLog) -> None:
         self._log = log
         self._answers: dict[LeafHash, Receipt] = {}
-        self._worked = 0
+        self._work = Work(log.link)
 
     async def deliver(self, *, uncertain: bool, passed: bool = False) -> Delivery:
         """Until each pending message is answered or refused for good, or patience ends.
@@ -50,7 +49,7 @@ class Settler:
         its client_seq and those after it.
         """
         wanted = self._log.client.pending_leaves
-        self._answers, self._worked = {}, 0
+        self._answers, self._work = {}, Work(self._log.link)
         failure: VeenError | None = None
         try:
             if passed:
@@ -67,7 +66,7 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._submit(attempts.until)
+                outcomes = await self._work.submit(self._next_wires(), attempts.until)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -102,23 +101,14 @@ class Settler:
         """Whether a refusal is not the end: accepted before, or work to be done first."""
         if (uncertain or why.detail_enum == DUPLICATE.detail) and await self._search():
             return True
-        if why.detail_enum == PREFILTER_REJECT.detail and self._worked < _MOST_WORK:
-            self._worked += 1
-            await self._log.link.refresh()
-            return self._log.link.status.pow_difficulty > 0
+        if await self._work.is_wanted(why):
+            return True
         if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
             async with self._log.prefix:
                 await self._log.link.ask(self._log.check_head)  # it may have forgotten what it acknowledged
         return False
 
     # --- asking
-
-    async def _submit(self, until: float) -> list[Receipt | Refused]:
-        link, wires = self._log.link, self._next_wires()
-        if not link.status.pow_difficulty:
-            return await link.api.submit(wires)
-        cookie = await work.solve(link, wires[0], until)
-        return await link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
 
     def _next_wires(self) -> list[bytes]:
         wires: list[bytes] = []

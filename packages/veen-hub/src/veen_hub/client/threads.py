@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from veen_core.errors import StateError
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -16,12 +18,15 @@ class Workers:
 
     def __init__(self, count: int = 3) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="veen-client")
+        self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What ``call`` returns. If cancelled meanwhile, raises only once the call has ended.
 
         Whoever holds a lock around this keeps it until the call's effects are complete.
         """
+        if self._closed:
+            raise StateError("this connection is closed: connect again")
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._pool, lambda: call(*args, **kwargs))
         cancelled: asyncio.CancelledError | None = None
@@ -36,4 +41,5 @@ class Workers:
         return future.result()
 
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=True)

@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 
 from veen_core.api import ErrorEnvelope
-from veen_core.errors import ConfigError, DecodeError
+from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.rejection import Code
 from veen_hub.client.errors import Misbehaved, Refused, Unavailable, Unreachable, refusal
 
@@ -105,6 +105,8 @@ class Transport:
         idle: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A 200 whose body is still to be read; trouble on the way raises ``Unreachable``, inside too."""
+        if self._session.closed:
+            raise StateError(f"{self.url}: this connection is closed: connect again")
         sent = dict(headers or {})
         if body is not None:
             sent["Content-Type"] = content_type

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_core import stream
-from veen_core.errors import DecodeError, IdentityError, StateError
-from veen_core.hub_identity import HubIdentity, verify_identity, verify_identity_signature, verify_successor
-from veen_core.ids import HubId, HubPk
+from veen_core.checkpoint import Checkpoint, verify_witnesses
+from veen_core.errors import DecodeError, IdentityError, SignatureError, StateError
+from veen_core.hub_identity import (
+    HubIdentity,
+    verify_checkpoint,
+    verify_identity,
+    verify_identity_signature,
+    verify_successor,
+)
+from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.status import Status
 from veen_hub.client.files import named, replace
 
@@ -86,3 +93,28 @@ def _check_first_use(status: Status, path: Path) -> None:
         ) from None
     if shown != held:
         replace(path, shown.encode())
+
+
+def check_signatures(
+    identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int, *, since: UnixTime, now: UnixTime
+) -> None:
+    """A checkpoint is signed by a key of the hub and, in a rotation window, by all active ones (KEX0.1).
+
+    It does not say when it was made: at some moment from ``since``, its last entry, to ``now`` or to the end
+    of its epoch (ADR 0005). Its signatures must be those of one such moment.
+    """
+    signer = verify_checkpoint(identity, checkpoint, epoch_sec)
+    last = min(now, (checkpoint.epoch + 1) * epoch_sec - 1) if epoch_sec else now
+    changes = {time for key in identity.hub_keys for time in (key.valid_from, key.valid_until) if time}
+    why: SignatureError | None = None
+    for moment in (since, *sorted(time for time in changes if since < time <= last)):
+        active = identity.active_at(moment)
+        required = [key.hub_pk for key in active] if len(active) > 1 else []
+        try:
+            verify_witnesses(checkpoint, required, [key.hub_pk for key in identity.hub_keys])
+        except SignatureError as exc:
+            why = why or exc
+        else:
+            if signer in active:
+                return
+    raise why or SignatureError("CHECKPOINT.hub_sig §4.4: by a key that was not active when it was made")

@@ -7,33 +7,62 @@ ever.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from veen_core.pow import PowCookie, challenge, work_of
-from veen_hub.client.errors import TooMuchWork
+from veen_core.receipt import Receipt
+from veen_core.rejection import PREFILTER_REJECT
+from veen_hub.client.errors import Refused, TooMuchWork
 from veen_hub.client.link import Link
 
 SLICE: Final = 1 << 14
 """Nonces tried between two looks at the clock: a fiftieth of a second."""
+MOST: Final = 3
+"""How often an operation asks for the difficulty anew: it rises as the hub's queue fills."""
 
 
-async def solve(link: Link, wire: bytes, until: float) -> PowCookie:
-    """The cookie for one message, before ``until`` (monotonic)."""
-    difficulty, most = link.status.pow_difficulty, link.max_pow_difficulty
-    if difficulty > most:
-        raise TooMuchWork(
-            f"the hub asks for proof of work of difficulty {difficulty} for each message, more than {most}: "
-            f"if that is meant, connect with max_pow_difficulty={difficulty}"
-        )
-    asked, start = challenge(link.status.pow_salt, wire), 0
-    while (cookie := await link.workers.run(_search, asked, difficulty, start)) is None:
-        start += SLICE
-        if time.monotonic() > until:
+class Work:
+    """The proof of work of one operation."""
+
+    __slots__ = ("_again", "_link")
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._again = 0
+
+    async def submit(self, wires: Sequence[bytes], until: float) -> list[Receipt | Refused]:
+        """All; or, where work is asked for, the first with its cookie, made before ``until`` (monotonic)."""
+        if not self._link.status.pow_difficulty:
+            return await self._link.api.submit(wires)
+        cookie = await self._solve(wires[0], until)
+        return await self._link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
+
+    async def is_wanted(self, why: Refused) -> bool:
+        """Whether a refusal asks for work, or for more than was done; then it is worth another try."""
+        if why.detail_enum != PREFILTER_REJECT.detail or self._again == MOST:
+            return False
+        self._again += 1
+        await self._link.refresh()
+        return self._link.status.pow_difficulty > 0
+
+    async def _solve(self, wire: bytes, until: float) -> PowCookie:
+        link = self._link
+        difficulty, most = link.status.pow_difficulty, link.max_pow_difficulty
+        if difficulty > most:
             raise TooMuchWork(
-                f"proof of work of difficulty {difficulty} took too long ({start} hashes): "
-                "connect with a longer Retry.deadline, or send when the hub is less busy"
+                f"the hub asks for proof of work of difficulty {difficulty} for each message, more than "
+                f"{most}: if that is meant, connect with max_pow_difficulty={difficulty}"
             )
-    return cookie
+        asked, start = challenge(link.status.pow_salt, wire), 0
+        while (cookie := await link.workers.run(_search, asked, difficulty, start)) is None:
+            start += SLICE
+            if time.monotonic() > until:
+                raise TooMuchWork(
+                    f"proof of work of difficulty {difficulty} took too long ({start} hashes): "
+                    "connect with a longer Retry.deadline, or send when the hub is less busy"
+                )
+        return cookie
 
 
 def _search(asked: bytes, difficulty: int, start: int) -> PowCookie | None:

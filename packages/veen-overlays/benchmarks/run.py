@@ -1,0 +1,239 @@
+"""veen-overlays' speed as ratios inside one run, one JSON line per figure.
+
+    python packages/veen-overlays/benchmarks/run.py            some minutes
+    python packages/veen-overlays/benchmarks/run.py --quick    about a minute; folds 10^5 events, not 10^6
+
+``overlays.fold``            decode to state of wallet events, as a share of the rate of bare cbor2.loads
+``overlays.range_growth``    fold(range) over a warm tree of 10^6 events, against one of 10^3
+``overlays.restart_growth``  a materializer's restart at 10^6 events, against one at 10^4
+
+Subject and yardstick are timed in turns, in processor time (nothing here waits), and the fastest round of
+each counts. The log stands in memory before; the garbage collector is told to leave it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import cbor2
+
+from veen_core import (
+    DEFAULT_PROFILE,
+    Binding,
+    ClientId,
+    DhKey,
+    DhSecret,
+    Entry,
+    Label,
+    Mmr,
+    PayloadHeader,
+    Receipt,
+    SigningKey,
+    SigningSeed,
+    StreamSeq,
+    seal_msg,
+)
+from veen_core.hashing import H, u64be
+from veen_core.ids import ClientSeq, UnixTime
+from veen_core.receipt import sign_receipt
+from veen_overlays.event import Message
+from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
+from veen_overlays.live import Materializer
+from veen_overlays.record import Record
+from veen_overlays.store import MemoryStore
+from veen_overlays.tree import Range, SummaryTree, drive
+from veen_overlays.wallet.ledger import one_wallet
+from veen_overlays.wallet.records import Adjust, Deposit, Freeze, Limit, Open, Transfer, Unfreeze, Withdraw
+
+REALM, CTX = RealmId(b"\x01" * 32), CtxId(b"\x02" * 32)
+WALLET, OTHER = wallet_id(REALM, CTX, "USD"), wallet_id(REALM, CTX, "EUR")
+LABEL = Label(b"\x03" * 32)
+READER = DhKey(DhSecret(b"\x04" * 32))
+HUB, WRITER = SigningKey(SigningSeed(b"\x05" * 32)), SigningKey(SigningSeed(b"\x06" * 32))
+NOON = 1_700_006_400
+OVERLAY = one_wallet(WALLET)
+TAIL = 40
+"""Entries of the open block that a restart reads again."""
+
+
+def fastest(work: Callable[[], object], rounds: int) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def one_record(rng: random.Random, n: int) -> Record:
+    """A wallet's life: mostly movements, a fifth of the deposits with a reference, some control."""
+    ts, amount, kind = UnixTime(NOON + n), rng.randrange(1, 500), rng.random()
+    if kind < 0.42:
+        ref = rng.randbytes(16) if kind < 0.08 else None
+        return Deposit(wallet_id=WALLET, amount=amount, ts=ts, ref=ref)
+    if kind < 0.70:
+        return Withdraw(wallet_id=WALLET, amount=amount, ts=ts)
+    if kind < 0.94:
+        to, source = (OTHER, WALLET) if kind < 0.82 else (WALLET, OTHER)
+        transfer = TransferId(rng.randbytes(32))
+        return Transfer(wallet_id=source, to_wallet_id=to, amount=amount, ts=ts, transfer_id=transfer)
+    if kind < 0.96:
+        return Adjust(wallet_id=WALLET, delta=-amount, ts=ts, reason="count")
+    if kind < 0.98:
+        return Limit(wallet_id=WALLET, daily_limit=rng.randrange(10_000), ts=ts)
+    return (Freeze if kind < 0.985 else Unfreeze)(wallet_id=WALLET, ts=ts)
+
+
+def messages(count: int) -> Iterator[Message]:
+    rng = random.Random(1)  # noqa: S311 - the same log every time
+    first = Open(wallet_id=WALLET, realm_id=REALM, ctx_id=CTX, currency="USD", created_at=UnixTime(NOON))
+    for n in range(1, count + 1):
+        record = first if n == 1 else one_record(rng, n)
+        yield Message(n, H(u64be(n)), bytes(record.SCHEMA), record.encode())
+
+
+def fold_share(log: list[Message], rounds: int) -> float:
+    """Decode to state, decryption excluded, against decoding the same bodies with nothing checked."""
+    bodies = [message.body for message in log]
+
+    def loads() -> None:
+        for body in bodies:
+            cbor2.loads(body)
+
+    best_fold = best_loads = float("inf")
+    for _ in range(rounds):
+        best_fold = min(best_fold, fastest(lambda: OVERLAY.view(OVERLAY.fold(log).inner), 1))
+        best_loads = min(best_loads, fastest(loads, 1))
+    return best_loads / best_fold
+
+
+def range_growth(log: list[Message], rounds: int) -> float:
+    """Ranges drawn alike from both trees, all of whose nodes are in memory by then."""
+    costs = []
+    for size in (1_000_000, 1_000):
+        tree = SummaryTree(OVERLAY, LABEL, MemoryStore())
+        tree.extend(log[:size])
+        rng = random.Random(2)  # noqa: S311
+        ranges = [sorted((rng.randint(1, size), rng.randint(1, size))) for _ in range(40)]
+
+        def read(wanted: Range) -> Sequence[Message]:
+            return log[wanted.from_seq - 1 : wanted.to_seq]
+
+        def fold_all(tree: SummaryTree[object] = tree, ranges: list[list[int]] = ranges) -> None:
+            for a, b in ranges:
+                drive(tree.fold(a, b), read)
+
+        costs.append(fastest(fold_all, rounds))
+    return costs[0] / costs[1]
+
+
+class Log:
+    """A log of which a restart sees only the end: its receipts and its open block, really sealed."""
+
+    def __init__(self, mmr: Mmr) -> None:
+        self.stored = mmr.copy()
+        self.entries = [self._entry(mmr, n) for n in range(mmr.size + 1, mmr.size + TAIL + 1)]
+
+    def _entry(self, mmr: Mmr, n: int) -> Entry:
+        binding = Binding(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=LABEL,
+            client_id=ClientId(WRITER.public),
+            client_seq=ClientSeq(n),
+            prev_ack=StreamSeq(n - 1),
+        )
+        record = Deposit(wallet_id=WALLET, amount=n, ts=UnixTime(NOON + n))
+        sealed = seal_msg(
+            WRITER,
+            READER.public,
+            binding,
+            PayloadHeader(schema=record.schema_id),
+            record.encode(),
+            profile=DEFAULT_PROFILE,
+            ephemeral=DhSecret(H(u64be(n))),
+        )
+        mmr.add(sealed.msg.leaf_hash)
+        return Entry(LABEL, StreamSeq(n), sealed.wire, _receipt(mmr, sealed.msg.leaf_hash).encode())
+
+    async def head(self, label: Label) -> Receipt | None:  # noqa: ARG002
+        return self.entries[-1].receipt
+
+    async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:  # noqa: ARG002
+        if stream_seq == self.stored.size:
+            return _receipt(self.stored, bytes(32))
+        return self.entries[stream_seq - self.stored.size - 1].receipt
+
+    async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:  # noqa: ARG002
+        start = from_seq - self.stored.size - 1
+        return self.entries[start : start + max_items]
+
+
+def _receipt(mmr: Mmr, leaf: bytes) -> Receipt:
+    return sign_receipt(
+        HUB,
+        Receipt(
+            label=LABEL,
+            stream_seq=mmr.stream_seq,
+            leaf_hash=leaf,  # type: ignore[arg-type]
+            mmr_root=mmr.root,
+            hub_ts=UnixTime(NOON),
+        ),
+    )
+
+
+def restart_growth(log: list[Message], rounds: int) -> float:
+    """Open what is stored, check it against the log, read the open block again, answer."""
+    restarts: list[Callable[[], object]] = []
+    for size in (1_000_000, 10_000):
+        store = MemoryStore()
+        tree = SummaryTree(OVERLAY, LABEL, store)
+        tree.extend(log[: size - size % 64])
+        end = Log(tree.mmr.copy())
+
+        async def restart(store: MemoryStore = store, end: Log = end) -> None:
+            view = Materializer(OVERLAY, LABEL, end, key=READER, store=store)  # type: ignore[arg-type]
+            await view.open()
+            await view.catch_up()
+            answer = await view.state()
+            assert answer.range.to_seq == end.stored.size + TAIL
+
+        restarts.append(lambda restart=restart: asyncio.run(restart()))  # type: ignore[misc]
+    large = small = float("inf")
+    for _ in range(rounds):
+        large, small = min(large, fastest(restarts[0], 1)), min(small, fastest(restarts[1], 1))
+    return large / small
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and the fold over 10^5 events")
+    quick = parser.parse_args().quick
+    log = list(messages(1_000_000))
+    gc.collect()
+    gc.freeze()
+    folded = log[:100_000] if quick else log
+    figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
+        ("overlays.fold", lambda: fold_share(folded, 10 if quick else 5), 0.10, True),
+        ("overlays.range_growth", lambda: range_growth(log, 5 if quick else 20), 3.0, False),
+        ("overlays.restart_growth", lambda: restart_growth(log, 10 if quick else 50), 1.5, False),
+    )
+    missed = 0
+    for name, measure, target, at_least in figures:
+        value = round(measure(), 3)
+        ok = value >= target if at_least else value <= target
+        missed += not ok
+        print(json.dumps({"name": name, "value": value, "target": target, "ok": ok}), flush=True)  # noqa: T201
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""A policy view as a hub asks it: the methods of ``veen_hub``'s AdmissionPolicy, by shape (H6).
+
+The hub is not imported: it finds policies by entry point and checks their shape. Whoever follows the realm
+replaces ``view``; a question is answered from whatever view is there, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from veen_core.cap import CapToken
+from veen_core.ids import AuthRef, ClientId, Label, StreamId, UnixTime
+from veen_overlays.control.policy import PolicyView
+
+
+class Question(Protocol):
+    """What of a message the policy looks at."""
+
+    @property
+    def label(self) -> Label: ...
+    @property
+    def client_id(self) -> ClientId: ...
+    @property
+    def auth_ref(self) -> AuthRef | None: ...
+    @property
+    def token(self) -> CapToken | None: ...
+    @property
+    def hub_ts(self) -> UnixTime: ...
+
+
+class ViewPolicy:
+    """Answers from a view that is at most ``max_age_sec`` old; from an older one, nothing is accepted."""
+
+    def __init__(
+        self, view: PolicyView, stream_of: Callable[[Label], StreamId | None], max_age_sec: int
+    ) -> None:
+        self.view = view
+        self._stream_of = stream_of
+        self._max_age_sec = max_age_sec
+        self._now = UnixTime(0)
+
+    def not_primary(self, question: Question) -> str | None:
+        """AUTH1 3.3 → E.AUTH / NOT_PRIMARY."""
+        return self.view.not_primary(self._stream_of(question.label), question.hub_ts)
+
+    def revoked(self, question: Question) -> str | None:
+        """KEX1+ 4.3 → E.CAP / REVOKED."""
+        token = None if question.token is None else question.token.token_hash
+        return self.view.revoked(question.client_id, question.auth_ref, token, question.hub_ts)
+
+    def stale(self, now: UnixTime) -> str | None:
+        """Why the view is too old to answer from."""
+        self._now = now
+        return self.view.stale(now, self._max_age_sec)
+
+    def describe(self) -> Mapping[str, str]:
+        """Level, prefixes, and the lag when it was last asked for."""
+        return self.view.describe(self._now)

@@ -1,0 +1,227 @@
+"""A hub's policy, kept up to date from its realm's admin streams (spec-2, H6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memory_log import READER, MemoryLog
+
+from veen_core import (
+    ClientId,
+    Entry,
+    HubId,
+    Label,
+    LogReader,
+    MmrConsistency,
+    Receipt,
+    StreamId,
+    StreamSeq,
+    mint,
+)
+from veen_core.cap import CapToken
+from veen_core.errors import VeenError
+from veen_core.ids import AuthRef, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_overlays.control.admission import ViewPolicy
+from veen_overlays.control.policy import Level
+from veen_overlays.control.records import (
+    Authority,
+    Revocation,
+    RevokedId,
+    admin_stream,
+    label_class_stream,
+    revocation_stream,
+    schema_stream,
+)
+from veen_overlays.identifiers import realm_id
+from veen_overlays.live import RealmFollower
+from veen_overlays.store import MemoryStore
+
+REALM = realm_id("plant")
+HERE, THERE = HubId(b"\x0a" * 32), HubId(b"\x0b" * 32)
+ORDERS, ORDERS_LABEL = StreamId(b"\x01" * 32), Label(b"\x02" * 32)
+NOW = UnixTime(1_700_000_000)
+PHONE = SigningKey(SigningSeed(b"\x07" * 32))
+CLIENT = ClientId(PHONE.public)
+
+
+@dataclass
+class Clock:
+    time: UnixTime = NOW
+
+    def now(self) -> UnixTime:
+        return self.time
+
+
+@dataclass(frozen=True)
+class Question:
+    label: Label = ORDERS_LABEL
+    client_id: ClientId = CLIENT
+    auth_ref: AuthRef | None = None
+    token: CapToken | None = None
+    hub_ts: UnixTime = NOW
+
+
+@dataclass
+class Logs:
+    """A reader of several labels; ``broken`` makes every read fail, as an unreachable hub's do."""
+
+    logs: dict[Label, MemoryLog] = field(default_factory=dict)
+    broken: bool = False
+
+    def at(self, label: Label) -> MemoryLog:
+        if self.broken:
+            raise VeenError("unreachable")
+        return self.logs.setdefault(label, MemoryLog(label))
+
+    async def head(self, label: Label) -> Receipt | None:
+        return await self.at(label).head(label)
+
+    async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:
+        return await self.at(label).page(label, from_seq, max_items)
+
+    def follow(self, label: Label, from_seq: StreamSeq):  # noqa: ANN201
+        return self.at(label).follow(label, from_seq)
+
+    async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
+        return await self.at(label).receipt(label, stream_seq)
+
+    async def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None):  # noqa: ANN201
+        return await self.at(label).proof(label, stream_seq, tree_size)
+
+    async def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
+        return await self.at(label).consistency(label, from_seq, to_seq)
+
+    async def checkpoint(self, label: Label) -> None:
+        return await self.at(label).checkpoint(label)  # type: ignore[func-returns-value]
+
+
+def label_of(stream: StreamId) -> Label:
+    return Label(bytes(reversed(stream)))
+
+
+def follower(
+    logs: Logs, clock: Clock, level: Level = Level.HARDENED, store: MemoryStore | None = None
+) -> RealmFollower:
+    return RealmFollower(
+        REALM,
+        HERE,
+        level,
+        reader=logs,  # type: ignore[arg-type]
+        label_of=label_of,
+        key=READER,
+        store=MemoryStore() if store is None else store,
+        clock=clock,
+    )
+
+
+def policy_of(realm: RealmFollower) -> ViewPolicy:
+    streams = {ORDERS_LABEL: ORDERS}
+    return ViewPolicy(realm.nothing, streams.get, max_age_sec=5)
+
+
+def revoked(target: bytes, kind: str = "client-id") -> Revocation:
+    return Revocation(kind=kind, target=RevokedId(target), ts=NOW)  # type: ignore[arg-type]
+
+
+def test_the_reader_of_the_tests_keeps_cores_protocol() -> None:
+    assert isinstance(Logs(), LogReader)
+
+
+def test_a_revoked_client_is_refused_after_the_next_refresh() -> None:
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        realm = follower(logs, clock)
+        policy = policy_of(realm)
+        policy.view = await realm.refresh()
+        assert policy.revoked(Question()) is None
+        logs.at(label_of(revocation_stream(REALM))).write(revoked(CLIENT))
+        policy.view = await realm.refresh()
+        assert policy.revoked(Question()) == f"client-id revoked at {NOW}"
+
+    asyncio.run(check())
+
+
+def test_a_revoked_token_and_a_foreign_primary_are_refused() -> None:
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        token = mint(PHONE, CLIENT, [ORDERS], 60)
+        logs.at(label_of(revocation_stream(REALM))).write(revoked(token.token_hash, "cap-token"))
+        logs.at(label_of(admin_stream(REALM))).write(
+            Authority(
+                realm_id=REALM,
+                stream_id=ORDERS,
+                primary_hub=THERE,
+                replica_hubs=(HERE,),
+                policy="single-primary",
+                ts=NOW,
+                ttl=60,
+            )
+        )
+        realm = follower(logs, clock)
+        policy = policy_of(realm)
+        policy.view = await realm.refresh()
+        assert "cap-token" in (policy.revoked(Question(auth_ref=token.auth_ref, token=token)) or "")
+        assert THERE.hex() in (policy.not_primary(Question()) or "")
+        assert policy.not_primary(Question(label=Label(b"\x09" * 32))) is None
+
+    asyncio.run(check())
+
+
+def test_a_view_that_cannot_be_renewed_grows_stale_and_recovers() -> None:
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        realm = follower(logs, clock)
+        policy = policy_of(realm)
+        assert "never folded" in (policy.stale(clock.time) or "")
+        failures: list[VeenError] = []
+        renewed = asyncio.Event()
+
+        def failed(why: VeenError) -> None:
+            failures.append(why)
+            renewed.set()
+
+        running = asyncio.create_task(realm.run(policy, 0.001, failed))
+        while policy.stale(clock.time) is not None:
+            await asyncio.sleep(0)
+        logs.broken = True
+        await asyncio.wait_for(renewed.wait(), 10)
+        clock.time = UnixTime(NOW + 6)
+        assert "last seen whole 6 s ago" in (policy.stale(clock.time) or "")
+        assert policy.describe()["lag_sec"] == "6"
+        logs.broken = False
+        while policy.stale(clock.time) is not None:
+            await asyncio.sleep(0)
+        running.cancel()
+        assert str(failures[0]) == "unreachable"
+
+    asyncio.run(asyncio.wait_for(check(), 30))
+
+
+def test_a_level_follows_the_streams_it_needs() -> None:
+    async def check() -> None:
+        logs = Logs()
+        await follower(logs, Clock(), Level.META).refresh()
+        streams = (admin_stream, revocation_stream, label_class_stream, schema_stream)
+        assert set(logs.logs) == {label_of(stream(REALM)) for stream in streams}
+        core = Logs()
+        await follower(core, Clock(), Level.CORE).refresh()
+        assert core.logs == {}
+
+    asyncio.run(check())
+
+
+def test_a_restarted_follower_takes_up_its_store() -> None:
+    async def check() -> None:
+        logs, clock, store = Logs(), Clock(), MemoryStore()
+        log = logs.at(label_of(revocation_stream(REALM)))
+        log.write(*(revoked(bytes([n]) * 32) for n in range(70)))
+        first = await follower(logs, clock, store=store).refresh()
+        log.read = 0
+        again = await follower(logs, clock, store=store).refresh()
+        assert log.read == 6
+        assert again == first
+
+    asyncio.run(check())
