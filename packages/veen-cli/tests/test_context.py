@@ -24,25 +24,31 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
 
 
 def test_the_first_context_is_used_and_another_only_when_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "context", "add", "one", "--hub", "http://one")["in_use"] is True
-    assert told(capsys, "context", "add", "two", "--hub", "http://two")["in_use"] is False
-    assert settings.filled("hub", None) == "http://one"
+    assert told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")["in_use"] is True
+    assert told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")["in_use"] is False
+    assert settings.filled("hub", None) == "http://127.0.0.1:1"
     told(capsys, "context", "use", "two")
-    assert settings.filled("hub", None) == "http://two"
+    assert settings.filled("hub", None) == "http://127.0.0.1:2"
     assert told(capsys, "context", "list") == {
         "current": "two",
-        "contexts": {"one": {"hub": "http://one"}, "two": {"hub": "http://two"}},
+        "contexts": {"one": {"hub": "http://127.0.0.1:1"}, "two": {"hub": "http://127.0.0.1:2"}},
     }
 
 
 def test_a_flag_wins_over_the_context_and_a_variable_names_another(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(capsys, "context", "add", "one", "--hub", "http://one")
-    told(capsys, "context", "add", "two", "--hub", "http://two")
+    told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
+    told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")
     assert settings.filled("hub", "http://flag") == "http://flag"
+    assert run(["hub", "health"]) == Exit.NETWORK
+    assert "http://127.0.0.1:1" in capsys.readouterr().err
+    assert run(["--context", "two", "hub", "health"]) == Exit.NETWORK
+    assert "http://127.0.0.1:2" in capsys.readouterr().err
     monkeypatch.setenv("VEEN_CONTEXT", "two")
-    assert settings.filled("hub", None) == "http://two"
+    assert run(["hub", "health"]) == Exit.NETWORK
+    assert "http://127.0.0.1:2" in capsys.readouterr().err
+    assert run(["--context", "three", "hub", "health"]) == Exit.USAGE
 
 
 def test_paths_are_kept_absolute(
@@ -59,7 +65,7 @@ def test_a_context_that_is_not_there_says_how_to_make_it(capsys: pytest.CaptureF
 
 
 def test_removing_the_one_in_use_leaves_none_in_use(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "context", "add", "one", "--hub", "http://one")
+    told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
     told(capsys, "context", "remove", "one")
     assert settings.in_use() == settings.Context()
     assert run(["context", "list"]) == Exit.OK

@@ -103,6 +103,12 @@ def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) ->
     assert done.json["sent"] == 2
 
 
+def test_an_input_that_cannot_be_read_is_told_and_not_waited_for(town: Town) -> None:
+    unreadable = "/proc/self/mem"  # opens, and fails to read at its beginning
+    done = town.as_("alice", "send", "--batch", "--file", unreadable, "-s", STREAM)
+    assert "error" in done.failed(Exit.USAGE)
+
+
 def test_proofs_are_fetched_and_verified_for_each_message(town: Town) -> None:
     town.as_("alice", "send", "prove me", "-s", STREAM).ok()
     told = read(town, "alice", "--to", 3, "--proofs")

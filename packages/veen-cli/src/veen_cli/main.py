@@ -77,7 +77,20 @@ COMMANDS: Final = {
 }
 """In the order in which a newcomer meets them."""
 
-veen = Group("veen", COMMANDS, help="VEEN: an end-to-end encrypted, verifiable message fabric.")
+veen = Group(
+    "veen",
+    COMMANDS,
+    help="VEEN: an end-to-end encrypted, verifiable message fabric.",
+    params=[
+        click.Option(
+            ["--context"],
+            envvar="VEEN_CONTEXT",
+            show_envvar=True,
+            help="Use this context for one command (see 'veen context').",
+        )
+    ],
+    callback=lambda context: None,  # noqa: ARG005 - settings.py reads it
+)
 
 
 def main(args: Sequence[str] | None = None) -> None:

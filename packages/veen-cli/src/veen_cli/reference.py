@@ -23,7 +23,8 @@ HEAD = """# The `veen` command
 Every command takes `--json` (one object on stdout, whose keys are an interface), `--quiet` (nothing that was
 not asked for) and `--help`; they are not repeated below. Errors are one line on stderr that says what to do
 next. `VEEN_HUB`, `VEEN_CLIENT`, `VEEN_DATA_DIR` and the other variables named below, and the context in use
-(`veen context`), fill in flags that are not given: flag before variable before context.
+(`veen context`, or `veen --context NAME …` for one command), fill in flags that are not given: flag before
+variable before context.
 
 Completion: `eval "$(veen completion bash)"`, the same for zsh, or a file for fish.
 """

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -27,6 +29,7 @@ from veen_core.receipt import Receipt
 from veen_hub.client import Stream
 
 READ_AHEAD: Final = 1_024
+PART: Final = 65_536
 HEX: Final = 64
 
 
@@ -91,28 +94,65 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
         return content
 
 
-async def lines_of(source: IO[bytes]) -> AsyncIterator[str | bytes]:
-    """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | None](READ_AHEAD)
-    ended = threading.Event()
+Read = Callable[[], bytes]
+"""The next part of an input, as soon as there is one; nothing at its end."""
 
-    def read() -> None:
-        for line in iter(source.readline, b""):
-            if ended.is_set():
-                return
-            asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
-        asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
 
-    threading.Thread(target=read, daemon=True, name="veen-lines").start()
+@contextmanager
+def input_of(file: Path | None) -> Iterator[Read]:
+    """A file's, or stdin's; unbuffered: a buffered reader cannot be closed while a thread waits in it."""
+    if file is None:
+        yield _stdin()
+        return
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        while (line := await queue.get()) is not None:
-            content = line.removesuffix(b"\n").removesuffix(b"\r")
-            try:
-                yield content.decode()
-            except UnicodeDecodeError:
-                yield content
+        yield lambda: os.read(fd, PART)
     finally:
-        ended.set()
+        os.close(fd)
+
+
+def _stdin() -> Read:
+    try:
+        fd = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # a stdin that is no file
+        return lambda: sys.stdin.buffer.read(PART)
+    return lambda: os.read(fd, PART)
+
+
+def split_lines(read: Read) -> Iterator[bytes]:
+    rest = b""
+    while part := read():
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
+    """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError | None](READ_AHEAD)
+
+    def put(item: bytes | OSError | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def pump() -> None:
+        with suppress(RuntimeError, CancelledError):  # the loop has ended: nobody wants more
+            try:
+                for line in split_lines(read):
+                    put(line)
+                put(None)
+            except OSError as exc:
+                put(exc)
+
+    threading.Thread(target=pump, daemon=True, name="veen-lines").start()
+    while (line := await queue.get()) is not None:
+        if isinstance(line, OSError):
+            raise line
+        content = line.removesuffix(b"\r")
+        try:
+            yield content.decode()
+        except UnicodeDecodeError:
+            yield content
 
 
 def receipt_told(receipt: Receipt) -> dict[str, Any]:
@@ -199,13 +239,13 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
     if file is None and sys.stdin.isatty():
         raise click.UsageError("--batch reads lines: pipe them in, or name a file with --file.")
     last: Receipt | None = None
-    with out.progress("sent") as progress, _opened(file) as source:
+    with out.progress("sent") as progress, input_of(file) as read:
         async with target.connect() as hub:
             place = hub.stream(stream)
             settings = await how.settings(place)
             progress.restart()
             try:
-                async for receipt in place.send_many(lines_of(source), **settings):
+                async for receipt in place.send_many(lines_of(read), **settings):
                     last = receipt
                     progress.advance()
             except Exception as error:
@@ -217,16 +257,6 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
     if last is None:
         raise CommandFailed("there was no line to send", Exit.USAGE)
     return Answer(_rate_told(stream, progress, last), [_rate(progress, stream, last)])
-
-
-def _opened(file: Path | None) -> AbstractContextManager[IO[bytes]]:
-    """A file, or stdin; of stdin a reader of its own, which no thread blocks at the interpreter's end."""
-    if file is not None:
-        return file.open("rb")
-    try:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    except io.UnsupportedOperation:  # not a real stdin
-        return nullcontext(sys.stdin.buffer)
 
 
 def _rate_told(stream: str, progress: Progress, last: Receipt) -> dict[str, Any]:

@@ -92,10 +92,10 @@ def save(contexts: Contexts) -> None:
 
 
 def in_use() -> Context:
-    """The context that ``VEEN_CONTEXT`` or ``veen context use`` names; an empty one if neither does."""
-    name = os.environ.get("VEEN_CONTEXT")
+    """The one that ``--context`` or ``VEEN_CONTEXT`` names, else that of ``veen context use``, else none."""
+    running = click.get_current_context(silent=True)
     contexts = load()
-    name = name or contexts.current
+    name = (running.find_root().params.get("context") if running is not None else None) or contexts.current
     return contexts.get(name) if name else Context()
 
 

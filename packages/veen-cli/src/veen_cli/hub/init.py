@@ -9,7 +9,7 @@ import click
 
 from veen_cli import moments
 from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.hub.place import keys_dir_option, new_data_dir_option
 from veen_cli.identity import verify_key_named
 from veen_cli.output import Answer, Output, fields
 from veen_core.ids import UnixTime
@@ -22,7 +22,7 @@ from veen_storage import store
     "veen hub init --data-dir hub --admin admin",
     "veen hub init --data-dir hub --no-admin --profile bulk",
 )
-@data_dir_option
+@new_data_dir_option
 @keys_dir_option
 @click.option(
     "--admin", help="Whose tokens and orders count: an identity's folder, its card, or a key in hex."

@@ -1,4 +1,4 @@
-"""``--data-dir``: from the flag, VEEN_DATA_DIR or the context in use."""
+"""``--data-dir``: from the flag, VEEN_DATA_DIR or the context in use; there, unless it is to be made."""
 
 from __future__ import annotations
 
@@ -10,9 +10,27 @@ from typing import Any
 import click
 
 from veen_cli import settings
+from veen_cli.exits import CommandFailed, Exit
 
 
 def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
+    """For commands that work on a data directory."""
+
+    @wraps(work)
+    def run(*args: Any, data_dir: Path, **options: Any) -> Any:
+        if not data_dir.is_dir():
+            raise CommandFailed(
+                f"{data_dir}: there is no such data directory; make it with `veen hub init -d {data_dir}`",
+                Exit.USAGE,
+            )
+        return work(*args, data_dir=data_dir, **options)
+
+    return new_data_dir_option(run)
+
+
+def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
+    """For the command that makes one."""
+
     @wraps(work)
     def run(*args: Any, data_dir: str | None, **options: Any) -> Any:
         path = Path(settings.needed("data_dir", data_dir)).expanduser()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Final
 
@@ -143,11 +145,29 @@ def _in_foreground(out: Output, arguments: list[str]) -> None:
     # Imported here: `veen hub stop` and the rest do not need a server.
     from veen_hub import main as server  # noqa: PLC0415
 
-    if out.quiet and not any(each.startswith("--log-level") for each in arguments):
+    if not out.for_people and not any(each.startswith("--log-level") for each in arguments):
         arguments = [*arguments, "--log-level=error"]
-    code = server.main(arguments)
+    with redirect_stdout(_Announcement(out)):
+        code = server.main(arguments)
     if code:
         raise click.exceptions.Exit(Exit.USAGE)
+
+
+class _Announcement(io.TextIOBase):
+    """The one line that a hub prints, as ``--json`` and ``--quiet`` want it."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._stdout = sys.stdout
+
+    def write(self, text: str) -> int:
+        line = text.strip()
+        if line.startswith(LISTENING):
+            url = line.removeprefix(LISTENING)
+            with redirect_stdout(self._stdout):
+                self._out.say(Answer({"url": url, "pid": os.getpid()}, [line]))
+                self._stdout.flush()
+        return len(text)
 
 
 def _detached(data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None) -> Answer:

@@ -85,8 +85,8 @@ class Narrator:
         stays = "It stays there for you." if kept else "It is removed at the end (--keep DIR leaves it)."
         self.console.print(
             Panel(
-                "Alice and Bob are about to talk through a hub that neither of them trusts. You will see\n"
-                "what the hub sees, what Bob can prove to a stranger, and what happens if somebody edits\n"
+                "Alice and Bob are about to talk through a hub that neither of them trusts. You will see "
+                "what the hub sees, what Bob can prove to a stranger, and what happens if somebody edits "
                 "the past.\n"
                 f"\n[dim]A real hub process on 127.0.0.1, its files in {escape(str(root))}. {stays}[/]",
                 title="[bold]VEEN quickstart[/]",
@@ -110,8 +110,8 @@ class Narrator:
     def hub(self, world: World, hub: Running) -> None:
         self.chapter(
             "A hub",
-            "A hub puts messages in order, makes them durable and signs a receipt for each. It never gets\n"
-            "a key that opens one. Its hub_id is the hash of its first signing key: whoever pins it\n"
+            "A hub puts messages in order, makes them durable and signs a receipt for each. It never gets "
+            "a key that opens one. Its hub_id is the hash of its first signing key: whoever pins it "
             "cannot be handed another hub.",
         )
         self.rows(
@@ -132,7 +132,7 @@ class Narrator:
     def messages(self, receipts: Sequence[Receipt]) -> None:
         self.chapter(
             "Three messages",
-            "Alice seals each one to Bob's key and sends it. The hub answers when it is safely on disk,\n"
+            "Alice seals each one to Bob's key and sends it. The hub answers when it is safely on disk, "
             "with a receipt: the message's hash, its place, and a root that commits to [italic]everything[/] "
             "up to it.",
         )
@@ -163,7 +163,7 @@ class Narrator:
                 )
         self.console.print(Padding(table, (0, 2), expand=False))
         self.say(
-            "[dim]What the hub does learn: Alice's key and a hash of the stream's name (both stand in the\n"
+            "[dim]What the hub does learn: Alice's key and a hash of the stream's name (both stand in the "
             "token), the order, the times and the sizes. Not the text, and not for whom it is.[/]"
         )
 
@@ -208,7 +208,7 @@ class Narrator:
             Padding(Text.from_markup(f"[bold red]✗[/] the copy: {escape(shorten(str(fault)))}"), (0, 4))
         )
         self.say(
-            "[dim]Nor could the hub make it fit again: the root that commits to message 2 stands in\n"
+            "[dim]Nor could the hub make it fit again: the root that commits to message 2 stands in "
             "receipts that Alice and Bob hold, signed by the hub.[/]"
         )
 
