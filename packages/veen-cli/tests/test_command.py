@@ -51,6 +51,7 @@ def judged():
         exit_code = 5
     raise Failed("two checks failed")
 
+grouped = click.Group("grouped", help="Judge them all.\\n\\nAnd more.")
 text = "not a command"
 """
 
@@ -64,6 +65,7 @@ version = veen_guest:crash
 text = veen_guest:text
 gone = veen_guest.gone:command
 refused = veen_guest:refused
+grouped = veen_guest:grouped
 judged = veen_guest:judged
 context.leave = veen_guest:leave
 context.use = veen_guest:crash
@@ -76,7 +78,9 @@ def _guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "veen_guest.py").write_text(GUEST)
     about = tmp_path / "veen_guest-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.4\nName: veen-guest\nVersion: 1.0\n")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.4\nName: veen-guest\nVersion: 1.0\nSummary: A guest.\n"
+    )
     (about / "entry_points.txt").write_text(GUEST_ENTRY_POINTS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "veen_guest", raising=False)
@@ -138,7 +142,8 @@ def test_commands_of_other_distributions_are_listed_and_broken_ones_marked(
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "Leave with a code" in lines["leave"]
     assert "(broken)" in lines["gone"]
-    assert "(broken)" in lines["text"]
+    assert "Judge them all" in lines["grouped"]
+    assert "A guest" in lines["text"], "of what says nothing, what the distribution says"
 
 
 @pytest.mark.usefixtures("_guest")

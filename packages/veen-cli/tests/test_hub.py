@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from veen_cli.exits import Exit
 from veen_storage.holder import holder
@@ -184,6 +190,80 @@ def test_a_rotated_hub_is_followed_by_whoever_pinned_it(place: Path) -> None:
     finally:
         end_hubs(place)
     veen("hub", "fsck", "--data-dir", data_dir).ok()
+
+
+def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: Path) -> None:
+    veen("keygen", "--out", tmp_path / "me", "--no-passphrase").ok()
+    made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--profile", "rotating", "--json").json
+    try:
+        url = start(tmp_path / "hub", "--open").json["url"]
+        flags = ("-s", "log", "--hub", url, "--trust", made["hub_id"], "--client", tmp_path / "me")
+        epoch = veen("send", "in its minute", *flags, "--json").json["epoch"]
+        assert epoch > 0
+        assert "in its minute" in veen("stream", "--epoch", epoch, *flags).ok().out
+        assert veen("receipt", "get", 1, "--epoch", epoch, *flags, "--json").json["value"]["stream_seq"] == 1
+        assert "holds nothing" in veen("stream", "--epoch", epoch - 5, *flags).ok().out
+        veen("hub", "stop", "-d", tmp_path / "hub").ok()
+    finally:
+        end_hubs(tmp_path)
+    export = (
+        "hub",
+        "export",
+        "-d",
+        tmp_path / "hub",
+        "-s",
+        "log",
+        "--epoch",
+        epoch,
+        "--out",
+        tmp_path / "out",
+    )
+    veen(*export).ok()
+    veen("verify", tmp_path / "out", "--trust", made["hub_id"]).ok()
+
+
+def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(tmp_path: Path) -> None:
+    certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    config = tmp_path / "hub.yaml"
+    config.write_text(f"tls:\n  cert: {tmp_path / 'cert.pem'}\n  key: {tmp_path / 'key.pem'}\n")
+    made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--json").json
+    try:
+        url = start(tmp_path / "hub", "--open", "--config", str(config)).json["url"]
+        assert url.startswith("https://")
+        flags = ("--hub", url, "--trust", made["hub_id"])
+        veen("hub", "status", *flags).failed(Exit.NETWORK)
+        veen("hub", "health", *flags).failed(Exit.NETWORK)
+        assert veen("hub", "status", *flags, "--ca", tmp_path / "cert.pem", "--json").json["pinned"] is True
+        veen("hub", "health", *flags, "--ca", tmp_path / "cert.pem").ok()
+        veen("hub", "stop", "-d", tmp_path / "hub").ok()
+    finally:
+        end_hubs(tmp_path)
+
+
+def certificate(cert: Path, key: Path) -> None:
+    """Self-signed, for 127.0.0.1."""
+    secret = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(secret.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
+        )
+        .sign(secret, hashes.SHA256())
+    )
+    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        secret.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
 
 
 def test_as_a_process_it_says_the_same(town: Town) -> None:

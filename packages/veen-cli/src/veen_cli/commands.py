@@ -6,7 +6,7 @@ nothing, and ``veen --help`` stays fast. Entry points of the group ``veen.comman
     bridge = "veen_bridge.commands:bridge"              a command or group of its own
     "id.principal" = "veen_overlays.commands:principal"  a command inside the group ``veen id``
 
-One that cannot be imported does not take ``veen`` down: it is listed as broken, and running it says why.
+One that cannot be imported does not take ``veen`` down: running it says why.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from veen_cli.exits import CommandFailed, Exit
+from veen_cli.listing import line_of
 
 ENTRY_POINT_GROUP: Final = "veen.commands"
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
@@ -73,13 +74,11 @@ class Group(click.Group):
         return None
 
     def lines(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Every command with its line of help; only what others brought is imported for it."""
-        found = [(name, own.help) for name, own in self.own.items()]
-        for name in self.list_commands(ctx)[len(self.own) :]:
-            command = self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                found.append((name, command.get_short_help_str(limit=80)))
-        return found
+        """Every command with its line of help; none is imported for it."""
+        del ctx
+        brought = {name: entry for name, entry in self._brought() if name not in self.own}
+        own = [(name, own.help) for name, own in self.own.items()]
+        return own + [(name, line_of(entry)) for name, entry in sorted(brought.items())]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -118,5 +117,5 @@ def broken(entry: EntryPoint, why: str) -> click.Command:
         params=[click.Argument(["_args"], nargs=-1, type=click.UNPROCESSED)],
         context_settings={"ignore_unknown_options": True},
         add_help_option=False,
-        short_help=f"(broken) {distribution} cannot be loaded",
+        help=f"(broken) {distribution} cannot be loaded",
     )

@@ -35,7 +35,8 @@ COMMANDS: Final = {
         "veen_cli.keygen:keygen", "Make an identity: keys to sign and to receive, sealed with a passphrase."
     ),
     "id": Own("veen_cli.id:id_", "Identities: whom you act as, and how others reach you."),
-    "version": Own("veen_cli.version:version", "Show the installed versions."),
+    "hub": Own("veen_cli.hub:hub", "Make a hub, run it, look after it, and check what it keeps."),
+    "cap": Own("veen_cli.cap:cap", "Tokens: who may write to which stream, for how long, how fast."),
     "send": Own(
         "veen_cli.send:send", "Seal and send a message, or many; returns when the hub has made it durable."
     ),
@@ -43,6 +44,12 @@ COMMANDS: Final = {
         "veen_cli.stream:stream", "Read a stream: verified, and opened where it was sealed to you."
     ),
     "attachment": Own("veen_cli.attachment:attachment", "Attachments: fetch, open, compare."),
+    "receipt": Own("veen_cli.evidence.receipt:receipt", "Receipts: fetch, show, verify."),
+    "proof": Own("veen_cli.evidence.proof:proof", "Inclusion proofs: fetch, show, verify."),
+    "checkpoint": Own("veen_cli.evidence.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."),
+    "consistency": Own(
+        "veen_cli.evidence.consistency:consistency", "Consistency proofs: fetch, show, verify."
+    ),
     "verify": Own(
         "veen_cli.evidence.verify:verify",
         "Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.",
@@ -50,12 +57,6 @@ COMMANDS: Final = {
     "inspect": Own(
         "veen_cli.evidence.inspect:inspect",
         "Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.",
-    ),
-    "receipt": Own("veen_cli.evidence.receipt:receipt", "Receipts: fetch, show, verify."),
-    "proof": Own("veen_cli.evidence.proof:proof", "Inclusion proofs: fetch, show, verify."),
-    "checkpoint": Own("veen_cli.evidence.checkpoint:checkpoint", "Checkpoints: fetch, show, verify."),
-    "consistency": Own(
-        "veen_cli.evidence.consistency:consistency", "Consistency proofs: fetch, show, verify."
     ),
     "resync": Own(
         "veen_cli.state:resync",
@@ -65,15 +66,14 @@ COMMANDS: Final = {
         "veen_cli.state:verify_state",
         "Check everything that an identity remembers of hubs, without asking them.",
     ),
-    "cap": Own("veen_cli.cap:cap", "Tokens: who may write to which stream, for how long, how fast."),
     "pow": Own("veen_cli.pow:pow_", "Proof of work, where a hub asks for it."),
-    "hub": Own("veen_cli.hub:hub", "Make a hub, run it, look after it, and check what it keeps."),
+    "context": Own("veen_cli.context:context", "Named sets of defaults: which hub, which identity."),
     "explain": Own(
         "veen_cli.explain:explain",
         "Say what a code means, and what to do: a hub's refusal, or an exit code of veen.",
     ),
-    "context": Own("veen_cli.context:context", "Named sets of defaults: which hub, which identity."),
     "completion": Own("veen_cli.completion:completion", "Print a completion script for your shell."),
+    "version": Own("veen_cli.version:version", "Show the installed versions."),
 }
 """In the order in which a newcomer meets them."""
 

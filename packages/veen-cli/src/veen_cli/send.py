@@ -24,7 +24,7 @@ from veen_cli.identity import recipient_named
 from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
-from veen_core.ids import LeafHash, SchemaId, UnixTime
+from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.receipt import Receipt
 from veen_hub.client import Stream
 
@@ -155,6 +155,13 @@ async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
             yield content
 
 
+def epoch_of(place: Stream, receipt: Receipt) -> Epoch:
+    """Of the label it went to: the hub's at the time, or one within the skew (§12); 0 without epochs."""
+    around = place.hub.epoch_at(receipt.hub_ts)
+    near = (Epoch(max(0, around + step)) for step in (0, -1, 1))
+    return next((epoch for epoch in near if place.label(epoch) == receipt.label), around)
+
+
 def receipt_told(receipt: Receipt) -> dict[str, Any]:
     return {
         "label": receipt.label.hex(),
@@ -218,18 +225,20 @@ def send(
         return asyncio.run(_send_lines(out, target, stream, file, options))
     content = _body(body, file)
 
-    async def work() -> Receipt:
+    async def work() -> tuple[Receipt, Epoch]:
         async with target.connect() as hub:
             place = hub.stream(stream)
-            return await place.send(content, attachments=attach, **await options.settings(place))
+            receipt = await place.send(content, attachments=attach, **await options.settings(place))
+            return receipt, epoch_of(place, receipt)
 
-    receipt = asyncio.run(work())
+    receipt, epoch = asyncio.run(work())
+    place = f"{stream}, epoch {epoch}" if epoch else stream
     if receipt_file is not None:
         receipt_file.write_bytes(receipt.encode())
     return Answer(
-        {"stream": stream, **receipt_told(receipt)},
+        {"stream": stream, "epoch": epoch, **receipt_told(receipt)},
         [
-            f"message {receipt.stream_seq} of {stream}, durable at {moments.shown(receipt.hub_ts)}",
+            f"message {receipt.stream_seq} of {place}, durable at {moments.shown(receipt.hub_ts)}",
             f"  id {receipt.leaf_hash.hex()}",
         ],
     )

@@ -60,6 +60,7 @@ def status(out: Output, *, target: Target) -> Answer:
                 "trust": "this is the hub you pinned" if pinned else UNPINNED,
                 "keys": len(found.identity.hub_keys),
                 "time": moments.shown(found.hub_ts),
+                "epoch": found.epoch if profile.epoch_sec else None,
                 "gating": "on: a cap token is needed" if found.gating else "OFF: anybody may write",
                 "profile": f"{profile.profile_id.hex()[:16]}… (epochs of {profile.epoch_sec} s, "
                 f"padding to {profile.pad_block} bytes)",
