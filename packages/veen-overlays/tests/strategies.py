@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -79,6 +80,7 @@ def values_of(codec: Any) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(required, optional=optional)
 
 
+@cache
 def records(shape: type[Record]) -> st.SearchStrategy[Record]:
     """Any record of a shape that keeps its rules."""
     adjust = ADJUST.get(shape.NAME, lambda values: values)
@@ -125,8 +127,14 @@ def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
 
 def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:
     """A log in stream order: the overlay's records, some garbage, some of another overlay's."""
-    good = [records(shape).map(lambda r: (bytes(r.SCHEMA), r.encode())) for shape in overlay.schemas]
-    garbage = st.tuples(st.sampled_from([bytes(s) for s in overlay.shapes]), st.binary(max_size=20))
+    return _logs(overlay.schemas, max_size)
+
+
+@cache  # making a strategy costs more than drawing from it
+def _logs(schemas: tuple[type[Record], ...], max_size: int) -> st.SearchStrategy[list[Message]]:
+    good = [records(shape).map(lambda r: (bytes(r.SCHEMA), r.encode())) for shape in schemas]
+    ids = sorted({bytes(shape.SCHEMA) for shape in schemas})
+    garbage = st.tuples(st.sampled_from(ids), st.binary(max_size=20))
     foreign = st.tuples(st.just(H(b"nobody's")), st.binary(max_size=5))
     pairs = st.one_of(*good, *good, *good, garbage, foreign)
     return st.lists(pairs, max_size=max_size).map(messages_of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -113,6 +114,7 @@ def test_a_summary_is_its_bytes(name: str, data: st.DataObject) -> None:
     assert overlay.load(encoded) == summary
     assert overlay.encode(overlay.load(encoded)) == encoded
     cbor.decode(overlay.state_bytes(summary))
+    json.dumps(overlay.view_json(summary))
     assert overlay.state_hash(summary) == overlay.state_hash(overlay.load(encoded))
 
 

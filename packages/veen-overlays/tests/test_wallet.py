@@ -302,6 +302,17 @@ def test_one_wallets_overlay_sees_only_its_own_side() -> None:
         assert inner[bytes(wallet)] == LEDGER.fold(records).inner[bytes(wallet)]
 
 
+def test_a_wallets_own_state_is_of_the_same_class_and_stored_apart() -> None:
+    """Spec-3 7.2: state_class is the kind of state, state_id the wallet."""
+    assert {one_wallet(W).name, one_wallet(TO).name} == {LEDGER.name}
+    assert len({one_wallet(W).class_id, one_wallet(TO).class_id, LEDGER.class_id}) == 3
+
+
+def test_the_state_in_json_is_hex_where_it_is_bytes() -> None:
+    shown = LEDGER.view_json(LEDGER.fold(log_of(opened(), deposit(5))))
+    assert json.loads(json.dumps(shown))[W.hex()]["balance"] == 5
+
+
 def test_the_state_is_section_4_in_its_order() -> None:
     shown = LEDGER.view(LEDGER.fold(log_of(opened(), deposit(5))).inner)[bytes(W)]
     assert list(shown) == [

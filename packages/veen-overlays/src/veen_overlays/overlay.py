@@ -25,6 +25,8 @@ from veen_overlays.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
+FORM: Final = 1
+"""Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
 LISTED: Final = 16
 """How many foreign or undecodable messages a summary names; it counts them all."""
 
@@ -60,6 +62,8 @@ class Overlay(Generic[S]):
     """Keys of which only the first use counts, besides the event's identity."""
     bulk: Callable[[Iterable[Message], Seen], tuple[S, int, list[Message]]] | None = None
     """A faster fold of many messages: its summary, how many events went into it, and what it left aside."""
+    scope: bytes = b""
+    """What an overlay that looks at one thing only looks at: a wallet, a stream."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,8 +82,8 @@ class Overlay(Generic[S]):
 
     @property
     def class_id(self) -> bytes:
-        """What a stored summary is bound to: class, schemas and the form they are stored in (§11.3)."""
-        return Ht("veen/overlay", cbor.encode([self.name, list(self.schema_ids), 1]))
+        """What a stored summary is bound to: class, scope, schemas, and the form it is stored in (§11.3)."""
+        return Ht("veen/overlay", cbor.encode([self.name, self.scope, list(self.schema_ids), FORM]))
 
     # --- one message
 
@@ -155,6 +159,10 @@ class Overlay(Generic[S]):
         faults = tuple(Fault(*fault) for fault in listed)
         return Summary(events, foreign, undecodable, faults, self.monoid.load(inner))
 
+    def view_json(self, summary: Summary[S]) -> Any:
+        """The state for JSON: byte strings in lowercase hex, as keys too (B17)."""
+        return _in_json(self.view(summary.inner))
+
     def state_bytes(self, summary: Summary[S]) -> bytes:
         """The state of a prefix, canonically (spec-3 7.3)."""
         return cbor.encode(self.view(summary.inner))
@@ -162,3 +170,11 @@ class Overlay(Generic[S]):
     def state_hash(self, summary: Summary[S]) -> StateHash:
         """Over the state alone: how a fault is worded is no part of it (spec-3 7.4)."""
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
+
+
+def _in_json(item: Any) -> Any:
+    if isinstance(item, bytes):
+        return item.hex()
+    if isinstance(item, dict):
+        return {_in_json(key): _in_json(value) for key, value in item.items()}
+    return [_in_json(value) for value in item] if isinstance(item, list) else item

@@ -149,9 +149,10 @@ def _view(state: Identity) -> dict[str, Any]:
     return shown
 
 
-def _overlay(name: str, lift_: Callable[[Event], Identity]) -> Overlay[Identity]:
+def _overlay(lift_: Callable[[Event], Identity], scope: bytes = b"") -> Overlay[Identity]:
     return Overlay(
-        name=name,
+        name="id.directory",
+        scope=scope,
         title="Principals, devices, accounts, organisations, groups, roles, handles, links, revocations.",
         schemas=ids.ID_RECORDS,
         monoid=IDENTITY_MONOID,
@@ -160,7 +161,7 @@ def _overlay(name: str, lift_: Callable[[Event], Identity]) -> Overlay[Identity]
     )
 
 
-IDENTITY: Final = _overlay("id.directory", lift)
+IDENTITY: Final = _overlay(lift)
 """For a stream that a deployment trusts as a whole (ID 4.1 allows merged streams)."""
 
 
@@ -172,6 +173,4 @@ def belongs(record: Record, stream: StreamId) -> bool:
 
 def on_stream(stream: StreamId) -> Overlay[Identity]:
     """One of ID 4.1's streams; what belongs on another is no part of its state."""
-    return _overlay(
-        f"id.directory/{stream.hex()}", lambda event: lift(event) if belongs(event.record, stream) else {}
-    )
+    return _overlay(lambda event: lift(event) if belongs(event.record, stream) else {}, stream)

@@ -81,9 +81,7 @@ class Account(NamedTuple):
             return self.opened
         limit = self.limit[0] if self.limit else state.daily_limit
         if not state.exists or state.closed:
-            pending, reset = set_if_zero(self.reset).apply(
-                state.pending_daily_spent, state.last_limit_reset_ts
-            )
+            _, reset = set_if_zero(self.reset).apply(state.pending_daily_spent, state.last_limit_reset_ts)
             frozen = state.frozen if self.frozen is None or not state.exists else self.frozen
             return state._replace(frozen=frozen, daily_limit=limit, last_limit_reset_ts=reset)
         moves = self.moves[state.frozen]

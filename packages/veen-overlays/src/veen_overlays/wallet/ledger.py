@@ -171,7 +171,8 @@ def _states(accounts: Accounts) -> dict[bytes, Any]:
 
 def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
     return Overlay(
-        name="wallet.ledger" if only is None else f"wallet.ledger/{only.hex()}",
+        name="wallet.ledger",
+        scope=only or b"",
         title=title,
         schemas=wal.WALLET_RECORDS,
         monoid=table(ACCOUNT),
