@@ -38,7 +38,7 @@ from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
 from veen_hub.client.errors import Misbehaved, NotFound, Refused, refusal
 from veen_hub.client.framing import Framer
-from veen_hub.client.transport import CBOR_SEQ, PIECE, Transport
+from veen_hub.client.transport import CBOR_SEQ, Transport
 
 W = TypeVar("W", bound=Wire)
 ITEM_OVERHEAD: Final = 4_096
@@ -195,6 +195,3 @@ def _entry(label: Label, item: StreamItem, want: int) -> Entry:
     if item.receipt is None:
         raise Misbehaved(f"entry {want} without its receipt")
     return Entry(label, item.stream_seq, item.msg.encode(), item.receipt.encode())
-
-
-__all__ = ["PIECE", "Endpoints", "answer"]

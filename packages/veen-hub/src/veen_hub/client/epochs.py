@@ -1,8 +1,4 @@
-"""A stream whose label changes with every epoch (§12): following it, and remembering where it was written.
-
-Whoever follows reads all labels of the window at once. Within a label the order is the hub's; between two
-labels there is none, so their entries are given as they come. A label is left when its window has passed:
-the hub accepts nothing for it any more.
+"""Writing to a stream whose label changes with every epoch (§12).
 
 Labels do not tell their epochs, and their records do not tell their streams. So the epochs that were written
 in are noted by stream, before a message leaves, until all that was sent under their labels is answered.
@@ -11,25 +7,19 @@ in are noted by stream, before a message leaves, until all that was sent under t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from veen_core import stream
-from veen_core.entry import Entry
-from veen_core.errors import VeenError
-from veen_core.ids import Epoch, Label, StreamId, StreamSeq
-from veen_hub.client.label import LabelLog
+from veen_core.ids import Epoch, StreamId
 from veen_hub.client.link import Link
-from veen_hub.client.reading import follow, read
+from veen_hub.client.outbox import Outbox
 from veen_hub.client.records import EpochsRecord
+from veen_hub.client.settling import Delivery
 from veen_hub.client.store import update
 
-OpenLabel = Callable[[Epoch], Awaitable[LabelLog]]
-LeaveLabel = Callable[[Label], Awaitable[None]]
-GRACE: Final = 2.0
-"""Seconds after a window's end until its label is read one last time and left."""
-_WAITING: Final = 64
+if TYPE_CHECKING:
+    from veen_hub.client.hub import Hub
 
 
 def window(link: Link) -> range:
@@ -37,36 +27,75 @@ def window(link: Link) -> range:
     return stream.epoch_window(link.time.now(), link.profile.epoch_sec, link.limits.max_epoch_skew_sec)
 
 
-class OpenEpochs:
-    """The epochs of one stream under whose labels a message may be unanswered; kept across processes."""
+class Epochs:
+    """The outboxes of one stream, epoch after epoch; without epochs there is one."""
 
-    def __init__(self, link: Link, stream_id: StreamId) -> None:
-        self._link = link
-        self._name = f"epochs-{stream_id.hex()}"
-        self._known: tuple[Epoch, ...] | None = None
+    def __init__(self, hub: Hub, stream_id: StreamId) -> None:
+        self._hub = hub
+        self._link = hub.link
+        self._stream_id = stream_id
+        self._sweeping = asyncio.Lock()
+        self._open: tuple[Epoch, ...] | None = None
         self._noted: set[Epoch] = set()
 
-    async def before(self, epoch: Epoch) -> list[Epoch]:
-        """Those that are past, oldest first."""
-        link = self._link
-        if self._known is None:
-            self._known = _decode(await link.workers.run(link.store.load, link.hub_id, self._name))
-        return [one for one in self._known if one < epoch]
-
-    async def note(self, epoch: Epoch) -> None:
-        """Before anything is sent under the epoch's label, which must be owned."""
-        if epoch not in self._noted:
+    async def outbox(self) -> Outbox:
+        """To write now: nothing is open under earlier labels, and the epoch is noted."""
+        await self._sweep()
+        epoch = self._link.epoch
+        outbox = await self._outbox_of(epoch)
+        await outbox.log.state.own()
+        if self._link.profile.epoch_sec and epoch not in self._noted:
             await self._change(lambda epochs: epochs | {epoch})
             self._noted.add(epoch)
+        return outbox
 
-    async def settled(self, epoch: Epoch) -> None:
-        """Nothing is open there, and nothing will be."""
-        await self._change(lambda epochs: epochs - {epoch})
+    async def settle(self) -> Delivery:
+        """Get answered what is open, under any label."""
+        swept = await self._sweep()
+        here = await (await self._outbox_of(self._link.epoch)).settle()
+        return Delivery(swept.receipts + here.receipts, swept.failure or here.failure)
+
+    async def _outbox_of(self, epoch: Epoch) -> Outbox:
+        label = self._link.label(self._stream_id, epoch)
+        return await self._hub.outbox(label, self._link.origin(self._stream_id))
+
+    # --- earlier epochs
+
+    async def _sweep(self) -> Delivery:
+        """Settle what is open under earlier labels, except where another process is at it."""
+        found = Delivery()
+        if not self._link.profile.epoch_sec:
+            return found
+        async with self._sweeping:
+            for epoch in await self._past():
+                passed, outbox = epoch < window(self._link).start, await self._outbox_of(epoch)
+                log = outbox.log
+                if not (passed or log.client.state.pending) or not await log.state.try_own():
+                    continue
+                delivery = await outbox.settle(passed=passed)
+                found.receipts += delivery.receipts
+                found.failure = found.failure or delivery.failure
+                if passed and not log.client.state.pending:
+                    await self._change(lambda epochs, done=epoch: epochs - {done})  # type: ignore[misc]
+                    await self._hub.leave(log.label)
+        return found
+
+    async def _past(self) -> list[Epoch]:
+        """Oldest first; what other processes note meanwhile is theirs to settle, or the next connection's."""
+        if self._open is None:
+            link = self._link
+            self._open = _decode(await link.workers.run(link.store.load, link.hub_id, self._name))
+        return [epoch for epoch in self._open if epoch < self._link.epoch]
+
+    @property
+    def _name(self) -> str:
+        """In a folder of its own: beside the labels' records there is nothing but these."""
+        return f"epochs/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:
         def changed(content: bytes | None) -> bytes:
-            self._known = tuple(sorted(change(set(_decode(content)))))
-            return EpochsRecord(epochs=self._known).encode()
+            self._open = tuple(sorted(change(set(_decode(content)))))
+            return EpochsRecord(epochs=self._open).encode()
 
         link = self._link
         await link.workers.run(
@@ -76,64 +105,3 @@ class OpenEpochs:
 
 def _decode(content: bytes | None) -> tuple[Epoch, ...]:
     return EpochsRecord.decode(content).epochs if content is not None else ()
-
-
-async def follow_epochs(
-    link: Link, open_label: OpenLabel, leave_label: LeaveLabel
-) -> AsyncGenerator[Sequence[Entry], None]:
-    """Entries of every label from the oldest in the window on."""
-    arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
-    tasks: dict[int, asyncio.Task[None]] = {}
-
-    async def follow_one(epoch: Epoch) -> None:
-        try:
-            log = await open_label(epoch)
-            await _one(log, epoch, arrived)
-            await leave_label(log.label)
-        except VeenError as exc:
-            await arrived.put(exc)
-
-    turning = asyncio.create_task(_turn(link, follow_one, tasks))
-    try:
-        while True:
-            item = await arrived.get()
-            if isinstance(item, VeenError):
-                raise item
-            yield item
-    finally:
-        everything = [turning, *tasks.values()]
-        for task in everything:
-            task.cancel()
-        await asyncio.gather(*everything, return_exceptions=True)
-
-
-async def _turn(
-    link: Link,
-    follow_one: Callable[[Epoch], Coroutine[None, None, None]],
-    tasks: dict[int, asyncio.Task[None]],
-) -> None:
-    """Start following each epoch as it comes near, and end those that have passed."""
-    while True:
-        current = window(link)
-        for epoch in current:
-            if epoch not in tasks:
-                tasks[epoch] = asyncio.create_task(follow_one(Epoch(epoch)))
-        for epoch in [epoch for epoch, task in tasks.items() if task.done() and epoch < current.start]:
-            del tasks[epoch]
-        seconds = link.profile.epoch_sec
-        await asyncio.sleep(max(0.05, seconds - link.time.exact() % seconds))
-
-
-async def _one(log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]) -> None:
-    """One label, until its window has passed."""
-    link, at = log.link, StreamSeq(1)
-    skew = link.limits.max_epoch_skew_sec // link.profile.epoch_sec
-    end = (epoch + skew + 1) * link.profile.epoch_sec + GRACE
-    try:
-        async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
-            async for entries in live:
-                await arrived.put(entries)
-                at = StreamSeq(entries[-1].stream_seq + 1)
-    except TimeoutError:
-        async for entries in read(log, at):
-            await arrived.put(entries)

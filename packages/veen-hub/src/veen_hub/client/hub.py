@@ -23,7 +23,7 @@ from veen_core.status import CapStatus, Status
 from veen_hub.client import attachments
 from veen_hub.client.admin import Admin
 from veen_hub.client.endpoints import Endpoints
-from veen_hub.client.epochs import OpenEpochs
+from veen_hub.client.epochs import Epochs
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import IDENTITY, HubTime, Link
@@ -50,7 +50,7 @@ class Hub:
         self.link = link
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
-        self._epochs: dict[StreamId, OpenEpochs] = {}
+        self._epochs: dict[StreamId, Epochs] = {}
         self._opening = asyncio.Lock()
         control = LabelLog.load(link, link.status.control_label, None)
         self._logs[control.label] = control
@@ -100,8 +100,9 @@ class Hub:
             self._outboxes.pop(label, None)
             await log.state.close()
 
-    def open_epochs(self, stream_id: StreamId) -> OpenEpochs:
-        return self._epochs.setdefault(stream_id, OpenEpochs(self.link, stream_id))
+    def epochs(self, stream_id: StreamId) -> Epochs:
+        """The outboxes of a stream; one of these per connection."""
+        return self._epochs.setdefault(stream_id, Epochs(self, stream_id))
 
     def log_reader(self) -> HubLogReader:
         return HubLogReader(self)

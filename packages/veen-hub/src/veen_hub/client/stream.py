@@ -43,7 +43,6 @@ from veen_hub.client import reading
 from veen_hub.client.attachments import Parcel, Source
 from veen_hub.client.body import AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.chunks import Chunks
-from veen_hub.client.epochs import follow_epochs, window
 from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.label import LabelLog
 from veen_hub.client.message import Message, open_all
@@ -80,35 +79,7 @@ class Stream:
         return await self.hub.log(self.label(epoch), self.hub.link.origin(self.id))
 
     async def _outbox(self) -> Outbox:
-        """To write now: nothing is open under earlier labels, and the epoch is noted."""
-        await self._sweep()
-        epoch = self.hub.link.epoch
-        outbox = await self._outbox_of(epoch)
-        await outbox.log.state.own()
-        if self.hub.link.profile.epoch_sec:
-            await self.hub.open_epochs(self.id).note(epoch)
-        return outbox
-
-    async def _outbox_of(self, epoch: Epoch) -> Outbox:
-        return await self.hub.outbox(self.label(epoch), self.hub.link.origin(self.id))
-
-    async def _sweep(self) -> Delivery:
-        """Settle what is open under the labels of earlier epochs, except where another process is at it."""
-        link, found = self.hub.link, Delivery()
-        if not link.profile.epoch_sec:
-            return found
-        epochs = self.hub.open_epochs(self.id)
-        for epoch in await epochs.before(link.epoch):
-            passed, outbox = epoch < window(link).start, await self._outbox_of(epoch)
-            log = outbox.log
-            if (passed or log.client.state.pending) and await log.state.try_own():
-                delivery = await outbox.settle(passed=passed)
-                found.receipts += delivery.receipts
-                found.failure = found.failure or delivery.failure
-                if passed and not log.client.state.pending:
-                    await epochs.settled(epoch)
-                    await self.hub.leave(log.label)
-        return found
+        return await self.hub.epochs(self.id).outbox()
 
     async def client_id(self) -> ClientId:
         """The client_id of the next message sent without a token: the one to ask for a token for (§6)."""
@@ -130,9 +101,7 @@ class Stream:
 
         ``failure`` says why something is not in the log and will not be.
         """
-        swept = await self._sweep()
-        here = await (await self._outbox_of(self.hub.link.epoch)).settle()
-        return Delivery(swept.receipts + here.receipts, swept.failure or here.failure)
+        return await self.hub.epochs(self.id).settle()
 
     # --- sending
 
@@ -303,7 +272,7 @@ class Stream:
         """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
         link = self.hub.link
         pages = (
-            follow_epochs(link, self._log, self.hub.leave)
+            reading.follow_epochs(link, self._log, self.hub.leave)
             if link.profile.epoch_sec
             else reading.follow(await self._log(), StreamSeq(from_seq))
         )
