@@ -231,6 +231,8 @@ def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path
             for label in labels[:-1]:
                 assert store.lock(hub.hub_id, label.hex()) is not None
             assert store.lock(hub.hub_id, labels[-1].hex()) is None
+            pieces = {path.stem for path in (tmp_path / hub.hub_id.hex()).glob("*.state")}
+            assert pieces == {"identity", *(label.hex() for label in labels)}
 
     run(story())
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from veen_core import stream
 from veen_core.ids import Epoch, StreamId
-from veen_core.wire import Wire, int_map
 from veen_hub.client.link import Link
 from veen_hub.client.outbox import Outbox
+from veen_hub.client.records import EpochsRecord
 from veen_hub.client.settling import Delivery
 from veen_hub.client.store import update
 
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
 def window(link: Link) -> range:
     """The epochs whose labels take messages now."""
     return stream.epoch_window(link.time.now(), link.profile.epoch_sec, link.limits.max_epoch_skew_sec)
-
-
-@int_map("epochs_record", section="12")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochsRecord(Wire):
-    """The epochs of one stream under whose labels a message may be unanswered."""
-
-    ver: Literal[1] = 1
-    epochs: tuple[Epoch, ...]
 
 
 class Epochs:
@@ -99,7 +89,8 @@ class Epochs:
 
     @property
     def _name(self) -> str:
-        return f"epochs-{self._stream_id.hex()}"
+        """In a folder of its own: beside the labels' records there is nothing but these."""
+        return f"epochs/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:
         def changed(content: bytes | None) -> bytes:

@@ -2,7 +2,8 @@
 
 Contract of a ``StateStore``: ``save`` replaces a piece atomically, and durably unless told otherwise;
 ``load`` gives the last one saved; ``lock`` gives a piece to one holder at a time, across processes, until
-``release`` or the holder's death. Contents are secret (client_id seeds): files are 0600 in folders of 0700.
+``release`` or the holder's death. A piece's name is a word, a label in hex, or one in a folder
+(``epochs/…``). Contents are secret (client_id seeds): files are 0600 in folders of 0700.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class FileLock:
 
 
 class FileStateStore:
-    """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it."""
+    """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it; a slash in a name makes a folder."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = named(root)
