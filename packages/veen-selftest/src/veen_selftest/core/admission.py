@@ -58,7 +58,7 @@ def _cookie(hub: Hub, wire: bytes, less: int = 0) -> str:
 
 def _att_root(bench: Bench) -> None:
     """A hub cannot judge att_root, which is in the encrypted header: it says so (§4.5, §8.3)."""
-    said = bench.hub().known.cannot_enforce
+    said = bench.hub().status().cannot_enforce
     require(
         any("att_root" in words for words in said), "status.cannot_enforce does not name att_root (§8.3, H4)"
     )
