@@ -9,11 +9,7 @@ from veen_selftest.suite import Outcome, checks_of, chosen, run
 
 from .conftest import LITTLE
 
-SKIPPED_HERE = {
-    "admission.NOT_PRIMARY": "policy",
-    "admission.REVOKED": "policy",
-    "epoch.roll": "--patience",
-}
+SKIPPED_HERE = {"epoch.roll": "--patience"}
 """On a hub of the run's own, with the usual patience; and a word of the reason."""
 
 

@@ -35,13 +35,16 @@ def _asks_no_work(status: Status) -> str | None:
 PLAIN: Final = Setup(name="plain")
 """Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any will do."""
 ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
+POLICY: Final = "veen-selftest"
+"""The entry point of ``policy``."""
 MOST_MESSAGES: Final = 2
 STRICT: Final = Setup(
     name="strict",
     settings={
         "pow": {"difficulty": 6},
         "client_keys": {"max_msgs_per_client_id_per_label": MOST_MESSAGES},
+        "policy": {"name": POLICY},
     },
     unfit=_asks_no_work,
 )
-"""Asks for work, and bounds how often a client_id is used (SH1+ 5.2, KEX1+ 4.1)."""
+"""Asks for work, bounds how often a client_id is used, and has a policy (SH1+ 5.2, KEX1+ 4.1, H6)."""
