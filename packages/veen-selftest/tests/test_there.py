@@ -10,7 +10,7 @@ from veen_core.keys import SigningKey
 from veen_selftest.bench import Effort
 from veen_selftest.check import Check, Skip, Violation
 from veen_selftest.fleet import HubAt, OwnFleet
-from veen_selftest.setup import PLAIN, Setup
+from veen_selftest.setup import PLAIN, ROTATING, STRICT, Setup
 from veen_selftest.suite import Outcome, Report, chosen, run
 
 from .conftest import run_check
@@ -76,6 +76,22 @@ def test_an_open_hub_needs_no_key() -> None:
         assert "open" in run_check("admission.CAP_MISSING", there).why
     finally:
         fleet.close()
+
+
+def test_a_hub_with_epochs_is_judged_by_the_same_checks(healthy: OwnFleet) -> None:
+    hub = healthy.hub(ROTATING)
+    there = HubAt(hub.url, "epochs", hub.admin)
+    for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
+        result = run_check(name, there)
+        assert result.outcome is Outcome.PASSED, result.why
+
+
+def test_a_hub_that_asks_for_work_is_not_blamed_for_it(healthy: OwnFleet) -> None:
+    hub = healthy.hub(STRICT)
+    there = HubAt(hub.url, "work", hub.admin)
+    assert run_check("admission.PREFILTER_REJECT", there).outcome is Outcome.PASSED
+    result = run_check("scenario.A", there)
+    assert (result.outcome, "proof of work" in result.why) == (Outcome.SKIPPED, True)
 
 
 def test_two_runs_with_one_seed_do_not_meet(url: str, admin: SigningKey) -> None:
