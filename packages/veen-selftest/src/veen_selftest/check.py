@@ -6,12 +6,14 @@ VEEN's own verification errors); it raises ``Skip``, because this cannot be judg
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from veen_selftest.bench import Bench
+
+T = TypeVar("T")
 
 
 class Violation(Exception):  # noqa: N818 - what was found, not what went wrong
@@ -46,6 +48,14 @@ def require(holds: object, broken: str) -> None:
 def same(found: object, wanted: object, what: str) -> None:
     if found != wanted:
         raise Violation(f"{what}: want {_short(wanted)}, found {_short(found)}")
+
+
+def only(items: Iterable[T], what: str) -> T:
+    """The one that there is."""
+    found = list(items)
+    if len(found) != 1:
+        raise Violation(f"{what}: want one, found {len(found)}")
+    return found[0]
 
 
 def _short(value: object) -> str:

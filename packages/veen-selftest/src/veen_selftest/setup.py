@@ -9,8 +9,10 @@ from typing import Any, Final
 from veen_core.status import Status
 
 
-def _any(_status: Status) -> str | None:
-    return None
+def _asks_work(status: Status) -> str | None:
+    if not status.pow_difficulty:
+        return None
+    return "this hub asks for proof of work with each message, which most checks do not bring"
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -21,11 +23,13 @@ class Setup:
     profile: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     """As in hub.yaml."""
-    unfit: Callable[[Status], str | None] = _any
+    unfit: Callable[[Status], str | None] = _asks_work
 
 
 def _has_no_epochs(status: Status) -> str | None:
-    return None if status.profile.epoch_sec else "it takes a hub whose profile has epochs (rotating)"
+    if not status.profile.epoch_sec:
+        return "it takes a hub whose profile has epochs (rotating)"
+    return _asks_work(status)
 
 
 def _asks_no_work(status: Status) -> str | None:
@@ -33,15 +37,18 @@ def _asks_no_work(status: Status) -> str | None:
 
 
 PLAIN: Final = Setup(name="plain")
-"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any will do."""
+"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any that asks for no work."""
 ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
+POLICY: Final = "veen-selftest"
+"""The entry point of ``policy``."""
 MOST_MESSAGES: Final = 2
 STRICT: Final = Setup(
     name="strict",
     settings={
         "pow": {"difficulty": 6},
         "client_keys": {"max_msgs_per_client_id_per_label": MOST_MESSAGES},
+        "policy": {"name": POLICY},
     },
     unfit=_asks_no_work,
 )
-"""Asks for work, and bounds how often a client_id is used (SH1+ 5.2, KEX1+ 4.1)."""
+"""Asks for work, bounds how often a client_id is used, and has a policy (SH1+ 5.2, KEX1+ 4.1, H6)."""

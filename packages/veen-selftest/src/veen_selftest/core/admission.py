@@ -16,8 +16,9 @@ from veen_selftest.bench import Bench
 from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core import faults
 from veen_selftest.hub import Answer, Hub, refused_by
+from veen_selftest.policy import ELSEWHERE, OUTCASTS, REVOKED
 from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
-from veen_selftest.writer import key_of
+from veen_selftest.writer import Writer, key_of
 
 
 def _by_fault(row: Rejection) -> Callable[[Bench], None]:
@@ -58,22 +59,34 @@ def _cookie(hub: Hub, wire: bytes, less: int = 0) -> str:
 
 def _att_root(bench: Bench) -> None:
     """A hub cannot judge att_root, which is in the encrypted header: it says so (§4.5, §8.3)."""
-    said = bench.hub().known.cannot_enforce
+    said = bench.hub().status().cannot_enforce
     require(
         any("att_root" in words for words in said), "status.cannot_enforce does not name att_root (§8.3, H4)"
     )
 
 
-def _needs_a_policy(row: Rejection) -> Callable[[Bench], None]:
-    def run(bench: Bench) -> None:
-        """Only a hub with a policy view refuses so (H6)."""
-        level = bench.hub().known.level
-        raise Skip(
-            f"{row.detail} is a policy's word (H6): this hub's level is {level!r}, and what a policy's view "
-            "holds cannot be set through the API"
-        )
+def _outcast(bench: Bench, who: str, row: Rejection) -> Writer:
+    """Somebody whom the policy of the selftest's own hubs does not let in (H6)."""
+    if not bench.fleet.starts_hubs:
+        raise Skip(f"{row.detail} is a policy's word (H6), and what its view holds is not known from outside")
+    hub = bench.hub(STRICT)
+    return Writer(hub, OUTCASTS, who, f"{bench.fleet.run}/{bench.seed}/{bench.name}")
 
-    return run
+
+def _not_primary(bench: Bench) -> None:
+    """What a policy says is another hub's is refused, before any token is looked at (AUTH1, H6)."""
+    writer = _outcast(bench, ELSEWHERE, rejection.NOT_PRIMARY)
+    wire = writer.message(1)
+    refused_by(rejection.NOT_PRIMARY, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
+
+
+def _revoked(bench: Bench) -> None:
+    """Whom a policy calls revoked is refused, with a token that is right (KEX1+, H6)."""
+    writer = _outcast(bench, REVOKED, rejection.REVOKED)
+    bare = writer.message(1)
+    refused_by(rejection.CAP_MISSING, writer.hub.submit(bare, VEEN_PoW=_cookie(writer.hub, bare)))
+    wire = writer.authorized().message(1)
+    refused_by(rejection.REVOKED, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
 
 
 def _cap_invalid(bench: Bench) -> None:
@@ -150,10 +163,10 @@ def _epoch(bench: Bench) -> None:
 OTHERS: Final[dict[Rejection, Callable[[Bench], None]]] = {
     rejection.PREFILTER_REJECT: _prefilter_reject,
     rejection.ATT_ROOT: _att_root,
-    rejection.NOT_PRIMARY: _needs_a_policy(rejection.NOT_PRIMARY),
+    rejection.NOT_PRIMARY: _not_primary,
     rejection.CAP_INVALID: _cap_invalid,
     rejection.CAP_ISSUER: _cap_issuer,
-    rejection.REVOKED: _needs_a_policy(rejection.REVOKED),
+    rejection.REVOKED: _revoked,
     rejection.CLIENT_BOUNDS: _client_bounds,
     rejection.CAP_TTL: _cap_ttl,
     rejection.EPOCH: _epoch,

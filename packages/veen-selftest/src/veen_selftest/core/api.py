@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import Status
 from veen_core.wire import Wire
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
+from veen_selftest.check import Check, Violation, require, same
 from veen_selftest.core.equivocation import live
 from veen_selftest.hub import CBOR_SEQ, JSON, Answer, Hub
 
@@ -154,21 +155,27 @@ def _follow(bench: Bench) -> None:
     hub = bench.hub()
     writer = bench.writer(hub)
     hub.accept_many(writer.many(3))
-    found: list[StreamItem] = []
-    started = threading.Event()
+    found: queue.Queue[StreamItem] = queue.Queue()
 
     def follow() -> None:
-        for item in live(hub, writer.label, 2, 6):
-            found.append(item)
-            started.set()
+        for item in live(hub, writer.label, 2, 7):
+            found.put(item)
 
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    require(started.wait(10), "a follower gets nothing of what is there (H15)")
+    threading.Thread(target=follow, daemon=True).start()
+
+    def arrived(count: int) -> list[StreamItem]:
+        try:
+            return [found.get(timeout=10) for _ in range(count)]
+        except queue.Empty:
+            raise Violation("a follower does not get what is there, or what comes (H15)") from None
+
+    same([item.stream_seq for item in arrived(2)], [2, 3], "what a follower gets of what is there")
     receipts = hub.accept_many(writer.many(4))
-    thread.join(10)
-    same([item.stream_seq for item in found], list(range(2, 8)), "what a follower gets, in order")
-    same([item.receipt for item in found[2:]], receipts, "the receipts that it gets")
+    came = arrived(4)
+    last = hub.accept(writer.next())
+    came += arrived(1)
+    same([item.stream_seq for item in came], [4, 5, 6, 7, 8], "what a follower gets as it comes")
+    same([item.receipt for item in came], [*receipts, last], "the receipts that it gets")
 
 
 def _probes(bench: Bench) -> None:

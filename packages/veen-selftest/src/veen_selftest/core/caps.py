@@ -15,7 +15,7 @@ from veen_core.limits import MAX_CAP_CHAIN
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
+from veen_selftest.check import Check, only, require, same
 from veen_selftest.hub import refused_by
 
 
@@ -44,7 +44,7 @@ def _replayable(bench: Bench) -> None:
     answer = hub.post("/v1/stream", asked)
     same(answer.status, 200, "status of a page of the control label")
     page: Any = cbor.decode(answer.body)
-    (item,) = page[5]
+    item = only(page[5], "entries on a page of one (§10.5)")
     same(cbor.encode(item[2]), token.encode(), "the token on the control label (H5)")
     same(cbor.encode(item[3]), given.encode(), "its receipt on the control label")
     same(CapToken.decode(cbor.encode(item[2])).auth_ref, token.auth_ref, "its auth_ref")

@@ -13,7 +13,7 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import Label, StreamSeq
 from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, require, same
+from veen_selftest.check import Check, Skip, only, require, same
 from veen_selftest.hub import CBOR, CBOR_SEQ, Hub
 from veen_selftest.verifier import VerifiedLog
 from veen_selftest.writer import key_of
@@ -38,7 +38,7 @@ def _now(bench: Bench) -> None:
     hub = bench.hub()
     writer = bench.writer(hub)
     hub.accept_many(writer.many(5))
-    (made,) = make(hub, writer.label)
+    made = only(make(hub, writer.label), "checkpoints of one label")
     log = VerifiedLog(hub, writer.label).read()
     verify_checkpoint(made, log.tree)
     hub_identity.verify_checkpoint(hub.known.identity, made, hub.known.profile.epoch_sec)
@@ -82,7 +82,7 @@ def _range(bench: Bench) -> None:
     hub = bench.hub()
     writer = bench.writer(hub)
     hub.accept(writer.next())
-    (made,) = make(hub, writer.label)
+    made = only(make(hub, writer.label), "checkpoints of one label")
     deadline = time.monotonic() + max(5.0, bench.effort.patience)
     while made not in (found := _listed(hub, made.epoch, made.epoch)) and len(found) < MOST_LISTED:
         require(time.monotonic() < deadline, "the range lacks a checkpoint that was made")

@@ -14,7 +14,7 @@ from veen_core.keys import DhKey, DhSecret
 from veen_core.msg import Msg
 from veen_core.rejection import Rejection
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
+from veen_selftest.check import Check, only, require, same
 from veen_selftest.core import faults
 from veen_selftest.hub import Hub, refused_by
 from veen_selftest.setup import PLAIN, ROTATING, Setup
@@ -70,8 +70,8 @@ def _i5(bench: Bench) -> None:
         )
         same(answer.status, 200, "status of an attachment's put")
     hub.accept(sealed.wire)
-    shown = next(iter(hub.read_all(writer.label))).msg
-    opened = Msg.decode(shown.encode()).open(reader, hub.known.limits)
+    held = only(hub.read_all(writer.label), "entries of a log of one").msg
+    opened = Msg.decode(held.encode()).open(reader, hub.known.limits)
     fetched = [hub.get(f"/v1/attachment/{part.coid.hex()}").body for part in sealed.attachments]
     coids = [Coid(H(ciphertext)) for ciphertext in fetched]
     sizes = [len(ciphertext) for ciphertext in fetched]

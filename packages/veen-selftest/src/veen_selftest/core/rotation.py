@@ -10,7 +10,7 @@ from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import StreamSeq
 from veen_core.status import Status
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.check import Check, Violation, only, require, same
 from veen_selftest.core.checkpoints import fetch, make
 from veen_selftest.hub import Hub
 from veen_selftest.own_hub import OwnHub
@@ -76,7 +76,7 @@ def _rotation(bench: Bench) -> None:
         same(hub_identity.verify_receipt(shown.identity, receipt).hub_pk, first.hub_pk, "the key of before")
     log = VerifiedLog(writer.hub, writer.label, writer.stream_id).read()
     same(log.tree.size, StreamSeq(4), "entries over a rotation")
-    (made,) = make(writer.hub, writer.label)
+    made = only(make(writer.hub, writer.label), "checkpoints of one label")
     hub_identity.verify_checkpoint(shown.identity, made, shown.profile.epoch_sec)
     verify_witnesses(made, [first.hub_pk, second.hub_pk])
     same(fetch(writer.hub, writer.label, 3).witness_sigs, None, "witnesses of a checkpoint before")

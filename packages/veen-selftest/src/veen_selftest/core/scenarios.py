@@ -14,7 +14,7 @@ from veen_core.ids import Label
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.check import Check, Violation, only, require, same
 from veen_selftest.hub import Hub, refused_by
 from veen_selftest.setup import ROTATING
 from veen_selftest.verifier import VerifiedLog, verified
@@ -98,8 +98,7 @@ def _checkpointed(hub: Hub, writer: Writer) -> tuple[Checkpoint, VerifiedLog]:
     hub.accept_many(writer.many(3))
     order = LabelRequest(label=writer.label).encode()
     made = hub.order("/tooling/checkpoint", order).read(CheckpointsResponse).checkpoints
-    same(len(made), 1, "checkpoints of one label")
-    return made[0], VerifiedLog(hub, writer.label, writer.stream_id).read()
+    return only(made, "checkpoints of one label"), VerifiedLog(hub, writer.label, writer.stream_id).read()
 
 
 def _d(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from veen_core.api import StreamRequest, SubmitRequest, SubmitResponse, wrap_sub
 from veen_core.ids import StreamSeq
 from veen_core.msg import Msg
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
+from veen_selftest.check import Check, Violation, only, require, same
 from veen_selftest.hub import JSON, refused_by
 from veen_selftest.verifier import shown
 from veen_selftest.writer import laid_out
@@ -38,6 +38,10 @@ def _round_trip(bench: Bench) -> None:
     same([cbor.encode(item[2]) for item in answer[5]], wires, "messages as they lie in the answer")
 
 
+AUTH_REF_AT: Final = 1 + 1 + 3 * 34 + 1 + 1
+"""Where auth_ref begins: after the array's head, ver, three ids and two small counters."""
+NULL: Final = 0xF6
+
 Recoded = Callable[[bytes], bytes]
 OTHER_FORMS: Final[dict[str, Recoded]] = {
     "an indefinite array": lambda wire: b"\x9f" + wire[1:] + b"\xff",
@@ -50,7 +54,6 @@ OTHER_FORMS: Final[dict[str, Recoded]] = {
     "true for one": lambda wire: wire[:1] + b"\xf5" + wire[2:],
     "a tag": lambda wire: b"\xd9\xd9\xf7" + wire,
     "text for bytes": lambda wire: wire.replace(b"\x58\x20", b"\x78\x20", 1),
-    "undefined for null": lambda wire: wire.replace(b"\xf6", b"\xf7", 1) if b"\xf6" in wire else b"\xf7",
     "a byte after it": lambda wire: wire + b"\x00",
     "an item too few": lambda wire: b"\x89" + wire[1:-66],
     "an item too many": lambda wire: b"\x8b" + wire[1:] + b"\x00",
@@ -66,6 +69,10 @@ def _unique(bench: Bench) -> None:
         answer = hub.post("/v1/submit", wrap_submit(recode(writer.message(1))))
         require(answer.status != 200, f"{name} was accepted (B3)")
         refused_by(rejection.CBOR_INVALID, answer)
+    bare = writer.message(1, auth_ref=None)
+    same(bare[AUTH_REF_AT], NULL, "the check's own bytes: a null where auth_ref would be")
+    undefined = bare[:AUTH_REF_AT] + b"\xf7" + bare[AUTH_REF_AT + 1 :]
+    refused_by(rejection.CBOR_INVALID, hub.submit(undefined))
     hub.accept(writer.message(1))
 
 
@@ -96,7 +103,8 @@ def _json(bench: Bench) -> None:
         text = SubmitRequest(msg=msg).to_json().encode()
         receipt = hub.post("/v1/submit", text, JSON).read(SubmitResponse).receipt
         same(receipt.leaf_hash, msg.leaf_hash, "leaf_hash of a message in JSON")
-        same(hub.page(writer.label, receipt.stream_seq).items[0].msg.encode(), wire, "its bytes in the log")
+        item = only(hub.page(writer.label, receipt.stream_seq).items, "entries from the last one on")
+        same(item.msg.encode(), wire, "its bytes in the log")
 
 
 def _tokens(bench: Bench) -> None:
@@ -104,14 +112,13 @@ def _tokens(bench: Bench) -> None:
     hub = bench.hub()
     token = bench.stranger(hub).token()
     wire = token.encode()
+    items: Any = cbor.decode(wire)
     others = {
         "a byte after it": wire + b"\x00",
         "an indefinite map": b"\xbf" + wire[1:] + b"\xff",
         "a long integer": wire[:2] + b"\x18\x01" + wire[3:],
-        "an unknown key": b"\xa6" + wire[1:] + b"\x06\x00",
-        "null for no rate": wire.replace(b"\x04\xa2", b"\x04\xa3", 1).replace(
-            b"\x05\x81", b"\x03\xf6\x05\x81", 1
-        ),
+        "an unknown key": cbor.encode({**items, 6: 0}),
+        "null for no rate": cbor.encode({**items, 4: {**items[4], 3: None}}),
     }
     for name, other in others.items():
         require(other != wire, f"the check's own bytes: {name}")

@@ -1,0 +1,72 @@
+"""Fleets that tests judge: the real hub, and one that can be made faulty while it runs."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_selftest.bench import Bench, Effort
+from veen_selftest.check import Check
+from veen_selftest.fleet import Fleet, OwnFleet
+from veen_selftest.suite import SUITES, Result, chosen, judge
+
+FAULTY = Path(__file__).parent / "faulty_hub.py"
+LITTLE = Effort(fuzz_requests=150, crash_rounds=2, history=2_000)
+SEEDS = itertools.count(1_000)
+"""Another for every check that is run, so that two runs on one hub do not meet."""
+ALL: dict[str, tuple[str, Check]] = {check.name: (suite, check) for suite, check in chosen(SUITES)}
+
+
+def run_check(name: str, fleet: Fleet, effort: Effort = LITTLE) -> Result:
+    suite, check = ALL[name]
+    return judge(suite, check, Bench(fleet=fleet, name=name, seed=next(SEEDS), effort=effort))
+
+
+class FaultyFleet(OwnFleet):
+    """Hubs whose fault is chosen by ``fault``; none, and they are healthy."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.fault = ""
+        super().__init__(b"faulty", [sys.executable, str(FAULTY), f"--fault-file={file}"])
+
+    @property
+    def fault(self) -> str:
+        return self._file.read_text(encoding="utf-8")
+
+    @fault.setter
+    def fault(self, name: str) -> None:
+        self._file.write_text(name, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyFleet]:
+    fleet = FaultyFleet(tmp_path_factory.mktemp("fault") / "name")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture(scope="session")
+def healthy() -> Iterator[OwnFleet]:
+    fleet = OwnFleet(b"healthy")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def with_fault(faulty: FaultyFleet) -> Iterator[Callable[[str, str], Result]]:
+    """``with_fault(fault, check)``: how the check ends against a hub with that fault."""
+
+    def judged(fault: str, name: str) -> Result:
+        faulty.fault = fault
+        try:
+            return run_check(name, faulty)
+        finally:
+            faulty.fault = ""
+
+    yield judged
+    faulty.fault = ""

@@ -1,0 +1,611 @@
+"""A hub that lies, forgets or is careless, as a flag says: the real one, with one thing in it done wrong.
+
+    python faulty_hub.py --fault-file=FILE … and what veen-hub takes
+
+FILE names the fault that is active now, or is empty: so that one process can be every kind of faulty hub in
+turn, and a healthy one in between. ``FAULTS`` lists them; ``skip ROW`` leaves out that row of the admission
+table. ``forgets when killed`` and ``forgets when stopped`` take effect when the hub starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import cbor2
+from aiohttp import web
+
+from veen_core import ciphertext, rejection
+from veen_core import receipt as receipts
+from veen_core.checkpoint import sign_checkpoint
+from veen_core.errors import AdmissionError, ApiError, VeenError
+from veen_core.hashing import H
+from veen_core.ids import MmrRoot, NodeHash, Signature, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.rejection import Code
+from veen_hub import admission, examination, main
+from veen_hub import hub as hubs
+from veen_hub.feed import Feed
+from veen_hub.http import attachments, content, errors, reading, submit, tooling
+from veen_hub.http.connections import Connection
+from veen_hub.labels import LabelMap
+from veen_hub.metrics import Metrics
+from veen_storage.hub_keys import HubKeys
+from veen_storage.reader import Reader
+from veen_storage.writer import Batch
+
+SKIPPED = "skip "
+FORGETS_KILLED = "forgets when killed"
+FORGETS_STOPPED = "forgets when stopped"
+STRANGER = SigningKey(SigningSeed(H(b"a stranger's key")))
+
+Fault = Callable[[], None]
+FAULTS: dict[str, Fault] = {}
+"""By name; each puts itself in place, and does something only while it is active."""
+
+
+class Switch:
+    """Which fault is active now."""
+
+    file: Path | None = None
+
+    def __call__(self, name: str) -> bool:
+        return self.file is not None and self.file.read_text(encoding="utf-8") == name
+
+
+active = Switch()
+
+
+def fault(name: str) -> Callable[[Fault], Fault]:
+    def declare(install: Fault) -> Fault:
+        FAULTS[name] = install
+        return install
+
+    return declare
+
+
+def while_active(name: str, owner: Any, attribute: str, wrong: Callable[..., Any]) -> None:
+    """``wrong(right, *arguments)`` in place of ``owner.attribute`` while the fault is active."""
+    right = getattr(owner, attribute)
+
+    @wraps(right)
+    def either(*arguments: Any, **named: Any) -> Any:
+        return wrong(right, *arguments, **named) if active(name) else right(*arguments, **named)
+
+    setattr(owner, attribute, either)
+
+
+# --- the admission table
+
+
+@fault("skips rows")
+def _rows() -> None:
+    """``skip ROW`` for any row that is a rule by itself."""
+
+    def stateless(row: rejection.Rejection, holds: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda *about: _left_out(row) or holds(*about)
+
+    def stateful(row: rejection.Rejection, failure: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda standing: None if _left_out(row) else failure(standing)
+
+    examination.STATELESS = tuple((row, stateless(row, holds)) for row, holds in examination.STATELESS)
+    admission.STATEFUL = tuple((row, stateful(row, failure)) for row, failure in admission.STATEFUL)
+    admission.AUTH_ROWS = tuple(row for row in admission.STATEFUL if row[0].stage is rejection.Stage.AUTH)
+
+
+def _left_out(row: rejection.Rejection) -> bool:
+    if active("accepts replays"):
+        return row in (rejection.DUPLICATE, rejection.CLIENT_SEQ)
+    return active(SKIPPED + row.detail)
+
+
+@fault("accepts replays")
+def _replays() -> None:
+    """See ``_left_out``."""
+
+
+@fault("judges in another order")
+def _order() -> None:
+    while_active(
+        "judges in another order", admission, "_judge", lambda right, rows, at: right(rows[::-1], at)
+    )
+
+
+@fault("takes any encoding")
+def _encoding() -> None:
+    while_active(
+        "takes any encoding",
+        submit,
+        "unwrap_submit",
+        lambda _right, envelope: cbor2.dumps(cbor2.loads(envelope)[2]),
+    )
+
+
+@fault("takes any layout")
+def _layout() -> None:
+    while_active("takes any layout", ciphertext, "check_layout", lambda _right, *_about: (0, 0))
+
+
+@fault("takes any version")
+def _msg_version() -> None:
+    def first(right: Any, wire: bytes, limits: Any) -> Any:
+        return right(b"\x8a\x01" + wire[2:], limits)
+
+    while_active("takes any version", examination, "_decode", first)
+
+
+@fault("calls its caps a field")
+def _caps() -> None:
+    def field(_right: Any, message: str) -> AdmissionError:
+        return AdmissionError(rejection.FIELD_SIZE, message)
+
+    while_active("calls its caps a field", submit, "over_the_cap", field)
+
+
+@fault("asks for no work")
+def _work() -> None:
+    while_active("asks for no work", submit, "check_work", lambda _right, *_about: None)
+
+
+@fault("takes any token")
+def _tokens() -> None:
+    while_active("takes any token", hubs, "verify_token", lambda _right, *_about: None)
+
+
+@fault("takes any issuer")
+def _issuers() -> None:
+    class Anybody(frozenset[bytes]):
+        def __contains__(self, key: object) -> bool:
+            return active("takes any issuer") or super().__contains__(key)
+
+    right = admission.Rules.__init__
+
+    def rules(self: admission.Rules, *, issuers: frozenset[bytes], **others: Any) -> None:
+        right(self, issuers=Anybody(issuers), **others)
+
+    admission.Rules.__init__ = rules  # type: ignore[method-assign, assignment]
+
+
+@fault("gives tokens longer")
+def _ttl() -> None:
+    async def longer(right: Any, self: hubs.Hub, token: bytes) -> Any:
+        given = await right(self, token)
+        return dataclasses.replace(given, expires_at=given.expires_at + 60)
+
+    while_active("gives tokens longer", hubs.Hub, "authorize", longer)
+
+
+@fault("reports another code")
+def _code() -> None:
+    def other(right: Any, error: AdmissionError | ApiError, *about: Any) -> Any:
+        made = right(error, *about)
+        return dataclasses.replace(made, code=Code.CONFLICT) if made.code is Code.SEQ else made
+
+    for module in (errors, submit):
+        while_active("reports another code", module, "envelope_of", other)
+
+
+@fault("reports another status")
+def _status() -> None:
+    class Statuses(dict[Code, int]):
+        def __getitem__(self, code: Code) -> int:
+            return 400 if active("reports another status") else super().__getitem__(code)
+
+    errors.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
+
+
+@fault("names no request")
+def _request_id() -> None:
+    while_active(
+        "names no request", errors, "envelope_of", lambda right, error, _named=None: right(error, None)
+    )
+
+
+# --- receipts, order, history
+
+
+@fault("forges a root")
+def _root() -> None:
+    def forged(right: Any, label: Any, seq: int, leaf: Any, *rest: Any) -> Any:
+        root, hub_ts = rest
+        return right(label, seq, leaf, MmrRoot(H(root)) if seq % 4 == 3 else root, hub_ts)
+
+    while_active("forges a root", receipts, "unsigned_bytes", forged)
+
+
+@fault("commits to another leaf")
+def _leaf() -> None:
+    def other(right: Any, self: Batch, msg: Any, wire: bytes, leaf: bytes) -> Any:
+        return right(self, msg, wire, H(leaf))
+
+    while_active("commits to another leaf", Batch, "add", other)
+
+
+@fault("signs with another key")
+def _key() -> None:
+    while_active(
+        "signs with another key",
+        HubKeys,
+        "sign_receipt",
+        lambda _right, _self, digest, _now: STRANGER.sign(digest),
+    )
+
+
+@fault("turns its clock back")
+def _clock() -> None:
+    back = itertools.count(1)
+
+    def earlier(right: Any, self: Batch, *about: Any) -> None:
+        right(self, *about)
+        self.hub_ts = UnixTime(self.hub_ts - next(back) % 2)
+
+    while_active("turns its clock back", Batch, "__init__", earlier)
+
+
+@fault("reorders pages")
+def _pages() -> None:
+    def backwards(right: Any, asked: Any, start: Any, entries: list[Any], *about: Any) -> Any:
+        return right(asked, start, entries[::-1], *about)
+
+    while_active("reorders pages", reading, "encode_page", backwards)
+
+
+@fault("leaves out the last entry")
+def _short_pages() -> None:
+    def shorter(right: Any, *about: Any) -> Any:
+        entries, more, proof = right(*about)
+        return entries[:-1], more, proof
+
+    while_active("leaves out the last entry", reading, "read_page", shorter)
+
+
+@fault("equivocates")
+def _equivocation() -> None:
+    """Two receipts for one place, both of them signed."""
+    keys: list[HubKeys] = []
+    right_init = HubKeys.__init__
+
+    def remember(self: HubKeys, *about: Any, **named: Any) -> None:
+        right_init(self, *about, **named)
+        keys.append(self)
+
+    HubKeys.__init__ = remember  # type: ignore[method-assign]
+
+    def other(right: Any, self: Reader, label: Any, seq: Any) -> Any:
+        held = right(self, label, seq)
+        unsigned = dataclasses.replace(held, leaf_hash=type(held.leaf_hash)(H(held.leaf_hash)))
+        signer = next(iter(keys[-1].secrets.values()))
+        return receipts.sign_receipt(signer, unsigned)
+
+    while_active("equivocates", Reader, "receipt", other)
+
+
+@fault("gives a place twice")
+def _places() -> None:
+    """A receipt whose stream_seq somebody else was given, in the answer alone."""
+
+    def before(right: Any, outcome: Any, request: web.Request) -> bytes:
+        if hasattr(outcome, "receipt") and outcome.receipt.stream_seq > 1:
+            held = outcome.receipt
+            outcome = _Shown(dataclasses.replace(held, stream_seq=held.stream_seq - 1).encode())
+        made: bytes = right(outcome, request)
+        return made
+
+    while_active("gives a place twice", submit, "encode", before)
+
+
+@dataclasses.dataclass
+class _Shown:
+    receipt_bytes: bytes
+
+
+@fault("tells followers twice")
+def _follow() -> None:
+    def twice(right: Any, self: Feed, *about: Any) -> Any:
+        found = right(self, *about)
+        return (found[0] * 2, found[1]) if found is not None else None
+
+    while_active("tells followers twice", Feed, "recent", twice)
+
+
+# --- proofs and checkpoints
+
+
+@fault("forges a proof")
+def _proof() -> None:
+    def forged(right: Any, *about: Any) -> Any:
+        made = right(*about)
+        return dataclasses.replace(made, peaks_after=(*made.peaks_after, NodeHash(bytes(32))))
+
+    while_active("forges a proof", Reader, "proof", forged)
+
+
+@fault("proves at length")
+def _long_proof() -> None:
+    """A proof that leads to the root of another size than was asked for."""
+
+    def longer(right: Any, self: Reader, label: Any, seq: Any, tree_size: Any = None) -> Any:
+        del tree_size
+        return right(self, label, seq, None)
+
+    while_active("proves at length", Reader, "proof", longer)
+
+
+@fault("proves what is not there")
+def _absent_proof() -> None:
+    def anything(right: Any, self: Reader, label: Any, seq: int, *others: Any) -> Any:
+        try:
+            return right(self, label, seq, *others)
+        except VeenError:
+            return right(self, label, *((1, 2) if right.__name__ == "consistency" else (1,)))
+
+    for name in ("proof", "consistency"):
+        while_active("proves what is not there", Reader, name, anything)
+
+
+@fault("forges a consistency proof")
+def _consistency() -> None:
+    def forged(right: Any, *about: Any) -> Any:
+        made = right(*about)
+        return dataclasses.replace(made, path=tuple(NodeHash(H(node)) for node in made.path))
+
+    while_active("forges a consistency proof", Reader, "consistency", forged)
+
+
+@fault("forges a checkpoint")
+def _checkpoint() -> None:
+    def forged(_right: Any, self: HubKeys, unsigned: Any, _now: Any) -> Any:
+        signer = next(iter(self.secrets.values()))
+        return sign_checkpoint(signer, dataclasses.replace(unsigned, mmr_root=MmrRoot(H(unsigned.mmr_root))))
+
+    while_active("forges a checkpoint", HubKeys, "sign_checkpoint", forged)
+
+
+@fault("rewrites its checkpoints")
+def _rewrites() -> None:
+    def other(right: Any, *about: Any) -> Any:
+        made = right(*about)
+        return dataclasses.replace(made, label_prev=type(made.label_prev)(H(made.label_prev)))
+
+    while_active("rewrites its checkpoints", Reader, "checkpoint", other)
+
+
+@fault("lists no checkpoint")
+def _unlisted() -> None:
+    while_active("lists no checkpoint", Reader, "checkpoints_by_epoch", lambda _right, *_about: [])
+
+
+@fault("witnesses with one key")
+def _witnesses() -> None:
+    def alone(right: Any, *about: Any) -> Any:
+        return dataclasses.replace(right(*about), witness_sigs=None)
+
+    while_active("witnesses with one key", HubKeys, "sign_checkpoint", alone)
+
+
+@fault("breaks the chain of epochs")
+def _epochs() -> None:
+    while_active("breaks the chain of epochs", LabelMap, "previous", lambda _right, _self, _label: None)
+
+
+@fault("lives in another epoch")
+def _other_epoch() -> None:
+    def later(right: Any, self: hubs.Hub) -> Any:
+        found = right(self)
+        return dataclasses.replace(found, epoch=found.epoch + 1)
+
+    while_active("lives in another epoch", hubs.Hub, "status", later)
+
+
+@fault("obeys anybody")
+def _orders() -> None:
+    while_active("obeys anybody", tooling, "verify", lambda _right, *_about: None)
+
+
+@fault("obeys twice")
+def _replayed() -> None:
+    while_active("obeys twice", hubs.Hub, "replayed", lambda _right, *_about: False)
+
+
+# --- everything else
+
+
+@fault("opens its control label")
+def _control() -> None:
+    def anywhere(right: Any, standing: Any) -> Any:
+        return None if active("opens its control label") else right(standing)
+
+    admission.STATEFUL = tuple(
+        (row, partial(anywhere, failure) if row is rejection.CAP_SCOPE else failure)
+        for row, failure in admission.STATEFUL
+    )
+
+
+@fault("stores no attachment")
+def _attachments() -> None:
+    async def nothing(_right: Any, request: web.Request, _coid: Any) -> tuple[bool, int]:
+        await request.read()
+        return True, 0
+
+    while_active("stores no attachment", attachments, "_store", nothing)
+
+
+@fault("takes unsigned attachments")
+def _unsigned_attachments() -> None:
+    while_active("takes unsigned attachments", attachments, "verify", lambda _right, *_about: None)
+
+
+@fault("measures no attachment")
+def _attachment_size() -> None:
+    def small(_right: Any, request: web.Request, *_about: Any) -> None:
+        if request.content_length:
+            raise ApiError(Code.BAD_REQUEST, "no room")
+
+    while_active("measures no attachment", attachments, "check_length", small)
+
+
+@fault("shows a broken identity")
+def _identity() -> None:
+    def broken(right: Any, self: hubs.Hub) -> Any:
+        return dataclasses.replace(right(self), identity_sig=Signature(bytes(64)))
+
+    while_active("shows a broken identity", hubs.Hub, "status", broken)
+
+
+@fault("is of every version")
+def _version() -> None:
+    def absent(_right: Any, request: web.Request, _exc: Any) -> ApiError:
+        return ApiError(Code.NOT_FOUND, f"there is no {request.path}")
+
+    while_active("is of every version", errors, "from_http", absent)
+
+
+@fault("overlooks odd requests")
+def _odd_requests() -> None:
+    async def lenient(right: Any, *about: Any) -> Any:
+        body = await right(*about)
+        try:
+            found = cbor2.loads(body)
+            return cbor2.dumps({key: found[key] for key in (1, 2, 3)})
+        except (cbor2.CBORError, KeyError, TypeError):
+            return body
+
+    while_active("overlooks odd requests", content, "read_body", lenient)
+
+
+@fault("says something else in JSON")
+def _json() -> None:
+    def other(right: Any, asked: Any, start: Any, entries: list[Any], *about: Any) -> Any:
+        return right(asked, start, entries[1:], *about)
+
+    while_active("says something else in JSON", reading, "page_json", other)
+
+
+@fault("believes any evidence")
+def _evidence() -> None:
+    while_active("believes any evidence", tooling, "verify_evidence", lambda _right, *_about: None)
+
+
+@fault("counts nothing")
+def _metrics() -> None:
+    while_active("counts nothing", Metrics, "expose", lambda _right, _self: b"")
+
+
+@fault("drops who comes after a bad one")
+def _fragile() -> None:
+    """Whatever is no request, or ends early, takes the next message with it; and so do many idlers."""
+    name, owed, answered = "drops who comes after a bad one", [], set[int]()
+
+    def bad(right: Any, *about: Any, **named: Any) -> Any:
+        owed.append(True)
+        return right(*about, **named)
+
+    async def finished(right: Any, self: Connection, *about: Any) -> Any:
+        answered.add(id(self))
+        return await right(self, *about)
+
+    def lost(right: Any, self: Connection, exc: Any) -> None:
+        if id(self) not in answered:
+            owed.append(True)
+        answered.discard(id(self))
+        right(self, exc)
+
+    async def served(right: Any, hub: Any, request: web.Request, *about: Any) -> Any:
+        if owed or len(request.protocol._manager.connections) > 50:
+            owed.clear()
+            raise ApiError(Code.UNAVAILABLE, "somebody before you was rude")
+        return await right(hub, request, *about)
+
+    while_active(name, Connection, "finish_response", finished)
+    while_active(name, Connection, "connection_lost", lost)
+    while_active(name, Connection, "handle_error", bad)
+    while_active(name, submit, "over_the_cap", bad)
+    while_active(name, submit, "receive", served)
+
+
+@fault("changes its mind")
+def _fickle() -> None:
+    turns = itertools.count()
+
+    def fickle(right: Any, error: AdmissionError | ApiError, *about: Any) -> Any:
+        made = right(error, *about)
+        return dataclasses.replace(made, code=Code.CONFLICT) if next(turns) % 2 else made
+
+    while_active("changes its mind", errors, "envelope_of", fickle)
+
+
+@fault("answers 500")
+def _server_error() -> None:
+    def failing(right: Any, request: web.Request, error: Any) -> Any:
+        code = error.rejection.code if isinstance(error, AdmissionError) else error.code
+        if code in (Code.BAD_REQUEST, Code.FORMAT):
+            return web.Response(status=500)
+        return right(request, error)
+
+    for module in (errors, submit):
+        while_active("answers 500", module, "refuse", failing)
+
+
+@fault("claims to enforce everything")
+def _claims() -> None:
+    def silent(right: Any, self: hubs.Hub) -> Any:
+        return dataclasses.replace(right(self), cannot_enforce=())
+
+    while_active("claims to enforce everything", hubs.Hub, "status", silent)
+
+
+@fault("is slow")
+def _slow() -> None:
+    async def later(right: Any, *about: Any) -> Any:
+        await asyncio.sleep(0.02)
+        return await right(*about)
+
+    while_active("is slow", submit, "receive", later)
+
+
+# --- forgetting, over a restart
+
+
+def _before_start(root: Path) -> None:
+    """What a hub that never synced would find after its machine has died: the state of its last start."""
+    kept, clean = root.with_name("kept"), root.with_name("clean")
+    forgets = active(FORGETS_STOPPED) if clean.exists() else active(FORGETS_KILLED)
+    if kept.exists() and forgets:
+        shutil.rmtree(root)
+        shutil.copytree(kept, root)
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(root, kept)
+    clean.unlink(missing_ok=True)
+
+
+def _arguments(given: list[str]) -> Iterator[str]:
+    for argument in given:
+        if argument.startswith("--fault-file="):
+            active.file = Path(argument.partition("=")[2])
+        else:
+            yield argument
+
+
+def run(given: list[str]) -> int:
+    arguments = list(_arguments(given))
+    for install in FAULTS.values():
+        install()
+    root = next(Path(a.partition("=")[2]) for a in arguments if a.startswith("--data-dir="))
+    serves = not {"--init", "--rotate"} & set(arguments)
+    if serves:
+        _before_start(root)
+    code = main.main(arguments)
+    if serves:
+        root.with_name("clean").touch()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,219 @@
+"""``veen selftest`` and ``veen-selftest``: what they print, write and end with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from veen_core.ids import UnixTime
+from veen_core.keys import DhSecret, SigningSeed
+from veen_core.keystore import Secrets
+from veen_selftest import command
+from veen_selftest.fleet import OwnFleet
+from veen_selftest.setup import PLAIN
+
+from .conftest import FAULTY
+
+SCRIPT = [sys.executable, "-m", "veen_selftest.command"]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SCRIPT, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def key_file(healthy: OwnFleet, tmp_path: Path) -> Path:
+    admin = healthy.hub(PLAIN).admin
+    assert admin is not None
+    path = tmp_path / "admin.key"
+    path.write_bytes(bytes(admin.seed))
+    return path
+
+
+def test_veen_finds_it_by_entry_point() -> None:
+    (entry,) = entry_points(group="veen.commands", name="selftest")
+    assert entry.load() is command.selftest
+    (script,) = entry_points(group="console_scripts", name="veen-selftest")
+    assert script.load() is command.main
+
+
+def test_every_option_is_explained_and_help_shows_examples() -> None:
+    ctx = click.Context(
+        command.selftest, info_name="selftest", parent=click.Context(click.Group(), info_name="veen")
+    )
+    text = command.selftest.get_help(ctx)
+    assert "\n  veen selftest core\n" in text
+    options = {name for each in command.selftest.get_params(ctx) for name in each.opts}
+    assert {"--json", "--quiet", "--help", "--hub", "--seed", "--only", "--junit"} <= options
+    assert [p.name for p in command.selftest.params if isinstance(p, click.Option) and not p.help] == []
+
+
+def test_a_run_against_a_hub_that_is_there_writes_every_report(
+    healthy: OwnFleet, key_file: Path, tmp_path: Path
+) -> None:
+    junit, target = tmp_path / "junit.xml", tmp_path / "report.json"
+    done = run(
+        "core", "--only=api.*", "--only=identity.*", f"--hub={healthy.hub(PLAIN).url}",
+        f"--admin-key={key_file}", f"--junit={junit}", f"--report={target}", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert json.loads(target.read_text()) == found
+    assert (found["ok"], found["failed"], found["skipped"]) == (True, 0, 2)
+    assert found["passed"] == len(found["checks"]) - 2
+    assert {"suite", "name", "clause", "says", "outcome", "why", "seconds"} == found["checks"][0].keys()
+    (suite,) = ET.parse(junit).getroot()
+    assert (suite.get("name"), suite.get("skipped"), suite.get("failures")) == ("core", "2", "0")
+    cases = suite.findall("testcase")
+    assert len(cases) == len(found["checks"])
+    assert sum(case.find("skipped") is not None for case in cases) == 2
+
+
+def test_lines_for_people_and_nothing_when_quiet(healthy: OwnFleet, key_file: Path) -> None:
+    about = ("--only=scenario.A", "--only=identity.restart", f"--admin-key={key_file}")
+    hub = healthy.hub(PLAIN).url
+    done = run(*about, VEEN_HUB=hub)
+    assert done.returncode == 0
+    first, second, why, last = done.stdout.splitlines()
+    assert first.startswith("ok    scenario.A")
+    assert "spec-1 §20 A" in first
+    assert second.startswith("skip  identity.restart")
+    assert "run it without --hub" in why
+    assert last.startswith("1 passed, 0 failed, 1 skipped in ")
+    assert done.stderr == ""
+    quiet = run(*about, f"--hub={hub}", "--quiet")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_a_faulty_hub_ends_with_5_and_the_report_says_why(tmp_path: Path) -> None:
+    fault = tmp_path / "fault"
+    fault.write_text("skip SIG_INVALID")
+    program = f"{sys.executable} {FAULTY} --fault-file={fault}"
+    junit = tmp_path / "junit.xml"
+    done = run("--only=admission.SIG_INVALID", f"--hub-command={program}", f"--junit={junit}")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "FAIL  admission.SIG_INVALID" in done.stdout
+    assert "accepted what SIG_INVALID refuses" in done.stdout
+    failure = ET.parse(junit).getroot().find(".//failure")
+    assert failure is not None
+    assert "accepted what SIG_INVALID refuses" in (failure.get("message") or "")
+
+
+def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: OwnFleet) -> None:
+    done = run("crash", f"--hub={healthy.hub(PLAIN).url}")
+    assert done.returncode == 5
+    assert done.stdout.splitlines()[-1].startswith("nothing was judged: 0 passed, 0 failed, 2 skipped")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--hub=http://127.0.0.1:1"], 2, "no hub answers at http://127.0.0.1:1"),
+        (["--hub=ftp://x"], 1, "want a URL"),
+        (["nonsense"], 1, "see 'veen-selftest --help'"),
+        (["--only=nonsense"], 1, "see --list"),
+        (["--admin-key=/dev/null"], 1, "--admin-key"),
+        (["--hub=http://x", "--hub-command=y"], 1, "give one of them"),
+        (["--only=scenario.A", "--hub-command=false"], 5, ""),
+    ],
+    ids=[
+        "no hub",
+        "no url",
+        "no suite",
+        "no check",
+        "a key and no hub",
+        "two hubs",
+        "a hub that does not start",
+    ],
+)
+def test_what_is_wrong_is_one_line_and_a_code(arguments: list[str], code: int, says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == (1 if says else 0)
+
+
+def test_what_answers_and_is_no_hub_is_said_to_be_none(healthy: OwnFleet) -> None:
+    done = run(f"--hub={healthy.hub(PLAIN).url}/healthz")
+    assert done.returncode == 5
+    assert "is not a hub of this protocol" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["raw", "hex", "secrets"])
+def test_a_key_is_read_in_every_form_it_comes_in(form: str, tmp_path: Path) -> None:
+    seed = SigningSeed(bytes(range(32)))
+    secrets = Secrets(id_sign=seed, id_dh=DhSecret(bytes(32)), created_at=UnixTime(0))
+    path = tmp_path / "key"
+    content = {"raw": bytes(seed), "hex": bytes(seed).hex().encode() + b"\n", "secrets": secrets.encode()}[
+        form
+    ]
+    path.write_bytes(content)
+    assert command.read_key(path).public == secrets.signing_key.public
+
+
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("not a key")
+    done = CliRunner().invoke(command.selftest, ["--hub=http://127.0.0.1:1", f"--admin-key={path}"])
+    assert "holds no key" in done.output
+
+
+def test_checks_are_listed_without_a_hub() -> None:
+    done = run("all", "--list", "--json")
+    assert done.returncode == 0
+    checks = json.loads(done.stdout)["checks"]
+    assert {"suite": "core", "name": "scenario.A", "clause": "spec-1 §20 A"}.items() <= checks[0].items()
+    assert len(run("props", "--list").stdout.splitlines()) == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*SCRIPT, "fuzz", "--count=1000000"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("veen-selftest-*/*/data/journal/*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    hubs = _processes_with(str(tmp_path))
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("interrupted: ")
+    assert hubs
+    assert _processes_with(str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def _processes_with(word: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue  # gone meanwhile
+        if word.encode() in content:
+            found.append(int(path.parent.name))
+    return found

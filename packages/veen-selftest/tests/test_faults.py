@@ -1,0 +1,119 @@
+"""A selftest must be able to fail: for every fault there is a check, by name, that catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from veen_core import rejection
+from veen_core.rejection import TABLE
+from veen_selftest.suite import Outcome, Result
+
+from .conftest import FaultyFleet, run_check
+from .faulty_hub import FAULTS, FORGETS_KILLED, FORGETS_STOPPED, SKIPPED
+
+CAUGHT_BY = {
+    "accepts replays": ["scenario.B", "invariant.I8", "mmr.append-once"],
+    "judges in another order": ["admission.order"],
+    "takes any encoding": ["admission.CBOR_INVALID", "invariant.I10", "codec.unique"],
+    "takes any layout": ["admission.FIELD_SIZE", "invariant.I11"],
+    "takes any version": ["admission.VERSION"],
+    "calls its caps a field": ["admission.SIZE_PREFILTER"],
+    "asks for no work": ["admission.PREFILTER_REJECT"],
+    "takes any token": ["admission.CAP_INVALID", "cap.rules", "cap.chain"],
+    "takes any issuer": ["admission.CAP_ISSUER"],
+    "gives tokens longer": ["cap.receipt", "cap.status"],
+    "reports another code": ["admission.DUPLICATE", "api.sequence"],
+    "reports another status": ["admission.SIG_INVALID", "api.errors"],
+    "names no request": ["api.errors", "api.answers", "fuzz.read"],
+    "forges a root": ["invariant.I3", "scenario.A", "mmr.roots"],
+    "commits to another leaf": ["invariant.I2", "codec.json"],
+    "signs with another key": ["invariant.signatures"],
+    "turns its clock back": ["scenario.A"],
+    "reorders pages": ["scenario.A", "api.pages", "equivocation.one-history", "codec.round-trip"],
+    "leaves out the last entry": ["api.pages", "cap.replayable", "resync.client"],
+    "equivocates": ["equivocation.one-history", "resync.from-checkpoint"],
+    "gives a place twice": ["equivocation.distinct"],
+    "tells followers twice": ["api.follow"],
+    "forges a proof": ["proof.own-receipt", "proof.any-later-root", "proof.page", "mmr.inclusion"],
+    "proves at length": ["proof.deterministic"],
+    "proves what is not there": ["proof.absent", "proof.consistency.bounds"],
+    "forges a consistency proof": ["proof.consistency", "checkpoint.chain", "mmr.consistency"],
+    "forges a checkpoint": ["checkpoint.now"],
+    "rewrites its checkpoints": ["checkpoint.fetch"],
+    "lists no checkpoint": ["checkpoint.range"],
+    "breaks the chain of epochs": ["scenario.C"],
+    "lives in another epoch": ["epoch.status"],
+    "obeys anybody": ["checkpoint.orders"],
+    "obeys twice": ["checkpoint.orders"],
+    "opens its control label": ["cap.control-label"],
+    "stores no attachment": ["attachment.round-trip", "attachment.named-by-content", "invariant.I5"],
+    "takes unsigned attachments": ["attachment.auth"],
+    "measures no attachment": ["attachment.size"],
+    "shows a broken identity": ["identity.chain"],
+    "is of every version": ["api.version"],
+    "overlooks odd requests": ["api.requests"],
+    "says something else in JSON": ["api.json"],
+    "believes any evidence": ["equivocation.report"],
+    "counts nothing": ["api.probes"],
+    "answers 500": ["fuzz.submit", "fuzz.read", "fuzz.tooling", "fuzz.attachment", "codec.tokens"],
+    "drops who comes after a bad one": ["fuzz.garbage", "fuzz.half-sent", "fuzz.idle", "fuzz.announced"],
+    "claims to enforce everything": ["admission.ATT_ROOT"],
+    "changes its mind": ["admission.deterministic"],
+    "is slow": ["hub.p50"],
+}
+"""Which checks see it, of those that are meant to."""
+
+ROWS = {
+    rejection.PROFILE: ["invariant.I4"],
+    rejection.CT_HASH: ["invariant.I1"],
+    rejection.SIG_INVALID: ["codec.bit-flips"],
+    rejection.NOT_PRIMARY: [],
+    rejection.CAP_MISSING: ["scenario.D"],
+    rejection.AUTH_REF: [],
+    rejection.REVOKED: [],
+    rejection.CLIENT_BOUNDS: [],
+    rejection.CAP_SCOPE: [],
+    rejection.CAP_TTL: [],
+    rejection.CAP_RATE: ["invariant.I7", "cap.rate"],
+    rejection.PREV_ACK: ["invariant.I6"],
+    rejection.DUPLICATE: [],
+    rejection.CLIENT_SEQ: ["invariant.I9"],
+    rejection.EPOCH: ["invariant.I12", "epoch.window"],
+}
+"""Rows that a hub may leave out; its own check sees each, and these."""
+LEFT_OUT = {SKIPPED + row.detail: [f"admission.{row.detail}", *others] for row, others in ROWS.items()}
+OVER_A_RESTART = {
+    FORGETS_KILLED: ["crash.at-once", "crash.under-load"],
+    FORGETS_STOPPED: ["identity.restart"],
+    SKIPPED + rejection.CAP_ISSUER.detail: ["admission.CAP_ISSUER.withdrawn"],
+    "witnesses with one key": ["identity.rotation"],
+}
+CASES = [
+    (fault, check)
+    for table in (CAUGHT_BY, LEFT_OUT, OVER_A_RESTART)
+    for fault, names in table.items()
+    for check in names
+]
+
+
+@pytest.mark.parametrize(("fault", "check"), CASES, ids=[f"{f} - {c}" for f, c in CASES])
+def test_the_check_catches_the_fault(
+    with_fault: Callable[[str, str], Result], fault: str, check: str
+) -> None:
+    result = with_fault(fault, check)
+    assert result.outcome is Outcome.FAILED, f"{check} did not notice a hub that {fault}: {result.why}"
+    assert "the check broke" not in result.why
+    assert result.why
+
+
+def test_a_faulty_hub_without_its_fault_passes_what_caught_it(faulty: FaultyFleet) -> None:
+    names = {check for table in (CAUGHT_BY, LEFT_OUT) for names in table.values() for check in names}
+    results = [run_check(name, faulty) for name in sorted(names - {"hub.p50"})]
+    assert [(r.check.name, r.why) for r in results if r.outcome is not Outcome.PASSED] == []
+
+
+def test_every_fault_that_there_is_has_a_check() -> None:
+    assert set(FAULTS) == set(CAUGHT_BY) | {"skips rows", "witnesses with one key"}
+    assert {row for row in TABLE if SKIPPED + row.detail in LEFT_OUT} == set(ROWS)

@@ -1,0 +1,85 @@
+"""What the suites hold: nothing of the specification's lists is left out, and every check says what it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import veen_selftest
+from veen_core.rejection import TABLE
+from veen_selftest.suite import SUITES, checks_of, chosen
+
+from .conftest import ALL
+
+SOURCE = Path(veen_selftest.__file__).parent
+DOCS = Path(__file__).parents[3] / "docs"
+NAMES = [check.name for suite in SUITES for check in checks_of(suite)]
+
+
+def test_every_row_of_the_admission_table_has_its_check() -> None:
+    rows = [f"admission.{row.detail}" for row in TABLE]
+    assert [name for name in NAMES if name in rows] == rows
+
+
+def test_every_invariant_and_every_scenario_has_its_check() -> None:
+    assert {f"invariant.I{n}" for n in range(1, 13)} <= set(NAMES)
+    assert {f"scenario.{letter}" for letter in "ABCD"} <= set(NAMES)
+
+
+def test_every_figure_of_the_hub_is_measured() -> None:
+    figures = [check.name for check in checks_of("perf")]
+    assert figures == [
+        "hub.single",
+        "hub.batch",
+        "hub.p50",
+        "hub.read",
+        "hub.follow_p99_ms",
+        "hub.growth",
+        "hub.rss_mb",
+    ]
+
+
+def test_names_are_unique_and_every_check_has_a_clause_and_says_what_it_shows() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    for _suite, check in ALL.values():
+        assert check.clause
+        assert check.says, check.name
+        assert not check.says.startswith("Every accepted pair keeps it"), check.name
+
+
+def test_checks_are_chosen_by_name_and_by_pattern() -> None:
+    assert [check.name for _, check in chosen(["core"], ["scenario.A"])] == ["scenario.A"]
+    assert [check.name for _, check in chosen(["core"], ["scenario.*"])] == [f"scenario.{x}" for x in "ABCD"]
+    assert list(chosen(["core"], ["nothing"])) == []
+
+
+def test_a_hub_is_known_by_its_public_api_alone() -> None:
+    """import-linter says so too; this also looks inside functions."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                ("veen_hub", "veen_storage")
+            ):
+                assert node.module == "veen_hub.client", path
+
+
+def test_the_conformance_table_names_only_checks_and_files_that_exist() -> None:
+    text = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    named = set(
+        re.findall(
+            r"`((?:scenario|invariant|admission|api|proof|checkpoint|cap|epoch|attachment|"
+            r"equivocation|resync|identity|mmr|codec|fuzz|crash)\.[\w.*-]+)`",
+            text,
+        )
+    )
+    for name in named:
+        assert list(chosen(SUITES, [name])), f"docs/conformance.md: there is no check {name}"
+    root = DOCS.parent / "packages"
+    for package, test in re.findall(r"`(veen-\w+)/tests/(\w+)`", text):
+        assert (root / package / "tests" / f"{test}.py").exists() or (
+            root / package / "tests" / test
+        ).is_dir()
+    for module in re.findall(r"`(veen_\w+(?:\.\w+)+)`", text):
+        path = root / module.split(".")[0].replace("_", "-") / "src" / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or path.is_dir(), module

@@ -1,0 +1,152 @@
+"""A hub that is there already: judged through its URL, left as it was; the rest is skipped and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from veen_core.keys import SigningKey
+from veen_selftest.bench import Effort
+from veen_selftest.check import Check, Skip, Violation
+from veen_selftest.fleet import HubAt, OwnFleet
+from veen_selftest.setup import PLAIN, ROTATING, STRICT, Setup
+from veen_selftest.suite import Outcome, Report, chosen, run
+
+from .conftest import run_check
+
+
+@pytest.fixture
+def url(healthy: OwnFleet) -> str:
+    return healthy.hub(PLAIN).url
+
+
+@pytest.fixture
+def admin(healthy: OwnFleet) -> SigningKey:
+    key = healthy.hub(PLAIN).admin
+    assert key is not None
+    return key
+
+
+def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
+    url: str, admin: SigningKey
+) -> None:
+    fleet = HubAt(url, "with-key", admin)
+    quick = [
+        (suite, check) for suite, check in chosen(["core"]) if not check.name.startswith(("proof", "epoch"))
+    ]
+    report = run(quick, fleet, 1, Effort(patience=0), lambda _news: None)
+    assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
+    skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
+    assert skipped.keys() == {
+        "scenario.C",
+        "invariant.I12",
+        "admission.PREFILTER_REJECT",
+        "admission.NOT_PRIMARY",
+        "admission.REVOKED",
+        "admission.CLIENT_BOUNDS",
+        "admission.CAP_TTL",
+        "admission.EPOCH",
+        "admission.CAP_ISSUER.withdrawn",
+        "identity.restart",
+        "identity.rotation",
+    }
+    assert "run it without --hub" in skipped["identity.restart"]
+    assert "rotating" in skipped["scenario.C"]
+
+
+def test_without_a_key_what_takes_a_token_is_skipped_and_says_so(url: str) -> None:
+    fleet = HubAt(url, "without-key")
+    for name in ("scenario.A", "admission.SIG_INVALID", "cap.receipt", "fuzz.submit"):
+        result = run_check(name, fleet)
+        assert result.outcome is Outcome.SKIPPED
+        assert "--admin-key" in result.why
+    for name in ("identity.chain", "api.version", "admission.ATT_ROOT"):
+        assert run_check(name, fleet).outcome is Outcome.PASSED
+
+
+def test_an_open_hub_needs_no_key() -> None:
+    fleet = OwnFleet(b"open")
+    try:
+        hub = fleet.own(Setup(name="open", settings={"gating": False})).start()
+        there = HubAt(hub.url, "open")
+        for name in ("scenario.A", "scenario.B", "admission.SIG_INVALID", "proof.page", "mmr.roots"):
+            result = run_check(name, there)
+            assert result.outcome is Outcome.PASSED, result.why
+        assert "open" in run_check("admission.CAP_MISSING", there).why
+    finally:
+        fleet.close()
+
+
+def test_a_hub_with_epochs_is_judged_by_the_same_checks(healthy: OwnFleet) -> None:
+    hub = healthy.hub(ROTATING)
+    there = HubAt(hub.url, "epochs", hub.admin)
+    for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
+        result = run_check(name, there)
+        assert result.outcome is Outcome.PASSED, result.why
+
+
+def test_a_hub_that_asks_for_work_is_not_blamed_for_it(healthy: OwnFleet) -> None:
+    hub = healthy.hub(STRICT)
+    there = HubAt(hub.url, "work", hub.admin)
+    assert run_check("admission.PREFILTER_REJECT", there).outcome is Outcome.PASSED
+    result = run_check("scenario.A", there)
+    assert (result.outcome, "proof of work" in result.why) == (Outcome.SKIPPED, True)
+
+
+def test_two_runs_with_one_seed_do_not_meet(url: str, admin: SigningKey) -> None:
+    for run_id in ("one", "two"):
+        fleet = HubAt(url, run_id, admin)
+        report = run(list(chosen(["core"], ["scenario.A"])), fleet, 5, Effort(), lambda _news: None)
+        assert report.ok, report.results
+
+
+# --- how a run ends
+
+
+def _ends(*outcomes: Exception | None) -> Report:
+    def ending(how: Exception | None) -> Check:
+        def check(_bench: object) -> None:
+            if how is not None:
+                raise how
+
+        return Check("some.check", "§0", check, "says something")
+
+    fleet = HubAt("http://127.0.0.1:1", "none")
+    return run([("core", ending(how)) for how in outcomes], fleet, 1, Effort(), lambda _news: None)
+
+
+ENDINGS: list[tuple[list[Exception | None], bool]] = [
+    ([None], True),
+    ([None, Skip("not here")], True),
+    ([Skip("not here")], False),
+    ([], False),
+    ([None, Violation("broken")], False),
+    ([None, ConnectionRefusedError("gone")], False),
+    ([None, ZeroDivisionError("a bug in the check")], False),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "ok"), ENDINGS)
+def test_a_run_is_good_only_if_something_passed_and_nothing_failed(
+    outcomes: list[Exception | None], ok: bool
+) -> None:
+    assert _ends(*outcomes).ok is ok
+
+
+def test_skipped_never_counts_as_passed() -> None:
+    report = _ends(None, Skip("not here"), Skip("nor this"))
+    assert (report.count(Outcome.PASSED), report.count(Outcome.SKIPPED)) == (1, 2)
+
+
+def test_ctrl_c_ends_the_run_and_the_report_says_so() -> None:
+    class Stopped:
+        def __iter__(self) -> Iterator[None]:
+            raise KeyboardInterrupt
+
+    def check(_bench: object) -> None:
+        list(Stopped())
+
+    todo = [("core", Check("first", "§0", lambda _bench: None)), ("core", Check("second", "§0", check))] * 2
+    report = run(todo, HubAt("http://127.0.0.1:1", "none"), 1, Effort(), lambda _news: None)
+    assert (len(report.results), report.interrupted, report.ok) == (1, True, False)
