@@ -7,29 +7,14 @@ A client_id is drawn fresh per label and never linked to another in the open. A 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from veen_core.client_state import UNUSED, ClientBounds, ClientState
 from veen_core.errors import StateError
-from veen_core.ids import ClientId, ClientSeq, UnixTime
+from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_core.wire import Wire, int_map
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label_client import PipelinedClient
-
-
-@int_map("client_key", section="KEX0.2")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientKey(Wire):
-    """A client_id of one label; without a seed it is the identity's own signing key.
-
-    ``client_seq`` and ``created_at`` count while the key is not the one in use: the state has the newest.
-    """
-
-    client_id: ClientId
-    seed: SigningSeed | None = None
-    created_at: UnixTime
-    client_seq: ClientSeq
+from veen_hub.client.records import ClientKey
 
 
 class KeyRing:

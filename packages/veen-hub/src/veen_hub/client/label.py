@@ -23,8 +23,9 @@ from veen_hub.client.errors import Diverged, Misbehaved
 from veen_hub.client.evidence import convict
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.label_client import PipelinedClient
-from veen_hub.client.label_state import LabelRecord, LabelState
+from veen_hub.client.label_state import LabelState
 from veen_hub.client.link import Link
+from veen_hub.client.records import LabelRecord
 
 T = TypeVar("T")
 

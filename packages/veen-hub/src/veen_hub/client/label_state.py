@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from veen_core.client_state import ClientState
 from veen_core.errors import StateError
 from veen_core.ids import NodeHash
-from veen_core.wire import Wire, int_map
-from veen_hub.client.keyring import ClientKey, KeyRing
+from veen_hub.client.keyring import KeyRing
+from veen_hub.client.records import LabelRecord
 from veen_hub.client.store import POLL, Lock
 
 if TYPE_CHECKING:
@@ -27,16 +26,6 @@ PROGRESS_EVERY: Final = 5.0
 """Seconds between writes of what was only read."""
 
 Place = tuple[int, tuple[NodeHash, ...]]
-
-
-@int_map("label_record", section="RESYNC0.4")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelRecord(Wire):
-    """Everything a client remembers of one label."""
-
-    ver: Literal[1] = 1
-    state: ClientState
-    keys: tuple[ClientKey, ...]
 
 
 def _place(state: ClientState) -> Place:

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from veen_core.cap import CapToken, verify_token
 from veen_core.entry import authorize_leaf
 from veen_core.errors import StateError
-from veen_core.ids import AuthRef, ClientId, StreamId, UnixTime
+from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse
-from veen_core.wire import Wire, int_map
 from veen_hub.client.errors import BoundsReached, Misbehaved
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import Link
+from veen_hub.client.records import HeldToken, HeldTokens
 from veen_hub.client.store import update
 
 TOKENS: Final = "tokens"
 TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
 """Gets a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
-
-
-@int_map("held_token", section="6.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldToken(Wire):
-    """An authorized token and its end, by the hub's receipt."""
-
-    token: CapToken
-    expires_at: UnixTime
-
-
-@int_map("held_tokens", section="6.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTokens(Wire):
-    """Persisted, so that auth_ref and admission history can be told again (§6.1)."""
-
-    ver: Literal[1] = 1
-    tokens: tuple[HeldToken, ...]
 
 
 def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
