@@ -332,9 +332,10 @@ def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> 
                     await client.stream("gone").send("x")
                     await anext(following)
                 hub.kill()
-                async with asyncio.timeout(5):
-                    with pytest.raises(Unreachable, match=r"gave up after \d+ tries"):
-                        await anext(following)
+                started = time.monotonic()
+                with pytest.raises(Unreachable, match=r"gave up after \d+ tries"):
+                    await anext(following)
+                assert 0.9 < time.monotonic() - started < 30
 
     run(story())
 

@@ -282,7 +282,7 @@ def test_work_without_end_is_cancelled_and_has_a_deadline(start_hub: StartHub) -
                     await stream.send("one")
             with pytest.raises(TooMuchWork, match="took too long"):
                 await stream.send("one")
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 30
 
     run(story())
 
@@ -400,6 +400,10 @@ def test_waits_grow_with_jitter_up_to_an_end() -> None:
     assert attempts.delay(retry_after=3) == pytest.approx(3.1)
     assert Retry(jitter=lambda: 0.0).begin().delay() == 0.05
     assert Retry(deadline=2).begin().delay(retry_after=3) is None
+    last = Retry(first=1.0, deadline=0.5, jitter=lambda: 1.0).begin().delay()
+    assert last is not None
+    assert 0.4 < last <= 0.5
+    assert Retry(deadline=0.0).begin().delay() is None
 
 
 def test_every_code_has_its_exception() -> None:

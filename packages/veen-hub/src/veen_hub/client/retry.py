@@ -69,10 +69,10 @@ class Attempts:
         if self._most is not None and self.made >= self._most:
             return None
         step = min(self._policy.longest, self._policy.first * 2.0 ** min(self.made - 1, 30))
-        wait = step * (0.5 + self._policy.jitter() / 2)
-        if retry_after is not None:
-            wait += retry_after
-        return wait if time.monotonic() + wait <= self.until else None
+        wait, left = step * (0.5 + self._policy.jitter() / 2), self.until - time.monotonic()
+        if retry_after is None:
+            return min(wait, left) if left > 0 else None  # the last try is made when patience ends
+        return wait + retry_after if wait + retry_after <= left else None
 
     async def wait(self, why: VeenError) -> None:
         """Sleep before the next try, or raise ``why`` with what was tried."""

@@ -14,7 +14,7 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
-from veen_core.rejection import CLIENT_SEQ, DUPLICATE, EPOCH, PREV_ACK, Code
+from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
 from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
@@ -94,7 +94,6 @@ class Settler:
                 Code.TIME,
                 f"{count} message(s) did not reach the hub while it took messages for label "
                 f"{self._log.label.hex()}: send them again",
-                detail_enum=EPOCH.detail,
             )
 
     async def _settled_otherwise(self, why: Refused, *, uncertain: bool) -> bool:
