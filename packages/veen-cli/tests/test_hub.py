@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -190,6 +191,40 @@ def test_a_rotated_hub_is_followed_by_whoever_pinned_it(place: Path) -> None:
     finally:
         end_hubs(place)
     veen("hub", "fsck", "--data-dir", data_dir).ok()
+
+
+def test_a_hub_that_went_back_in_time_is_caught_and_the_evidence_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("alice", "mallory"):
+        veen("keygen", "--out", tmp_path / name, "--no-passphrase").ok()
+    made = veen("hub", "init", "-d", tmp_path / "hub", "--no-admin", "--json").json
+
+    def write(data_dir: Path, who: str, text: str) -> None:
+        url = start(data_dir, "--open").json["url"]
+        flags = ("-s", "log", "--hub", url, "--trust", made["hub_id"], "--client", tmp_path / who)
+        veen("send", text, *flags).ok()
+        veen("hub", "stop", "-d", data_dir).ok()
+
+    try:
+        write(tmp_path / "hub", "alice", "one")
+        shutil.copytree(tmp_path / "hub", tmp_path / "earlier")
+        write(tmp_path / "hub", "alice", "two")
+        write(tmp_path / "earlier", "mallory", "another two")
+        url = start(tmp_path / "earlier", "--open").json["url"]
+        flags = ("-s", "log", "--hub", url, "--trust", made["hub_id"], "--client", tmp_path / "alice")
+        told = veen("stream", *flags).failed(Exit.PROTOCOL)
+        veen("hub", "stop", "-d", tmp_path / "earlier").ok()
+    finally:
+        end_hubs(tmp_path)
+    (folder,) = tmp_path.glob("veen-evidence-*")
+    assert str(folder) in told
+    trust = ("--trust", made["hub_id"], "--client", tmp_path / "alice")
+    assert "convicts the pinned hub" in veen("verify", folder / "equivocation.cbor", *trust).ok().out
+    assert "convict" in veen("verify", folder / "held.cbor", folder / "shown.cbor", *trust).failed(
+        Exit.PROTOCOL
+    )
 
 
 def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ that is merely wrong does not load the client.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Final
 
 from veen_cli.exits import Exit
@@ -13,6 +15,7 @@ from veen_cli.explanations import explain
 from veen_core.errors import (
     ConfigError,
     DecodeError,
+    DivergenceError,
     EncodeError,
     IdentityError,
     KeystoreError,
@@ -21,7 +24,7 @@ from veen_core.errors import (
     VeenError,
     VerificationError,
 )
-from veen_hub.client.errors import BoundsReached, Refused, Unreachable
+from veen_hub.client.errors import BoundsReached, Diverged, Refused, Unreachable
 from veen_storage.errors import DamageError, MismatchError, StorageError
 
 CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
@@ -64,10 +67,29 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
     message = str(error) or type(error).__name__
     if isinstance(error, Refused):
         return _of_refusal(error), code
+    if isinstance(error, DivergenceError) and (kept := keep_evidence(error)) is not None:
+        return f"{message}; stop using this hub: the evidence is in {kept} (`veen inspect {kept}/*`)", code
     if isinstance(error, Unreachable):
         message = message.partition("; gave up")[0]
     hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None)
     return (f"{message}; {hint}" if hint else message), code
+
+
+def keep_evidence(error: DivergenceError) -> Path | None:
+    """What the hub signed earlier and what contradicts it, as files: nobody else may have them."""
+    evidence = error.equivocation if isinstance(error, Diverged) else None
+    found = {
+        "held.cbor": error.held,
+        "shown.cbor": error.shown,
+        "equivocation.cbor": evidence.encode() if evidence is not None else b"",
+    }
+    if not any(found.values()):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="veen-evidence-"))
+    for name, content in found.items():
+        if content:
+            (folder / name).write_bytes(content)
+    return folder
 
 
 def _of_refusal(error: Refused) -> str:

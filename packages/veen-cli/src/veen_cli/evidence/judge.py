@@ -16,7 +16,7 @@ from veen_core import hub_identity
 from veen_core import pow as proof_of_work
 from veen_core.cap import CapToken, verify_token
 from veen_core.card import IdentityCard, verify_card
-from veen_core.checkpoint import Checkpoint
+from veen_core.checkpoint import Checkpoint, verify_witnesses
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
@@ -135,7 +135,9 @@ class Judge:
         made = found.thing
         assert isinstance(made, Checkpoint)
         # Offline the profile is not known: any key of the hub counts, as under a profile without epochs.
-        hub_identity.verify_checkpoint(self._trusted(), made, 0)
+        identity = self._trusted()
+        hub_identity.verify_checkpoint(identity, made, 0)
+        verify_witnesses(made, (), (key.hub_pk for key in identity.hub_keys))
         self._roots.add(made.label_curr, made.upto_seq, made.mmr_root)
         return f"the hub signed the root of {made.upto_seq} entries of label {made.label_curr.hex()[:16]}…"
 

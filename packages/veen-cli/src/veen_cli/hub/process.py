@@ -22,7 +22,7 @@ from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
 LISTENING: Final = "veen-hub listening on "
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 POLL: Final = 0.02
 
 
