@@ -11,13 +11,13 @@ import pytest
 from veen_cli.exits import Exit
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
-from veen_core.entry import split_entries
 from veen_core.hub_identity import HubIdentity, new_identity
 from veen_core.ids import HubPk, LeafHash, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
+from veen_hub.client.blocking import connect
 from veen_storage.hub_keys import read_keys
 from veen_storage.layout import Layout
 
@@ -212,10 +212,9 @@ def test_explain_lists_everything_and_refuses_what_is_no_code() -> None:
 
 def test_a_proof_of_work_is_found_for_a_message_and_verifies(town: Town, tmp_path: Path) -> None:
     town.as_("alice", "send", "worth some work", "-s", STREAM).ok()
-    chunks = [path for path in Layout(town / "hub").log.iterdir() if path.name.startswith("chunk-")]
-    entries = [entry for path in chunks for entry in split_entries(path.read_bytes())]
-    entry = next(entry for entry in entries if not entry.is_authorize)
-    (tmp_path / "msg.cbor").write_bytes(entry.msg_bytes)
+    with connect(town.url, trust=town.hub_id) as hub:
+        (message,) = hub.stream(STREAM).read(1, 1)
+    (tmp_path / "msg.cbor").write_bytes(message.entry.msg_bytes)
     told = town.as_("alice", "pow", "solve", "--msg", tmp_path / "msg.cbor", "--difficulty", 8, "--json").json
     (tmp_path / "cookie").write_bytes(bytes.fromhex(told["cookie"]))
     veen("verify", tmp_path / "cookie", tmp_path / "msg.cbor").ok()
