@@ -290,3 +290,15 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
     folded(tree, log, 2, (1 << 10) - 1)
     assert len(asked) <= 2 * 10
     assert sum(b - a + 1 for a, b in log.asked) <= 2 * 15
+
+
+def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is bounded; what falls out of it comes from the store."""
+    monkeypatch.setattr("veen_overlays.nodes.CACHED", 3)
+    messages = ledger_log(200)
+    tree, log = grown(LEDGER, messages), Log(messages)
+    for a, b in ((1, 200), (9, 150), (1, 64), (65, 128)):
+        assert folded(tree, log, a, b).summary == plain(LEDGER, messages, a, b)
+    assert len(tree._nodes._cache) <= 3
+    with pytest.raises(VerificationError, match="beyond"):
+        drive(tree._nodes.tile(FLOOR, 50), log.read)
