@@ -275,6 +275,7 @@ def test_members_are_those_whose_last_addition_no_removal_follows() -> None:
     again = directory(group(1, add=both), group(2, remove=both), group(3, add=(ANN_CTX,)))
     assert again.members(ORG, OPS) == {ANN_CTX}
     assert directory(group(2, remove=both), group(1, add=both)).members(ORG, OPS) == set()
+    assert directory(group(1, add=both, remove=(ANN_CTX,))).members(ORG, OPS) == set(both)
 
 
 def test_a_groups_name_is_a_register() -> None:

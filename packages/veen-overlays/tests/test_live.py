@@ -258,3 +258,20 @@ def test_a_range_from_the_start_is_a_prefix() -> None:
         assert await view.fold(1, 21) == await view.state(21)
 
     run(check())
+
+
+def test_a_range_whose_edges_are_other_messages_now_is_refused() -> None:
+    async def check() -> None:
+        log = ledger_log(45)
+        view = await _caught_up(log)
+        swapped = log.entries[12]
+        log.entries[12] = replace(
+            swapped,
+            receipt_bytes=replace(swapped.receipt, leaf_hash=LeafHash(b"\x00" * 32)).encode(),
+        )
+        with pytest.raises(VerificationError, match="does not grow into"):
+            await view.fold(10, 33)
+        with pytest.raises(DivergenceError, match="another root at 14"):
+            await view.state(14)
+
+    run(check())
