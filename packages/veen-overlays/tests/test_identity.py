@@ -275,6 +275,7 @@ def test_members_are_those_whose_last_addition_no_removal_follows() -> None:
     again = directory(group(1, add=both), group(2, remove=both), group(3, add=(ANN_CTX,)))
     assert again.members(ORG, OPS) == {ANN_CTX}
     assert directory(group(2, remove=both), group(1, add=both)).members(ORG, OPS) == set()
+    assert directory(group(1, add=both, remove=(ANN_CTX,))).members(ORG, OPS) == set(both)
 
 
 def test_a_groups_name_is_a_register() -> None:
@@ -434,3 +435,47 @@ def test_the_levels_hold_every_record_once() -> None:
     """§14."""
     named = [record for _, records in LEVELS for record in records]
     assert sorted(r.NAME for r in named) == sorted(r.NAME for r in ID_RECORDS)
+
+
+HOMES: dict[str, tuple[Record, tuple[StreamId, ...]]] = {
+    "principal": (principal(), (principal_stream(ANN_PK),)),
+    "device": (device(), (principal_stream(ANN_PK),)),
+    "profile": (
+        CtxProfile(ctx_id=ANN_CTX, realm_id=REALM, updated_at=NOW),
+        (ctx_stream(ANN_CTX, REALM),),
+    ),
+    "organisation": (OrgProfile(org_id=ORG, created_at=NOW, updated_at=NOW), (org_stream(ORG),)),
+    "group": (group(1), (org_stream(ORG),)),
+    "role": (role("admin", targets_ctx=(ANN_CTX,)), (org_stream(ORG),)),
+    "handle": (handle(ANN_CTX, 1), (handle_stream(REALM),)),
+    "link of both": (
+        ExternalLink(realm_id=REALM, ctx_id=ANN_CTX, org_id=ORG, provider="p", external_sub="s", ts=NOW),
+        (ctx_stream(ANN_CTX, REALM), org_stream(ORG)),
+    ),
+    "revocation by a principal": (
+        Revoke(principal_pk=ANN_PK, device_id=device_id(PHONE_PK), ts=NOW),
+        (principal_stream(ANN_PK),),
+    ),
+    "revocation by an organisation": (Revoke(org_id=ORG, ts=NOW), (org_stream(ORG),)),
+}
+
+
+@pytest.mark.parametrize("case", HOMES.values(), ids=HOMES)
+def test_a_record_counts_on_its_own_streams_and_nowhere_else(
+    case: tuple[Record, tuple[StreamId, ...]],
+) -> None:
+    """§6-§11, "Stream"."""
+    record, homes = case
+    log = log_of(record)
+    for home in homes:
+        assert on_stream(home).view(on_stream(home).fold(log).inner) != {}
+    elsewhere = on_stream(StreamId(b"\x33" * 32))
+    assert elsewhere.view(elsewhere.fold(log).inner) == {}
+
+
+def test_a_directory_asks_the_organisations_own_stream() -> None:
+    stream = org_stream(ORG)
+    mine = on_stream(stream).fold(log_of(group(1, add=(ANN_CTX,)), role("admin", targets_group=(OPS,)))).inner
+    forged = on_stream(handle_stream(REALM)).fold(log_of(role("root", targets_ctx=(ANN_CTX,)))).inner
+    held = Directory(streams={stream: mine, handle_stream(REALM): forged})
+    assert held.roles(ORG, ANN_CTX, REALM) == {"admin"}

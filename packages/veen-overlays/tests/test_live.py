@@ -243,3 +243,35 @@ def test_a_snapshot_of_something_else_is_refused(changes: dict[str, Any], why: s
 
 def test_the_schema_of_a_snapshot_is_the_published_one() -> None:
     assert StateCheckpoint.SCHEMA.hex() == "38d54b9a599a8b6fbd433b715fb23999bb37b12a0f1b62a8e7505e58cd462788"
+
+
+def test_an_authorized_token_in_a_log_is_nobodys_event() -> None:
+    """H5: a control entry holds a token where a MSG would stand."""
+    entry = replace(ledger_log(1).entries[0], msg_bytes=b"token", flags=1)
+    message = open_entry(entry, entry.receipt, READER)
+    assert (message.schema, message.body) == (bytes(32), b"")
+
+
+def test_a_range_from_the_start_is_a_prefix() -> None:
+    async def check() -> None:
+        view = await _caught_up(ledger_log(30))
+        assert await view.fold(1, 21) == await view.state(21)
+
+    run(check())
+
+
+def test_a_range_whose_edges_are_other_messages_now_is_refused() -> None:
+    async def check() -> None:
+        log = ledger_log(45)
+        view = await _caught_up(log)
+        swapped = log.entries[12]
+        log.entries[12] = replace(
+            swapped,
+            receipt_bytes=replace(swapped.receipt, leaf_hash=LeafHash(b"\x00" * 32)).encode(),
+        )
+        with pytest.raises(VerificationError, match="does not grow into"):
+            await view.fold(10, 33)
+        with pytest.raises(DivergenceError, match="another root at 14"):
+            await view.state(14)
+
+    run(check())

@@ -13,6 +13,7 @@ from strategies import records
 from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.ids import UnixTime
+from veen_overlays.crdt import CounterAdd, ShardId
 from veen_overlays.record import (
     Record,
     Undecodable,
@@ -106,6 +107,20 @@ def test_unknown_missing_misordered_and_null_keys_are_refused(
         decoded = decode_record((shape,), cbor.encode(other))
         assert isinstance(decoded, Undecodable)
         assert shape.NAME in decoded.why
+
+
+LONG_FORMS = [b"\x18\x05", b"\x19\x00\x05", b"\x1a\x00\x00\x00\x05", b"\x1b" + bytes(7) + b"\x05"]
+
+
+@pytest.mark.parametrize(
+    "long_form", [*LONG_FORMS, b"\x19\x00\xff", b"\x1a\x00\x00\xff\xff", b"\x1b" + bytes(4) + b"\xff" * 4]
+)
+def test_integers_in_a_longer_form_are_refused(long_form: bytes) -> None:
+    """B3, in a record that has a pattern."""
+    assert CounterAdd.PATTERN is not None
+    good = CounterAdd(shard=ShardId(b"\x00" * 32), delta=5).encode()
+    assert good[-1:] == b"\x05"
+    assert isinstance(decode_record((CounterAdd,), good[:-1] + long_form), Undecodable)
 
 
 @every_record

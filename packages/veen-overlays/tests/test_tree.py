@@ -18,6 +18,7 @@ from veen_core.errors import VerificationError
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
 from veen_overlays.event import Message, SeenOnce
+from veen_overlays.node import ClassId, Place
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.store import MemoryStore
@@ -290,3 +291,30 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
     folded(tree, log, 2, (1 << 10) - 1)
     assert len(asked) <= 2 * 10
     assert sum(b - a + 1 for a, b in log.asked) <= 2 * 15
+
+
+def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is bounded; what falls out of it comes from the store."""
+    monkeypatch.setattr("veen_overlays.nodes.CACHED", 3)
+    messages = ledger_log(200)
+    tree, log = grown(LEDGER, messages), Log(messages)
+    for a, b in ((1, 200), (9, 150), (1, 64), (65, 128)):
+        assert folded(tree, log, a, b).summary == plain(LEDGER, messages, a, b)
+    assert len(tree._nodes._cache) <= 3
+    with pytest.raises(VerificationError, match="beyond"):
+        drive(tree._nodes.tile(FLOOR, 50), log.read)
+
+
+def test_a_node_that_names_other_children_is_computed_anew() -> None:
+    """Whole and in its place, but wrong about what is below it: the way down does not follow it."""
+    messages, store = ledger_log(16), MemoryStore()
+    grown(LEDGER, messages, store)
+    place = Place(ClassId(LEDGER.class_id), LABEL)
+    top = max(stored_nodes(store), key=lambda key: key[34])
+    held = place.open(store.get(top))
+    assert held is not None
+    store.write({top: place.seal(16, held.mmr_root, held.node, b"\x00" * 64, held.summary)})
+    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    drive(tree.load(), log.read)
+    assert folded(tree, log, 1, 12).summary == LEDGER.fold(messages[:12])
+    assert place.open(store.get(top)) == held

@@ -13,6 +13,7 @@ from logs import log_of
 from strategies import WALLETS, lifted, logs
 from wallet_interpreter import Interpreter
 
+from veen_core.errors import EncodeError
 from veen_core.hashing import H, Ht, u64be
 from veen_core.ids import ClientId, ClientSeq, VerifyKey
 from veen_overlays.event import Message, SeenOnce
@@ -319,3 +320,9 @@ def test_the_state_is_section_4_in_its_order() -> None:
         *("exists", "closed", "balance", "frozen"),
         *("daily_limit", "pending_daily_spent", "last_limit_reset_ts"),
     ]
+
+
+def test_a_currency_is_ascii() -> None:
+    """2.2."""
+    with pytest.raises(EncodeError, match="ASCII"):
+        wallet_id(REALM, CTX, "€")
