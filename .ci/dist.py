@@ -60,7 +60,8 @@ def main(folder: Path) -> None:
     installed = json.loads(said(clean / "bin" / "veen", "version", "--json"))["packages"]
     if sorted(installed) != NAMES:
         sys.exit(f"veen version lists {sorted(installed)}, the workspace has {NAMES}")
-    print(f"{len(built)} wheels built, installed together and imported; veen version lists them all")
+    said(clean / "bin" / "veen", "quickstart", "--quiet")  # a real hub, from nothing but the wheels
+    print(f"{len(built)} wheels built, installed together and imported; veen lists them all and runs")
 
 
 if __name__ == "__main__":
