@@ -137,6 +137,30 @@ def _is_event(overlay: Overlay[Any], message: Message) -> bool:
     return shapes is not None and hasattr(decode_record(shapes, message.body), "codec")
 
 
+@every_overlay
+@given(data=st.data())
+def test_duplicates_can_be_settled_by_grouping_in_any_order(name: str, data: st.DataObject) -> None:
+    """What a distributed fold does: first of an identity, then first of each key."""
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay))
+    copies = [m._replace(seq=len(log) + m.seq, msg_id=H(m.msg_id), parent_id=m.msg_id) for m in log[::2]]
+    shuffled = data.draw(st.permutations([*log, *copies]))
+    first: dict[bytes, Message] = {}
+    for message in shuffled:
+        held = first.get(message.identity, message)
+        first[message.identity] = min(message, held, key=lambda m: m.seq)
+    events = [overlay.decode(message) for message in first.values()]
+    first_use: dict[bytes, int] = {}
+    for event in events:
+        for key in overlay.keys_of(event):
+            first_use[key] = min(first_use.get(key, event.seq), event.seq)
+    parts = []
+    for event in sorted(events, key=lambda e: e.seq):
+        marks = tuple(first_use[key] != event.seq for key in overlay.keys_of(event))
+        parts.append(overlay.summarise(event._replace(repeated=marks) if any(marks) else event))  # type: ignore[call-arg]
+    assert overlay.encode(overlay.merge(parts)) == overlay.encode(overlay.fold([*log, *copies]))
+
+
 CHILD = """
 import pickle, sys
 from veen_overlays.registry import OVERLAYS

@@ -109,10 +109,12 @@ class Overlay(Generic[S]):
         if not seen.first(message.identity, message.seq):
             return None
         event = self.decode(message)
-        if self.keys is None or isinstance(event, Fault):
-            return event
-        repeated = tuple([not seen.first(key, message.seq) for key in self.keys(event.record)])
-        return event._replace(repeated=repeated) if any(repeated) else event
+        repeated = tuple([not seen.first(key, message.seq) for key in self.keys_of(event)])
+        return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
+
+    def keys_of(self, event: Event | Fault) -> tuple[bytes, ...]:
+        """The keys of which the first use counts, besides the identity: what a parallel fold groups by."""
+        return () if self.keys is None or isinstance(event, Fault) else self.keys(event.record)
 
     # --- ranges
 
