@@ -89,26 +89,14 @@ async def authorize(hub: Hub, tokens: Sequence[bytes], lanes: int = 32) -> None:
     await asyncio.gather(*(some(tokens[lane::lanes]) for lane in range(lanes) if tokens[lane::lanes]))
 
 
-async def singles(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
-    """Seconds until all are answered: a connection a lane, one message a request."""
+async def drive(hub: Hub, prepared: Sequence[Sequence[bytes]], *, sequences: bool) -> float:
+    """Seconds until all are answered: a connection a lane, one body a request, a message or a sequence."""
 
     async def one(mine: Sequence[bytes]) -> None:
         async with line(hub) as connection:
+            send = connection.submit_many if sequences else connection.submit
             for body in mine:
-                await connection.submit(body)
-
-    started = time.perf_counter()
-    await asyncio.gather(*(one(mine) for mine in prepared))
-    return time.perf_counter() - started
-
-
-async def batches(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
-    """The same, each body a sequence of messages."""
-
-    async def one(mine: Sequence[bytes]) -> None:
-        async with line(hub) as connection:
-            for body in mine:
-                await connection.submit_many(body)
+                await send(body)
 
     started = time.perf_counter()
     await asyncio.gather(*(one(mine) for mine in prepared))
