@@ -12,7 +12,6 @@ import json
 import os
 import shlex
 import signal
-import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from veen_core.errors import VeenError
 from veen_core.hashing import H
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.keystore import Secrets
+from veen_hub.client import Tls
 from veen_selftest import report as reports
 from veen_selftest import suite as suites
 from veen_selftest.bench import Effort
@@ -112,8 +112,8 @@ def make_fleet(
         raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
     if not hub.startswith(("http://", "https://")):
         raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
-    tls = ssl.create_default_context(cafile=os.fspath(ca)) if ca is not None else None
-    fleet = HubAt(hub, os.urandom(6).hex(), read_key(admin_key) if admin_key is not None else None, tls)
+    admin = read_key(admin_key) if admin_key is not None else None
+    fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
     try:
         fleet.reach()
     except (OSError, EOFError, http.client.HTTPException) as exc:

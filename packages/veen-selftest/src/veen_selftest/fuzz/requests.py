@@ -94,7 +94,7 @@ def _attachments(writer: Writer) -> list[Request]:
 def ask(hub: Hub, request: Request) -> tuple[int, str, bytes]:
     """Status, type and body; headers one by one as the request has them; a live stream is not read."""
     with contextlib.closing(hub.connection(timeout=20)) as connection:
-        connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+        connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
         for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
             connection.putheader(name, value.encode("latin-1"))
         # A hub may refuse before all of it is there, and close; the answer has come then.
