@@ -12,6 +12,7 @@ import pytest
 from veen_selftest.bench import Bench, Effort
 from veen_selftest.check import Check
 from veen_selftest.fleet import Fleet, OwnFleet
+from veen_selftest.setup import PLAIN, ROTATING, STRICT
 from veen_selftest.suite import SUITES, Result, chosen, judge
 
 FAULTY = Path(__file__).parent / "faulty_hub.py"
@@ -46,8 +47,12 @@ class FaultyFleet(OwnFleet):
 @pytest.fixture(scope="session")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyFleet]:
     fleet = FaultyFleet(tmp_path_factory.mktemp("fault") / "name")
-    yield fleet
-    fleet.close()
+    try:
+        for setup in (PLAIN, ROTATING, STRICT):
+            fleet.hub(setup)  # a hub that does not even start shows nothing about checks
+        yield fleet
+    finally:
+        fleet.close()
 
 
 @pytest.fixture(scope="session")

@@ -151,7 +151,10 @@ def _caps() -> None:
 
 @fault("asks for no work")
 def _work() -> None:
-    while_active("asks for no work", submit, "check_work", lambda _right, *_about: None)
+    def unworked(_right: Any, _hub: Any, _request: Any, items: list[Any], _difficulty: int) -> list[Any]:
+        return items
+
+    while_active("asks for no work", submit, "worked_for", unworked)
 
 
 @fault("takes any token")

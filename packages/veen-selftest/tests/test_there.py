@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from veen_core.keys import SigningKey
+from veen_hub.client import Tls
 from veen_selftest.bench import Effort
 from veen_selftest.check import Check, Skip, Violation
 from veen_selftest.fleet import HubAt, OwnFleet
@@ -84,6 +92,40 @@ def test_a_hub_with_epochs_is_judged_by_the_same_checks(healthy: OwnFleet) -> No
     for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
         result = run_check(name, there)
         assert result.outcome is Outcome.PASSED, result.why
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub")])
+    now = datetime.datetime.now(datetime.UTC)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    made = builder.add_extension(here, critical=False).sign(key, hashes.SHA256())
+    cert, secret = folder / "cert.pem", folder / "key.pem"
+    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    return cert, secret
+
+
+def test_a_hub_behind_tls_is_judged_if_its_certificate_is_believed(tmp_path: Path) -> None:
+    cert, key = self_signed(tmp_path)
+    fleet = OwnFleet(b"tls")
+    try:
+        settings = {"gating": False, "tls": {"cert": str(cert), "key": str(key)}}
+        hub = fleet.own(Setup(name="tls", settings=settings)).start()
+        there = HubAt(hub.url, "tls", tls=Tls(ca=cert))
+        for name in ("scenario.A", "api.follow", "resync.client", "fuzz.read"):
+            result = run_check(name, there, Effort(fuzz_requests=20))
+            assert result.outcome is Outcome.PASSED, result.why
+        assert run_check("fuzz.garbage", there).outcome is Outcome.SKIPPED
+        stranger = run_check("scenario.A", HubAt(hub.url, "tls"))
+        assert (stranger.outcome, "CERTIFICATE_VERIFY_FAILED" in stranger.why) == (Outcome.FAILED, True)
+    finally:
+        fleet.close()
 
 
 def test_a_hub_that_asks_for_work_is_not_blamed_for_it(healthy: OwnFleet) -> None:

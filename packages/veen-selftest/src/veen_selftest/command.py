@@ -12,7 +12,6 @@ import json
 import os
 import shlex
 import signal
-import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from veen_core.errors import VeenError
 from veen_core.hashing import H
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.keystore import Secrets
+from veen_hub.client import Tls
 from veen_selftest import report as reports
 from veen_selftest import suite as suites
 from veen_selftest.bench import Effort
@@ -112,8 +112,8 @@ def make_fleet(
         raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
     if not hub.startswith(("http://", "https://")):
         raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
-    tls = ssl.create_default_context(cafile=os.fspath(ca)) if ca is not None else None
-    fleet = HubAt(hub, os.urandom(6).hex(), read_key(admin_key) if admin_key is not None else None, tls)
+    admin = read_key(admin_key) if admin_key is not None else None
+    fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
     try:
         fleet.reach()
     except (OSError, EOFError, http.client.HTTPException) as exc:
@@ -158,64 +158,63 @@ def conclude(
     raise click.exceptions.Exit(code)
 
 
+_PATH: Final = click.Path(path_type=Path)
+_FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+OPTIONS: Final = (
+    click.option("--hub", envvar="VEEN_HUB", help="A running hub's URL; without it, hubs are started."),
+    click.option("--admin-key", type=_FILE, help="The key whose tokens and orders the hub takes."),
+    click.option("--ca", type=_FILE, help="PEM of the authority behind the hub's certificate."),
+    click.option("--hub-command", help="The program to start as a hub [default: veen-hub]."),
+    click.option("--only", multiple=True, metavar="NAME", help="Only this check; * fits anything."),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        default=1,
+        show_default=True,
+        help="Same seed, same requests.",
+    ),
+    click.option(
+        "--count",
+        type=click.IntRange(1),
+        default=2_000,
+        show_default=True,
+        help="fuzz: requests a check.",
+    ),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0.1),
+        default=60.0,
+        show_default=True,
+        help="fuzz: at most so long a check.",
+    ),
+    click.option(
+        "--rounds",
+        type=click.IntRange(1),
+        default=10,
+        show_default=True,
+        help="crash: how often to kill.",
+    ),
+    click.option(
+        "--patience",
+        type=click.FloatRange(0),
+        default=5.0,
+        show_default=True,
+        help="Seconds to wait for time to pass.",
+    ),
+    click.option("--quick", is_flag=True, help="perf: under a minute, with smaller histories."),
+    click.option(
+        "--history", type=click.IntRange(2_000), help="perf: entries in the long label of hub.growth."
+    ),
+    click.option("--list", "listing", is_flag=True, help="List the checks and end."),
+    click.option("--junit", type=_PATH, help="Write a JUnit report here."),
+    click.option("--report", "target", type=_PATH, help="Write the JSON object here too."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code tells."),
+)
+
+
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    path = click.Path(path_type=Path)
-    here = click.Path(path_type=Path, exists=True, dir_okay=False)
-    for option in reversed(
-        [
-            click.option(
-                "--hub", envvar="VEEN_HUB", help="A running hub's URL; without it, hubs are started."
-            ),
-            click.option("--admin-key", type=here, help="The key whose tokens and orders the hub takes."),
-            click.option("--ca", type=here, help="PEM of the authority behind the hub's certificate."),
-            click.option("--hub-command", help="The program to start as a hub [default: veen-hub]."),
-            click.option("--only", multiple=True, metavar="NAME", help="Only this check; * fits anything."),
-            click.option(
-                "--seed",
-                type=click.IntRange(0, 2**63 - 1),
-                default=1,
-                show_default=True,
-                help="Same seed, same requests.",
-            ),
-            click.option(
-                "--count",
-                type=click.IntRange(1),
-                default=2_000,
-                show_default=True,
-                help="fuzz: requests a check.",
-            ),
-            click.option(
-                "--seconds",
-                type=click.FloatRange(0.1),
-                default=60.0,
-                show_default=True,
-                help="fuzz: at most so long a check.",
-            ),
-            click.option(
-                "--rounds",
-                type=click.IntRange(1),
-                default=10,
-                show_default=True,
-                help="crash: how often to kill.",
-            ),
-            click.option(
-                "--patience",
-                type=click.FloatRange(0),
-                default=5.0,
-                show_default=True,
-                help="Seconds to wait for time to pass.",
-            ),
-            click.option("--quick", is_flag=True, help="perf: under a minute, with smaller histories."),
-            click.option(
-                "--history", type=click.IntRange(2_000), help="perf: entries in the long label of hub.growth."
-            ),
-            click.option("--list", "listing", is_flag=True, help="List the checks and end."),
-            click.option("--junit", type=path, help="Write a JUnit report here."),
-            click.option("--report", "target", type=path, help="Write the JSON object here too."),
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-            click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code tells."),
-        ]
-    ):
+    for option in reversed(OPTIONS):
         function = option(function)
     return function
 

@@ -7,7 +7,6 @@ are only talked to are shared by all checks; one that a check stops, kills or ro
 from __future__ import annotations
 
 import itertools
-import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final, Protocol
 
 from veen_core.keys import SigningKey
 from veen_core.status import Status
+from veen_hub.client import Tls
 from veen_selftest.check import Skip
 from veen_selftest.hub import Hub
 from veen_selftest.own_hub import PROGRAM, OwnHub
@@ -85,9 +85,7 @@ OTHERS: Final = "it takes a hub that the selftest may start, stop and kill: run 
 class HubAt:
     """A hub that is there already; the selftest writes to streams of its own and leaves all else alone."""
 
-    def __init__(
-        self, url: str, run: str, admin: SigningKey | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, url: str, run: str, admin: SigningKey | None = None, tls: Tls | None = None) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
         self._hub = Hub(url, admin, tls)

@@ -32,6 +32,7 @@ from veen_core.receipt import Receipt
 from veen_core.rejection import HTTP_STATUS, Rejection
 from veen_core.status import AuthorizeResponse, Status, admin_digest
 from veen_core.wire import Wire
+from veen_hub.client import Tls
 from veen_selftest.check import Skip, Violation, require, same
 
 W = TypeVar("W", bound=Wire)
@@ -93,11 +94,13 @@ def refused_by(row: Rejection, answer: Answer) -> None:
 class Hub:
     """One hub at one address; ``admin`` is the key whose tokens and orders it takes, if at hand."""
 
-    def __init__(self, url: str, admin: SigningKey | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, url: str, admin: SigningKey | None = None, tls: Tls | None = None) -> None:
         self.url = url.rstrip("/")
         self.admin = admin
+        self.tls = tls
         self._parts = urlsplit(self.url)
-        self._tls = tls
+        self.prefix = self._parts.path
+        """What the hub's paths begin with, behind a proxy that serves it below a folder."""
         self._stamp = 0
 
     # --- requests
@@ -107,17 +110,20 @@ class Hub:
         default = 443 if self._parts.scheme == "https" else 80
         return self._parts.hostname or "127.0.0.1", self._parts.port or default
 
+    @cached_property
+    def context(self) -> ssl.SSLContext | None:
+        return (self.tls or Tls()).context() if self._parts.scheme == "https" else None
+
     def connection(self, timeout: float = TIMEOUT) -> http.client.HTTPConnection:
-        if self._parts.scheme == "https":
-            context = self._tls or ssl.create_default_context()
-            return http.client.HTTPSConnection(*self.address, timeout=timeout, context=context)
+        if self.context is not None:
+            return http.client.HTTPSConnection(*self.address, timeout=timeout, context=self.context)
         return http.client.HTTPConnection(*self.address, timeout=timeout)
 
     def call(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         with contextlib.closing(self.connection()) as connection:
-            connection.request(method, self._parts.path + path, body, dict(headers or {}))
+            connection.request(method, self.prefix + path, body, dict(headers or {}))
             response = connection.getresponse()
             found = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, found, response.read())

@@ -23,7 +23,7 @@ from veen_selftest.writer import key_of
 def live(hub: Hub, label: Label, start: int, count: int) -> Iterator[StreamItem]:
     """``count`` items of the live stream, as they come (H15)."""
     with contextlib.closing(hub.connection(timeout=10)) as connection:
-        connection.request("GET", f"/v1/stream/{label.hex()}?from={start}")
+        connection.request("GET", f"{hub.prefix}/v1/stream/{label.hex()}?from={start}")
         response = connection.getresponse()
         same((response.status, response.getheader("Content-Type")), (200, CBOR_SEQ), "a live stream (H15)")
         held = b""

@@ -58,11 +58,11 @@ async def _as_a_client(bench: Bench, hub: Hub) -> None:
     me = Identity.generate(bench.chance.randbytes)
     name, trust = f"{bench.fleet.run}/{bench.seed}/{bench.name}", hub.known.identity.hub_id
     bodies = [f"message {n}" for n in range(8)]
-    async with connect(hub.url, me, trust=trust, tokens=source) as mine:
+    async with connect(hub.url, me, trust=trust, tokens=source, tls=hub.tls) as mine:
         stream = mine.stream(name)
         sent = [receipt async for receipt in stream.send_many(bodies)]
         epoch = mine.epoch_at(sent[0].hub_ts)
-    async with connect(hub.url, me, trust=trust) as fresh:
+    async with connect(hub.url, me, trust=trust, tls=hub.tls) as fresh:
         read = [message async for message in fresh.stream(name).read(epoch=epoch)]
         same([message.text for message in read], bodies, "what a new client reads")
         head = await fresh.stream(name).head(epoch=epoch)

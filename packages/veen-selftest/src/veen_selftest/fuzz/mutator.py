@@ -1,29 +1,140 @@
-"""From a good request to one that is not: bytes, structure, path, headers, method, as the seed decides."""
+"""From a good request to one that is not, as the seed decides: tables of changes, each a small function.
+
+To bytes, to the structure of CBOR, to path, headers and method; one request may get up to three of them.
+"""
 
 from __future__ import annotations
 
-import random
 import string
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError
 from veen_selftest.hub import CBOR, CBOR_SEQ, JSON
 
-KINDS: Final = [
-    CBOR,
-    CBOR_SEQ,
-    JSON,
-    "text/plain",
-    "",
-    "application/cbor; x=y",
-    "multipart/form-data; boundary=b",
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        shown = self.body[:400].hex()
+        more = f"… ({len(self.body)} bytes)" if len(self.body) > 400 else ""
+        return f"{self.method} {self.path} {dict(self.headers)} {shown}{more}"
+
+
+# --- bytes
+
+
+def _cut(chance: Random, body: bytes) -> int:
+    return chance.randint(0, len(body))
+
+
+def _flip(chance: Random, body: bytes) -> bytes:
+    if not body:
+        return b"\x00"
+    bit = chance.randrange(8 * len(body))
+    return (int.from_bytes(body, "big") ^ (1 << bit)).to_bytes(len(body), "big")
+
+
+def _truncate(chance: Random, body: bytes) -> bytes:
+    return body[: _cut(chance, body)]
+
+
+def _insert(chance: Random, body: bytes) -> bytes:
+    at = _cut(chance, body)
+    return body[:at] + chance.randbytes(chance.choice([1, 2, 8, 64])) + body[at:]
+
+
+def _swap(chance: Random, body: bytes) -> bytes:
+    at = _cut(chance, body)
+    return body[at:] + body[:at]
+
+
+def _replaced(chance: Random, _body: bytes) -> bytes:
+    return chance.randbytes(chance.choice([0, 1, 10, 300, 70_000]))
+
+
+BYTES: Final[list[Callable[[Random, bytes], bytes]]] = [
+    _flip,
+    _truncate,
+    _insert,
+    _swap,
+    _replaced,
+    lambda _chance, body: body * 2,
+    lambda _chance, body: body + b"\x00",
 ]
+
+
+# --- structure
+
+STRANGE: Final[list[Any]] = [
+    *(0, 1, -1, 2**63, 2**64 - 1, 1.5, None, True),
+    *(b"", bytes(31), bytes(32), bytes(64), "text"),
+    *([], {}, [[[[]]]]),
+]
+ODD_KEYS: Final[list[Any]] = [0, 9, 99, "x", b"y"]
+DEEPER: Final = 0.8
+"""How often a change goes into a map or list rather than replacing it."""
+
+
+def _in_map(chance: Random, item: dict[Any, Any]) -> dict[Any, Any]:
+    key = chance.choice(list(item))
+    changed = dict(item)
+    match chance.choice(["gone", "more", "other", "other"]):
+        case "gone":
+            del changed[key]
+        case "more":
+            changed[chance.choice(ODD_KEYS)] = chance.choice(STRANGE)
+        case _:
+            changed[key] = restructured(chance, item[key])
+    return changed
+
+
+def _in_list(chance: Random, item: list[Any]) -> list[Any]:
+    changed = list(item)
+    at = chance.randrange(len(item))
+    changed[at] = restructured(chance, item[at])
+    if chance.random() < 0.25:
+        changed.insert(at, chance.choice(STRANGE))
+    return changed
+
+
+def restructured(chance: Random, item: Any) -> Any:
+    if item and chance.random() < DEEPER:
+        if isinstance(item, dict):
+            return _in_map(chance, item)
+        if isinstance(item, list):
+            return _in_list(chance, item)
+    return chance.choice(STRANGE)
+
+
+# --- everything around the body
+
 METHODS: Final = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "BREW"]
-_NUMBERS: Final[list[Any]] = [0, 1, -1, 2**63, 2**64 - 1, 1.5, None, True]
-_STRINGS: Final[list[Any]] = [b"", bytes(31), bytes(32), bytes(64), "text"]
-STRANGE: Final[list[Any]] = [*_NUMBERS, *_STRINGS, [], {}, [[[[]]]]]
+TYPES: Final = [CBOR, CBOR_SEQ, JSON, "text/plain", "", "application/cbor; x=y", "multipart/form-data"]
+ACCEPTED: Final = [JSON, CBOR, "*/*", "text/html", "\xe9", ""]
+LETTERS: Final = string.ascii_letters + string.digits + "%/.?=&-_~"
+PATHS: Final[list[Callable[[str, str], str]]] = [
+    lambda path, word: path + word,
+    lambda path, _word: path[:-1] or "/",
+    lambda path, word: path.replace("v1", f"v{len(word)}"),
+    lambda path, _word: path.upper(),
+    lambda path, _word: path + "/",
+    lambda _path, word: "/" + word,
+    lambda path, word: f"{path}?from={word}",
+    lambda path, _word: path.replace("/", "//"),
+    lambda path, _word: path + "%00",
+    lambda path, _word: path + "/../../etc/passwd",
+]
 ODD_HEADERS: Final = [
     ("Content-Encoding", "gzip"),
     ("Expect", "100-continue"),
@@ -38,119 +149,57 @@ ODD_HEADERS: Final = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent."""
-
-    method: str
-    path: str
-    body: bytes = b""
-    headers: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        body = (
-            self.body.hex() if len(self.body) <= 400 else f"{self.body[:400].hex()}… ({len(self.body)} bytes)"
-        )
-        return f"{self.method} {self.path} {dict(self.headers)} {body}"
-
-
 class Mutator:
     """The same seed gives the same requests."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: Random) -> None:
         self._chance = chance
-
-    def pick(self, choices: list[Request]) -> Request:
-        """One of them, changed up to three times."""
-        changes = [
-            self._bytes,
-            self._bytes,
-            self._structure,
-            self._structure,
+        self._changes = [
+            *[self._bytes, self._structure] * 2,
             self._path,
-            self._headers,
+            self._header_more,
+            self._header_less,
             self._method,
         ]
+
+    def pick(self, choices: list[Request]) -> Request:
+        """One of them, changed up to three times, now and then not at all."""
         request = self._chance.choice(choices)
-        for _ in range(self._chance.choice([0, 1, 1, 1, 2, 3])):
-            request = self._chance.choice(changes)(request)
+        for change in self._chance.choices(self._changes, k=self._chance.choice([0, 1, 1, 1, 2, 3])):
+            request = change(request)
         return request
 
     def _bytes(self, request: Request) -> Request:
-        chance, body = self._chance, bytearray(request.body)
-        match chance.randrange(6):
-            case 0 if body:
-                body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
-            case 1:
-                del body[chance.randrange(len(body) + 1) :]
-            case 2:
-                at = chance.randrange(len(body) + 1)
-                body[at:at] = chance.randbytes(chance.choice([1, 2, 8, 64]))
-            case 3:
-                body *= 2
-            case 4:
-                body = bytearray(chance.randbytes(chance.choice([0, 1, 10, 300, 70_000])))
-            case _:
-                body += b"\x00"
-        return replace(request, body=bytes(body))
+        return replace(request, body=self._chance.choice(BYTES)(self._chance, request.body))
 
     def _structure(self, request: Request) -> Request:
-        """Well-formed CBOR of another shape; bytes where it is not CBOR to begin with."""
+        """Well-formed CBOR of another shape; where it is no CBOR to begin with, its bytes."""
         try:
-            return replace(request, body=cbor.encode(self._changed(cbor.decode(request.body))))
+            return replace(request, body=cbor.encode(restructured(self._chance, cbor.decode(request.body))))
         except (DecodeError, EncodeError, TypeError):
             return self._bytes(request)
 
-    def _changed(self, item: Any) -> Any:
-        chance = self._chance
-        if isinstance(item, dict) and item and chance.random() < 0.8:
-            key = chance.choice(list(item))
-            match chance.randrange(4):
-                case 0:
-                    return {k: v for k, v in item.items() if k != key}
-                case 1:
-                    return item | {chance.choice([0, 9, 99, "x", b"y"]): chance.choice(STRANGE)}
-                case _:
-                    return item | {key: self._changed(item[key])}
-        if isinstance(item, list) and item and chance.random() < 0.8:
-            at = chance.randrange(len(item))
-            return [*item[:at], self._changed(item[at]), *item[at + chance.choice([0, 1, 1, 1]) :]]
-        return chance.choice(STRANGE)
-
     def _path(self, request: Request) -> Request:
-        chance, path = self._chance, request.path
-        letters = string.ascii_letters + string.digits + "%/.?=&-_~"
-        word = "".join(chance.choices(letters, k=chance.choice([1, 5, 70])))
-        others = [
-            path + word,
-            path[:-1] or "/",
-            path.replace("v1", f"v{chance.randrange(5)}"),
-            path.upper(),
-            path + "/",
-            "/" + word,
-            path + "?from=" + word,
-            path.replace("/", "//"),
-            path + "%00",
-            path + "/../../etc/passwd",
-        ]
-        return replace(request, path=chance.choice(others))
+        word = "".join(self._chance.choices(LETTERS, k=self._chance.choice([1, 5, 70])))
+        return replace(request, path=self._chance.choice(PATHS)(request.path, word))
 
-    def _headers(self, request: Request) -> Request:
-        chance, headers = self._chance, list(request.headers)
-        match chance.randrange(5):
-            case 0 if headers:
-                headers.pop(chance.randrange(len(headers)))
-            case 1:
-                headers.append(("Content-Type", chance.choice(KINDS)))
-            case 2:
-                headers.append(("Accept", chance.choice([JSON, CBOR, "*/*", "text/html", "\xe9", ""])))
-            case 3 if headers:
-                name, value = headers[chance.randrange(len(headers))]
-                headers.append(
-                    (name, value[: chance.randrange(len(value) + 1)] + chance.choice(["", "0", "zz"]))
-                )
-            case _:
-                headers.append(chance.choice(ODD_HEADERS))
+    def _header_more(self, request: Request) -> Request:
+        chance = self._chance
+        added = [
+            ("Content-Type", chance.choice(TYPES)),
+            ("Accept", chance.choice(ACCEPTED)),
+            chance.choice(ODD_HEADERS),
+        ]
+        return replace(request, headers=(*request.headers, chance.choice(added)))
+
+    def _header_less(self, request: Request) -> Request:
+        """One of them gone, or shorter than it was."""
+        if not request.headers:
+            return self._header_more(request)
+        headers = list(request.headers)
+        name, value = headers.pop(self._chance.randrange(len(headers)))
+        if self._chance.random() < 0.5:
+            headers.append((name, value[: self._chance.randint(0, len(value))]))
         return replace(request, headers=tuple(headers))
 
     def _method(self, request: Request) -> Request:

@@ -92,20 +92,18 @@ def _attachments(writer: Writer) -> list[Request]:
 
 
 def ask(hub: Hub, request: Request) -> tuple[int, str, bytes]:
-    """Status, type and body; of a live stream only that it began."""
+    """Status, type and body; headers one by one as the request has them; a live stream is not read."""
     with contextlib.closing(hub.connection(timeout=20)) as connection:
-        connection.putrequest(request.method, request.path, skip_accept_encoding=True)
-        for name, value in request.headers:
+        connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
+        for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
             connection.putheader(name, value.encode("latin-1"))
-        connection.putheader("Content-Length", str(len(request.body)))
+        # A hub may refuse before all of it is there, and close; the answer has come then.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.endheaders(request.body)  # refused before it was all there; the answer may have come
-        response = connection.getresponse()
-        kind = response.getheader("Content-Type") or ""
-        live = response.status == 200 and kind == CBOR_SEQ and request.path.startswith("/v1/stream/")
-        body = b"" if live else response.read()
-        response.close()
-        return response.status, kind, body
+            connection.endheaders(request.body)
+        with connection.getresponse() as response:
+            kind = response.getheader("Content-Type", "")
+            endless = kind == CBOR_SEQ and response.status == 200 and "/v1/stream/" in request.path
+            return response.status, kind, b"" if endless else response.read()
 
 
 def check(request: Request, status: int, kind: str, body: bytes) -> None:

@@ -95,7 +95,7 @@ def _fill(hub: Hub, writer: Writer, count: int) -> None:
     """History, in batches."""
     while count:
         some = min(count, 10_000)
-        uvloop.run(load.batches(hub, [load.batched(load.bodies(writer, some), 256)]))
+        uvloop.run(load.drive(hub, [load.batched(load.bodies(writer, some), 256)], sequences=True))
         count -= some
 
 
@@ -104,7 +104,7 @@ def _single(bench: Bench) -> None:
     hub, each = bench.hub(), sizes(bench).single // IN_FLIGHT
     prepared = [load.bodies(writer, each) for writer in _writers(bench, hub, IN_FLIGHT)]
     before = crypto_floor()
-    rate = each * IN_FLIGHT / uvloop.run(load.singles(hub, prepared))
+    rate = each * IN_FLIGHT / uvloop.run(load.drive(hub, prepared, sequences=False))
     floor = max(before, crypto_floor())
     _say(bench, rate / floor, "of floor", f"{rate:,.0f}/s; the floor is {floor:,.0f}/s", least=0.35)
 
@@ -114,7 +114,7 @@ def _batch(bench: Bench) -> None:
     hub, each = bench.hub(), sizes(bench).batch // LANES
     prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(bench, hub, LANES)]
     before = crypto_floor()
-    rate = each * LANES / uvloop.run(load.batches(hub, prepared))
+    rate = each * LANES / uvloop.run(load.drive(hub, prepared, sequences=True))
     floor = max(before, crypto_floor())
     _say(bench, rate / floor, "of floor", f"{rate:,.0f}/s; the floor is {floor:,.0f}/s", least=0.8)
 

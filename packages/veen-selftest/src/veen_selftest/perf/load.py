@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -24,13 +23,14 @@ SEALED = laid_out(b"".join(H(bytes([n])) for n in range(32))[:1_000])
 class Line:
     """One connection; answers are read by Content-Length."""
 
-    def __init__(self, reader: asyncio.StreamReader, sender: asyncio.StreamWriter) -> None:
+    def __init__(self, prefix: str, reader: asyncio.StreamReader, sender: asyncio.StreamWriter) -> None:
+        self._prefix = prefix
         self._reader = reader
         self._sender = sender
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
         about = f"Host: hub\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._sender.write(f"POST {path} HTTP/1.1\r\n{about}".encode() + body)
+        self._sender.write(f"POST {self._prefix}{path} HTTP/1.1\r\n{about}".encode() + body)
         found = await self._reader.readuntil(b"\r\n\r\n")
         at = found.lower().index(b"content-length:") + 15
         answer = await self._reader.readexactly(int(found[at : found.index(b"\r\n", at)]))
@@ -48,9 +48,8 @@ class Line:
 
     async def arrivals(self, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
         """Moments at which entries of a live stream came."""
-        self._sender.write(
-            f"GET /v1/stream/{label.hex()}?from={start} HTTP/1.1\r\nHost: hub\r\n\r\n".encode()
-        )
+        path = f"{self._prefix}/v1/stream/{label.hex()}?from={start}"
+        self._sender.write(f"GET {path} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
         await self._reader.readuntil(b"\r\n\r\n")
         while True:
             size = int((await self._reader.readuntil(b"\r\n"))[:-2], 16)
@@ -61,10 +60,9 @@ class Line:
 
 @contextlib.asynccontextmanager
 async def line(hub: Hub) -> AsyncIterator[Line]:
-    tls = ssl.create_default_context() if hub.url.startswith("https:") else None
-    reader, sender = await asyncio.open_connection(*hub.address, limit=2**24, ssl=tls)
+    reader, sender = await asyncio.open_connection(*hub.address, limit=2**24, ssl=hub.context)
     try:
-        yield Line(reader, sender)
+        yield Line(hub.prefix, reader, sender)
     finally:
         sender.close()
 
@@ -89,26 +87,14 @@ async def authorize(hub: Hub, tokens: Sequence[bytes], lanes: int = 32) -> None:
     await asyncio.gather(*(some(tokens[lane::lanes]) for lane in range(lanes) if tokens[lane::lanes]))
 
 
-async def singles(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
-    """Seconds until all are answered: a connection a lane, one message a request."""
+async def drive(hub: Hub, prepared: Sequence[Sequence[bytes]], *, sequences: bool) -> float:
+    """Seconds until all are answered: a connection a lane, one body a request, a message or a sequence."""
 
     async def one(mine: Sequence[bytes]) -> None:
         async with line(hub) as connection:
+            send = connection.submit_many if sequences else connection.submit
             for body in mine:
-                await connection.submit(body)
-
-    started = time.perf_counter()
-    await asyncio.gather(*(one(mine) for mine in prepared))
-    return time.perf_counter() - started
-
-
-async def batches(hub: Hub, prepared: Sequence[Sequence[bytes]]) -> float:
-    """The same, each body a sequence of messages."""
-
-    async def one(mine: Sequence[bytes]) -> None:
-        async with line(hub) as connection:
-            for body in mine:
-                await connection.submit_many(body)
+                await send(body)
 
     started = time.perf_counter()
     await asyncio.gather(*(one(mine) for mine in prepared))
