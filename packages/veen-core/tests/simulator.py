@@ -95,6 +95,8 @@ class Hub:
     name: str = "hub"
     profile: Profile = DEFAULT_PROFILE
     now: UnixTime = BORN
+    control: bool = False
+    """Whether its one label is the one on which it keeps tokens (H5)."""
     keys: list[SigningKey] = field(default_factory=list)
     identity: HubIdentity = field(init=False)
     entries: list[Entry] = field(default_factory=list)
@@ -131,6 +133,8 @@ class Hub:
     @property
     def label(self) -> Label:
         """Of the epoch in which the hub was born: a simulated hub has one label."""
+        if self.control:
+            return stream.control_label(stream.routing_key(self.identity.hub_id))
         return self.origin.label_at(stream.epoch_at(BORN, self.profile.epoch_sec))
 
     def rotate_key(self, window_sec: int = 600) -> None:
@@ -225,7 +229,7 @@ class Hub:
 
     def fork(self, at: int) -> Hub:
         """The same hub, same keys, with a second history that leaves the first after ``at`` entries."""
-        other = Hub(name=self.name, profile=self.profile, now=BORN)
+        other = Hub(name=self.name, profile=self.profile, now=BORN, control=self.control)
         other.keys, other.identity, other.now = list(self.keys), self.identity, self.now
         for entry in self.entries[:at]:
             for node in other.log.append(entry.receipt.leaf_hash):

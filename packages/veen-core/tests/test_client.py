@@ -31,6 +31,7 @@ from veen_core.client_state import MAX_STALLS, ClientBounds, ClientState, Ratche
 from veen_core.entry import FLAG_AUTHORIZE
 from veen_core.equivocation import Statement, evidence_of
 from veen_core.errors import (
+    CapError,
     CheckpointError,
     DecodeError,
     DivergenceError,
@@ -39,6 +40,7 @@ from veen_core.errors import (
     ProofError,
     SignatureError,
     StateError,
+    UnprovenError,
     VerificationError,
 )
 from veen_core.hashing import H, u64be
@@ -437,7 +439,7 @@ def test_a_message_beyond_the_hubs_limits_breaks_i11(alice: Person, way: str) ->
 def test_a_message_that_was_damaged_in_the_state_breaks_i1(alice: Person, way: str) -> None:
     msg = alice.compose()
     damaged = dataclasses.replace(msg, ciphertext=flip(msg.ciphertext, 50))
-    alice.client.submitted(damaged)
+    alice.client.state = dataclasses.replace(alice.state, client_seq=1, pending=(damaged.encode(),))
     with breaking(alice, "I1"):
         _answer(alice, alice.hub.append(damaged), way)
 
@@ -514,12 +516,128 @@ def test_an_own_message_that_was_receipted_counts_when_a_later_one_is_read(alice
     assert alice.state.pending == ()
 
 
-def test_entries_of_the_control_label_are_read_like_any_other(alice: Person) -> None:
-    token = mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60)
-    alice.hub.authorize(token)  # H5
-    alice.hub.write("bob")
+def reader_of_tokens() -> Person:
+    """Reads the control label, which has no stream (H5)."""
+    hub = Hub(control=True)
+    return person("alice", hub, trust=dataclasses.replace(trust_in(hub), origin=None))
+
+
+def test_entries_of_the_control_label_are_read_like_any_other() -> None:
+    alice = reader_of_tokens()
+    for ttl in (60, 61):
+        alice.hub.authorize(mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=ttl))
     alice.read()
     assert alice.state.last_stream_seq == 2
+
+
+def test_a_token_anywhere_else_is_refused(alice: Person) -> None:
+    alice.hub.authorize(mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60))
+    with refusing(alice, VerificationError, "outside the hub's control label"):
+        alice.read()
+
+
+def test_a_token_that_its_issuer_did_not_sign_is_refused() -> None:
+    alice = reader_of_tokens()
+    token = mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60)
+    (link,) = token.sig_chain
+    alice.hub.authorize(dataclasses.replace(token, sig_chain=(type(link)(bytes(64)),)))
+    with refusing(alice, CapError):
+        alice.read()
+
+
+# --- whose numbers came before (I8, I9, B16)
+
+
+def test_an_own_message_that_is_shown_a_second_time_is_refused(alice: Person) -> None:
+    msg = alice.submit()
+    alice.client.accept_receipt(alice.hub.append(msg))
+    alice.hub.append(msg)
+    for client in (alice, alice.restarted()):
+        with refusing(client, InvariantError, "I[89]"):
+            client.read()
+
+
+def test_own_messages_are_read_again_after_a_rewind(alice: Person) -> None:
+    for body in (b"one", b"two", b"three"):
+        alice.send(body)
+    last = alice.hub.receipt(1).leaf_hash
+    alice.client.resync(alice.hub.checkpoint(1), last, alice.hub.proof(1), alice.hub.consistency(1, 3))
+    alice.read()
+    assert alice.state.last_stream_seq == 3
+
+
+def test_a_writers_first_number_is_1_where_the_log_was_read_from_its_beginning(alice: Person) -> None:
+    binding = dataclasses.replace(alice.hub.compose("bob").binding, client_seq=ClientSeq(5))
+    alice.hub.append(seal(signing_key("bob"), binding))
+    with refusing(alice, InvariantError, "I9"):
+        alice.read()
+
+
+def test_a_state_whose_parts_do_not_fit_together_is_refused(alice: Person) -> None:
+    alice.send()
+    alice.submit()
+    state, trust = alice.state, alice.client.trust
+    assert state.head is not None
+    other = alice.hub.compose("bob").encode()
+    for changes in (
+        {"pending": (other,)},
+        {"client_seq": ClientSeq(1)},
+        {"head": dataclasses.replace(state.head, label=Label(bytes(32)))},
+        {"head": dataclasses.replace(state.head, mmr_root=MmrRoot(bytes(32)))},
+    ):
+        with pytest.raises(StateError, match="the state"):
+            LabelClient(dataclasses.replace(state, **changes), trust)
+
+
+def test_a_message_that_would_be_refused_elsewhere_does_not_get_into_the_state(alice: Person) -> None:
+    alice.send()
+    alice.submit()
+    msg = alice.compose()
+    with refusing(alice, SignatureError):
+        alice.client.submitted(dataclasses.replace(msg, sig=type(msg.sig)(bytes(64))))
+    behind = seal(alice.key, dataclasses.replace(msg.binding, prev_ack=StreamSeq(0)))
+    with refusing(alice, StateError, "prev_ack 0 is behind 1"):
+        alice.client.submitted(behind)
+    alice.client.bounds = ClientBounds(max_msgs_per_client_id_per_label=2)
+    with refusing(alice, StateError, "rotate"):
+        alice.client.submitted(msg)
+
+
+def test_a_proof_that_shows_nothing_is_not_yet_a_contradiction(alice: Person) -> None:
+    """It carries no signature: whoever is in between may have damaged it."""
+    alice.send()
+    alice.hub.write("bob", b"1", b"2")
+    receipt = alice.hub.append(alice.submit())
+    good = alice.hub.consistency(1, 4)
+    damaged = dataclasses.replace(good, peaks_from=(type(good.peaks_from[0])(bytes(32)),))
+    with refusing(alice, UnprovenError):
+        alice.client.catch_up(receipt, alice.hub.proof(4), damaged)
+    alice.client.catch_up(receipt, alice.hub.proof(4), good)
+
+
+def test_evidence_is_the_two_that_contradict_each_other(alice: Person) -> None:
+    alice.hub.now = UnixTime(BORN + 100)
+    alice.hub.write("bob")
+    alice.hub.now = UnixTime(BORN + 99)
+    alice.hub.write("bob")
+    with refusing(alice, DivergenceError, "hub_ts goes back") as caught:
+        alice.read()
+    first, second = (entry.receipt_bytes for entry in alice.hub.page(1))
+    assert isinstance(caught.value, DivergenceError)
+    assert (caught.value.held, caught.value.shown) == (first, second)
+
+
+def test_a_checkpoint_that_a_client_started_from_is_evidence_too(alice: Person) -> None:
+    alice.hub.write("bob", b"1", b"2")
+    fork = alice.hub.fork(1)
+    fork.write("bob", b"another", b"history")
+    checkpoint = alice.hub.checkpoint(2)
+    alice.client.resync(checkpoint, alice.hub.receipt(2).leaf_hash, alice.hub.proof(2))
+    for client in (alice, alice.restarted()):
+        with refusing(client, DivergenceError) as caught:
+            client.client.accept_page(fork.page(3))
+        assert isinstance(caught.value, DivergenceError)
+        assert caught.value.held == checkpoint.encode()
 
 
 def test_writers_are_followed_up_to_a_bound(alice: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -633,7 +751,10 @@ def _too_far_ahead(hub: Hub) -> list[Entry]:
         ),
         pytest.param(_of_another_label, StateError, "receipt of label", id="a receipt of another label"),
         pytest.param(
-            _disguised_as_a_token, DecodeError, "cap_token", id="a message disguised as a control entry"
+            _disguised_as_a_token,
+            VerificationError,
+            "outside the hub's control label",
+            id="a message disguised as a control entry",
         ),
         pytest.param(_another_token, VerificationError, "token", id="a control entry with another token"),
         pytest.param(_too_far_ahead, InvariantError, "I6", id="a prev_ack ahead of the stream"),
@@ -704,7 +825,8 @@ def test_a_forged_root_on_a_page_is_a_divergence(alice: Person) -> None:
     assert caught.value.shown == forged.encode()
 
 
-def test_a_forged_root_of_a_control_entry_is_a_divergence(alice: Person) -> None:
+def test_a_forged_root_of_a_control_entry_is_a_divergence() -> None:
+    alice = reader_of_tokens()
     alice.hub.authorize(mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60))
     entry = alice.hub.page(1)[0]
     forged = alice.hub.forged(entry.receipt, mmr_root=MmrRoot(bytes(32)))

@@ -17,12 +17,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core import hub_identity
+from veen_core.cap import verify_token
 from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
 from veen_core.ciphertext import Binding
 from veen_core.client_state import MAX_STALLS, UNUSED, ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry, verify_authorize
-from veen_core.errors import DivergenceError, InvariantError, ProofError, StateError
+from veen_core.errors import (
+    DivergenceError,
+    InvariantError,
+    ProofError,
+    StateError,
+    UnprovenError,
+    VerificationError,
+)
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.invariants import Before, verify_pair
@@ -32,6 +40,7 @@ from veen_core.msg import Msg, verify_signature
 from veen_core.profile import Profile
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
+from veen_core.stream import control_label, routing_key
 
 MAX_WRITERS: Final = 4_096
 """Writers whose client_seq is followed in memory; the longest unseen is forgotten first."""
@@ -61,7 +70,7 @@ class Gap:
 class LabelClient:
     """One label's client. ``state`` is all that must survive a crash."""
 
-    __slots__ = ("_log", "_writers", "bounds", "state", "trust")
+    __slots__ = ("_from_first", "_log", "_writers", "bounds", "state", "trust")
 
     def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
         if state.profile_id != trust.profile.profile_id:
@@ -70,7 +79,23 @@ class LabelClient:
         self.trust = trust
         self.bounds = bounds or ClientBounds()
         self._log = Mmr(state.last_stream_seq, state.peaks)
+        self._check_loaded()
         self._writers: dict[ClientId, ClientSeq] = {}
+        self._from_first = not state.last_stream_seq
+        """Whether every entry was read and no writer forgotten: then a new writer's first number is 1."""
+
+    def _check_loaded(self) -> None:
+        """The parts of a state fit together, or it is not this client's."""
+        state, pending = self.state, self.unanswered
+        first = state.client_seq - len(pending) + 1
+        for position, msg in enumerate(pending):
+            if (msg.label, msg.client_id, msg.client_seq) != (state.label, state.client_id, first + position):
+                raise StateError(f"the state's pending MSG {position + 1} is not one of its own, in order")
+        head = state.head
+        if head is not None and head.label != state.label:
+            raise StateError("the state holds a receipt of another label")
+        if head is not None and head.stream_seq == self._log.size and head.mmr_root != self._log.root:
+            raise StateError("the state's peaks do not fold to the root of its last receipt")
 
     # --- sending
 
@@ -97,7 +122,13 @@ class LabelClient:
             raise StateError(f"a MSG with client_seq {msg.client_seq} is not the next one, {expected[3]}")
         if msg.prev_ack > state.last_stream_seq:
             raise StateError(f"prev_ack {msg.prev_ack} is ahead of what was verified (§7)")
-        pending = (*self.state.pending, msg.encode())
+        if state.pending and msg.prev_ack < (before := self.unanswered[-1].prev_ack):
+            raise StateError(f"prev_ack {msg.prev_ack} is behind {before} of the MSG before it (§7)")
+        if msg.client_seq > self.bounds.max_msgs_per_client_id_per_label:
+            raise StateError("client_id has reached its bounds: rotate it before sending (KEX1+ 4.1)")
+        wire = msg.encode()
+        verify_signature(msg, wire)
+        pending = (*self.state.pending, wire)
         self.state = dataclasses.replace(self.state, client_seq=msg.client_seq, pending=pending)
 
     @property
@@ -132,7 +163,7 @@ class LabelClient:
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
         self._advance(after, receipt, (receipt,))
-        self._writers = {}
+        self._forget_writers()
 
     def confirm(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None = None) -> None:
         """Settle a pending MSG that ``catch_up`` or ``resync`` jumped over.
@@ -180,6 +211,7 @@ class LabelClient:
         answered = [r for entry in entries if (r := entry.receipt).leaf_hash in own]
         while len(writers) > MAX_WRITERS:
             del writers[next(iter(writers))]
+            self._from_first = False
         last_used = self._last_used(entries)
         self._advance(log, receipt, answered)
         self._writers = writers
@@ -208,9 +240,13 @@ class LabelClient:
             if seq != log.size + 1:
                 raise StateError(f"page continues at {seq}, want {log.size + 1}: read again from there")
         if after is not None and receipt.hub_ts < after.hub_ts:
-            raise self._diverged(f"hub_ts goes back at stream_seq {receipt.stream_seq} (H3)", receipt)
+            raise DivergenceError(
+                f"hub_ts goes back at stream_seq {receipt.stream_seq} (H3)",
+                held=after.encode(),
+                shown=receipt.encode(),
+            )
         if entry.is_authorize:
-            verify_authorize(entry)
+            self._verify_control(entry)
         else:
             self._verify_msg(entry, log, writers)
         log.append(receipt.leaf_hash)
@@ -220,11 +256,33 @@ class LabelClient:
             )
         return receipt
 
+    def _verify_control(self, entry: Entry) -> None:
+        """Tokens are on the hub's own control label and nowhere else (H5); each holds by itself (§6)."""
+        if entry.label != control_label(routing_key(self.trust.identity.hub_id)):
+            raise VerificationError(f"entry {entry.stream_seq}: a token outside the hub's control label (H5)")
+        verify_token(verify_authorize(entry), self.trust.limits)
+
+    def _last_number(self, msg: Msg, at: int, writers: dict[ClientId, ClientSeq]) -> ClientSeq:
+        """The client_seq that came before this MSG, as far as it can be known (I8, I9, B16)."""
+        if (known := writers.pop(msg.client_id, None)) is not None:
+            return known
+        own = msg.client_id == self.state.client_id and at > self._furthest[0]
+        if own and msg.client_seq <= self._last_accepted:
+            return self._last_accepted  # a MSG of our own, shown a second time
+        if self._from_first and not own:
+            return UNUSED
+        return ClientSeq(msg.client_seq - 1)
+
+    @property
+    def _last_accepted(self) -> ClientSeq:
+        """The last number of our own that the hub has confirmed."""
+        return ClientSeq(self.state.client_seq - len(self.state.pending))
+
     def _verify_msg(self, entry: Entry, log: Mmr, writers: dict[ClientId, ClientSeq]) -> None:
         msg = entry.msg
         before = Before(
             log=log,
-            last_client_seq=writers.pop(msg.client_id, ClientSeq(msg.client_seq - 1)),
+            last_client_seq=self._last_number(msg, entry.stream_seq, writers),
             profiles=(self.state.profile_id,),
             limits=self.trust.limits,
             origin=self.trust.origin,
@@ -263,13 +321,14 @@ class LabelClient:
         else:
             self._verify_part(after, self._furthest, consistency, checkpoint.encode())
         self._log = after
-        self._writers = {}
+        self._forget_writers()
         self.state = dataclasses.replace(
             self.state,
             last_stream_seq=after.stream_seq,
             peaks=after.peaks,
             checkpointed=checkpoint.upto_seq,
             stalls=0,
+            checkpoint=checkpoint if checkpoint.upto_seq >= self._furthest[0] else None,
         )
 
     # --- client_id
@@ -278,7 +337,11 @@ class LabelClient:
         return self.bounds.exhausted(self.state, now)
 
     def rotate(self, client_id: ClientId, now: UnixTime) -> None:
-        """Go on under a fresh client_id; the link to the old one stays local (KEX0.2)."""
+        """Go on under a fresh client_id; the link to the old one stays local (KEX0.2).
+
+        Fresh means never used on this label: its numbers begin at 1 again, and the state does not know
+        which ids came before the last.
+        """
         if self.state.pending:
             raise StateError("settle what is pending before rotating client_id")
         if client_id == self.state.client_id:
@@ -332,6 +395,11 @@ class LabelClient:
         if (receipt.leaf_hash, receipt.mmr_root) != (head.leaf_hash, head.mmr_root):
             raise self._diverged(f"the hub signed two receipts for stream_seq {receipt.stream_seq}", receipt)
 
+    def _forget_writers(self) -> None:
+        """Entries were jumped over: what writers did in them is not known."""
+        self._writers = {}
+        self._from_first = False
+
     @property
     def _furthest(self) -> tuple[int, MmrRoot]:
         """Size and root of the largest tree ever verified: ahead of the prefix after a rewind."""
@@ -358,7 +426,7 @@ class LabelClient:
         try:
             verify_consistency(consistency, root, after.root)
         except ProofError as exc:
-            raise self._divergence(str(exc), shown) from None
+            raise UnprovenError(str(exc), held=self._held, shown=shown) from None
 
     def _verify_part(
         self, tree: Mmr, whole: tuple[int, MmrRoot], consistency: MmrConsistency | None, shown: bytes
@@ -374,7 +442,7 @@ class LabelClient:
         try:
             verify_consistency(consistency, tree.root, root)
         except ProofError as exc:
-            raise self._divergence(str(exc), shown) from None
+            raise UnprovenError(str(exc), held=self._held, shown=shown) from None
 
     def _advance(self, log: Mmr, receipt: Receipt, answered: Sequence[Receipt]) -> None:
         """The only place where the verified prefix grows."""
@@ -387,11 +455,17 @@ class LabelClient:
             peaks=log.peaks,
             head=furthest,
             stalls=0,
+            checkpoint=None,
         )
 
     def _diverged(self, message: str, receipt: Receipt) -> DivergenceError:
         return self._divergence(message, receipt.encode())
 
     def _divergence(self, message: str, shown: bytes) -> DivergenceError:
-        held = self.state.head.encode() if self.state.head is not None else b""
-        return DivergenceError(message, held=held, shown=shown)
+        return DivergenceError(message, held=self._held, shown=shown)
+
+    @property
+    def _held(self) -> bytes:
+        """What the hub signed of the largest tree that was verified."""
+        evidence = self.state.checkpoint or self.state.head
+        return evidence.encode() if evidence is not None else b""

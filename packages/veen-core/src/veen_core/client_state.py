@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from veen_core.checkpoint import Checkpoint
 from veen_core.hashing import hkdf, u64be
 from veen_core.ids import (
     NOTHING,
@@ -61,6 +62,8 @@ class ClientState(Wire):
     stalls: int = 0
     """Attempts in a row that did not move ``prev_ack`` (RESYNC0.3)."""
     rk: RatchetKey
+    checkpoint: Checkpoint | None = None
+    """The one a resync started from, while no receipt beyond it was verified: kept as evidence."""
 
 
 MAX_STALLS: Final = 3

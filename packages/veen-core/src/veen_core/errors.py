@@ -127,6 +127,14 @@ class DivergenceError(VerificationError):
         self.shown = shown
 
 
+class UnprovenError(DivergenceError):
+    """The hub has not shown that what it signed now extends what it signed before (B11).
+
+    Not yet a contradiction: a consistency proof carries no signature, and may be damaged on its way.
+    Ask again; a hub that cannot show it has two histories.
+    """
+
+
 class StateError(VeenError):
     """The client is asked for a step that its state does not allow (§9)."""
 

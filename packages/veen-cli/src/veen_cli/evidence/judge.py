@@ -146,7 +146,7 @@ class Judge:
         assert isinstance(entry, Entry)
         told = self._receipt(entry.receipt)
         if entry.is_authorize:
-            verify_authorize(entry)
+            verify_token(verify_authorize(entry))
             return f"{told}, and it is for this token"
         _, leaf = verify_msg(entry.msg_bytes)
         if leaf != entry.receipt.leaf_hash:

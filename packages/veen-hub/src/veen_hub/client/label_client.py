@@ -14,7 +14,7 @@ from veen_core.checkpoint import Checkpoint, verify_checkpoint
 from veen_core.client import Gap, LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
-from veen_core.errors import InvariantError, ProofError, StateError
+from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.invariants import Before, verify_pair
 from veen_core.mmr import Mmr
@@ -30,8 +30,8 @@ class PipelinedClient(LabelClient):
     __slots__ = ("_messages",)
 
     def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
-        super().__init__(state, trust, bounds)
         self._messages: dict[bytes, Msg] = {}
+        super().__init__(state, trust, bounds)
 
     @property
     def unanswered(self) -> tuple[Msg, ...]:
@@ -133,12 +133,13 @@ class PipelinedClient(LabelClient):
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
         self._advance(after, receipt, ())
-        self._writers = {}
+        self._forget_writers()
 
     def adopt(self, state: ClientState) -> None:
         """Go on from a state that was loaded; its prefix is the one that counts."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
         self.state, self._log, self._writers, self._messages = fresh.state, fresh._log, {}, {}
+        self._from_first = fresh._from_first
 
     def verify_own(self, receipt: Receipt) -> None:
         """A receipt's signature, label, and agreement with the furthest one held."""
@@ -167,7 +168,7 @@ class PipelinedClient(LabelClient):
                 tree = Mmr(consistency.from_seq, consistency.peaks_from)
                 verify_consistency(consistency, tree.root, self.root)
             except ProofError as exc:
-                raise self._divergence(str(exc), consistency.encode()) from None
+                raise UnprovenError(str(exc), held=self._held, shown=consistency.encode()) from None
         state = dataclasses.replace(
             self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NOTHING
         )
