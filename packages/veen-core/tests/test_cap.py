@@ -10,8 +10,9 @@ from veen_core.cap import Allow, Rate, check_rules, link_digest, resign, verify_
 from veen_core.errors import CapError
 from veen_core.ids import Signature, UnixTime
 from veen_core.limits import MAX_CAP_CHAIN
+from veen_core.status import AuthorizeResponse
 
-from .simulator import BORN, flip, signing_key
+from .simulator import BORN, Hub, flip, signing_key
 
 ISSUER = signing_key("issuer")
 SUBJECT = ClientId(signing_key("alice").public)
@@ -201,3 +202,14 @@ def test_a_token_holds_until_issued_at_plus_ttl_inclusive(token: CapToken, age: 
     else:
         with pytest.raises(CapError, match="expired at"):
             verify_ttl(token, BORN, UnixTime(BORN + age))
+
+
+@pytest.mark.parametrize("ttl", [2**64 - 1, 2**64 - BORN])
+def test_a_token_that_outlives_time_ends_with_it(ttl: int) -> None:
+    token = mint(ISSUER, SUBJECT, [A], ttl=ttl)
+    verify_token(token)
+    assert token.expires_at(BORN) == 2**64 - 1
+    verify_ttl(token, BORN, UnixTime(2**64 - 1))
+    receipt = Hub().write("bob")[0]
+    told = AuthorizeResponse(auth_ref=token.auth_ref, expires_at=token.expires_at(BORN), receipt=receipt)
+    assert AuthorizeResponse.decode(told.encode()) == told

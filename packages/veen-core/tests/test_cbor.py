@@ -1,12 +1,14 @@
 """Deterministic CBOR: one value, one byte string (§3.1, B3)."""
 
+import enum
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 
 import pytest
 
-from veen_core import DecodeError, HubIdentity, Msg, Receipt, api, cbor, verify_msg
+from veen_core import DecodeError, HubIdentity, Label, Msg, Receipt, api, cbor, verify_msg
 from veen_core.errors import EncodeError
 
 CANONICAL = {
@@ -115,6 +117,43 @@ def test_plain_values_are_32_deep_at_most_too() -> None:
 def test_what_has_no_encoding_is_said() -> None:
     with pytest.raises(EncodeError, match="no canonical encoding"):
         cbor.encode(object())
+
+
+class Word(enum.StrEnum):
+    """Text with a name."""
+
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *(1.5, 2**64, -(2**64) - 1, {1, 2}, bytearray(1), date(2026, 1, 1), (1, (2.0,)), [[2**70]]),
+        *({"a": [1.5]}, {1.5: 1}, {True: 1}, {None: 1}, {2**64: 1}),
+    ],
+    ids=repr,
+)
+def test_what_has_no_place_in_deterministic_cbor_is_not_encoded(item: object) -> None:
+    with pytest.raises(EncodeError, match="no canonical encoding"):
+        cbor.encode(item)
+
+
+def test_what_is_encoded_is_decoded() -> None:
+    item = [0, 2**64 - 1, -(2**64), b"", "", True, None, {1: [{}], "a": {b"b": []}}]
+    assert cbor.decode(cbor.encode(item)) == item
+    assert cbor.decode(cbor.encode((Word.A, (1, Label(bytes(32)))))) == ["a", [1, bytes(32)]]
+
+
+def test_nesting_is_bounded_on_the_way_out_too() -> None:
+    deep: list[object] = []
+    for _ in range(cbor.MAX_DEPTH):
+        deep = [deep]
+    with pytest.raises(EncodeError, match="nested deeper"):
+        cbor.encode(deep)
+    assert cbor.decode(cbor.encode(deep[0])) == deep[0]
+    deep.append(deep)
+    with pytest.raises(EncodeError, match="nested deeper"):
+        cbor.encode(deep)
 
 
 @pytest.mark.parametrize(

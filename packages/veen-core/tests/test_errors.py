@@ -1,7 +1,9 @@
 """One root, families by who can act, and no secrets (errors.py)."""
 
+import copy
 import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -74,5 +76,35 @@ def test_errors_pass_through_a_context_manager_unharmed() -> None:
     assert caught.value.__traceback__ is not None
 
 
-def test_a_plain_error_survives_pickling() -> None:
-    assert str(pickle.loads(pickle.dumps(errors.StateError("no")))) == "no"
+MADE: dict[type[Exception], Exception] = {
+    DecodeError: DecodeError("x", fault=Fault.SIZE, where="A.b §1").within("[3]"),
+    InvariantError: InvariantError("I3", "no"),
+    DivergenceError: DivergenceError("no", held=b"a", shown=b"b"),
+    AdmissionError: AdmissionError(rejection.CAP_RATE, "too fast", retry_after=1),
+    ApiError: ApiError(rejection.Code.NOT_FOUND, "no such label", retry_after=2),
+}
+WAYS: dict[str, Callable[[Exception], Exception]] = {
+    "pickle": lambda error: pickle.loads(pickle.dumps(error)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_survives_pickle_and_copy(cls: type[Exception], way: str) -> None:
+    error = MADE[cls] if cls in MADE else cls("no")
+    again = WAYS[way](error)
+    assert type(again) is cls
+    assert again is not error
+    assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+
+
+def test_every_error_with_more_than_a_message_is_among_those_made_here() -> None:
+    assert {cls for cls in CLASSES if "__init__" in vars(cls)} == set(MADE)
+
+
+def test_an_error_with_a_note_keeps_it() -> None:
+    error = InvariantError("I3", "no")
+    error.add_note("at chunk 4")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["at chunk 4"]

@@ -390,11 +390,44 @@ def test_a_later_record_is_signed_by_its_newest_key(rotated: Hub) -> None:
     for signer in (signing_key("stranger"), rotated.key):
         with pytest.raises(SignatureError, match=r"hub-identity\.sig"):
             verify_successor(held, retired, sign_identity(signer, retired))
+    verify_successor(held, rotated.identity, sign_identity(rotated.key, rotated.identity))
     with pytest.raises(SignatureError):
         verify_successor(held, rotated.identity, sign_identity(rotated.keys[0], rotated.identity))
     with pytest.raises(SignatureError):
         verify_successor(held, rotated.identity, sign_identity(rotated.key, held))
-    verify_successor(held, retired, sign_identity(rotated.keys[0], retired))
+
+
+def test_a_later_record_ends_no_key_before_the_next_one_is_in(rotated: Hub) -> None:
+    """Or receipts that verified yesterday would not verify today (§8.4)."""
+    born, first, second = Hub().identity, rotated.keys[0], rotated.key
+    alone = _with_key(born, 0, valid_until=at(1))
+    gap = _with_key(rotated.identity, 0, valid_until=TURN - 1)
+    newest = _with_key(rotated.identity, 1, valid_until=TURN + 1)
+    for held, shown, key in ((born, alone, first), (born, gap, second), (rotated.identity, newest, second)):
+        with pytest.raises(IdentityError, match="ended before the next one came in"):
+            verify_successor(held, shown, sign_identity(key, shown))
+    seamless = _with_key(rotated.identity, 0, valid_until=TURN)
+    verify_successor(born, seamless, sign_identity(second, seamless))
+
+
+def test_a_later_record_ends_no_key_under_receipts_that_were_seen(hub: Hub) -> None:
+    held, backdated = hub.identity, at(10)
+    shown = rotate(held, hub.key, HubPk(signing_key("next").public), backdated, WINDOW)
+    signature = sign_identity(signing_key("next"), shown)
+    verify_successor(held, shown, signature, seen=UnixTime(backdated + WINDOW - 1))
+    with pytest.raises(IdentityError, match="its receipts go on to"):
+        verify_successor(held, shown, signature, seen=UnixTime(backdated + WINDOW))
+
+
+@pytest.mark.parametrize("window", [2**64, 2**64 - 1 - TURN + 1])
+def test_a_window_that_no_time_ends_is_refused(hub: Hub, window: int) -> None:
+    with pytest.raises(IdentityError, match="ends at no time there is"):
+        rotate(hub.identity, hub.key, _stranger_key(), TURN, window)
+
+
+def test_the_longest_window_is_encodable(hub: Hub) -> None:
+    longest = rotate(hub.identity, hub.key, _stranger_key(), TURN, 2**64 - 1 - TURN)
+    assert HubIdentity.decode(longest.encode()) == longest
 
 
 SETBACKS: dict[str, tuple[Callable[[HubIdentity], HubIdentity], str]] = {

@@ -233,3 +233,12 @@ def test_the_log_before_is_left_as_it_was(case: Case) -> None:
     size = case.before.log.size
     case.verify()
     assert case.before.log.size == size
+
+
+@pytest.mark.parametrize("epoch_sec", [1, 2, 60])
+def test_at_the_end_of_time_i12_still_names_itself(case: Case, epoch_sec: int) -> None:
+    origin = dataclasses.replace(case.before.origin, epoch_sec=epoch_sec)
+    last = case.after(origin=origin).with_receipt(hub_ts=UnixTime(2**64 - 1))
+    with pytest.raises(InvariantError) as refusal:
+        last.verify()
+    assert refusal.value.invariant == "I12"

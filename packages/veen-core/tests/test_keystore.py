@@ -90,6 +90,13 @@ def test_the_default_cost_is_256_mib() -> None:
     assert LEAST.passes < MODERATE.passes <= MOST.passes
 
 
+def test_a_passphrase_of_text_is_said_to_be_one(keystore: Keystore, secrets: Secrets) -> None:
+    with pytest.raises(KeystoreError, match="a passphrase is bytes, not str: encode it as UTF-8"):
+        open_keystore(keystore, "correct horse")
+    with pytest.raises(KeystoreError, match="a passphrase is bytes"):
+        seal_keystore(secrets, None, salt=SALT, nonce=NONCE, cost=LEAST)
+
+
 def test_another_passphrase_does_not_open_it(keystore: Keystore) -> None:
     with pytest.raises(KeystoreError, match="wrong passphrase, or the file is damaged"):
         open_keystore(keystore, b"wrong")

@@ -25,7 +25,7 @@ from veen_core import (
 )
 from veen_core.attachment import EMPTY_ATT_ROOT
 from veen_core.ciphertext import PREFIX_SIZE, Sealer, pad, split
-from veen_core.errors import Fault, OpenError, SignatureError
+from veen_core.errors import Fault, OpenError, SignatureError, StateError
 from veen_core.hashing import u64be
 from veen_core.ids import AttRoot, AuthRef, ClientSeq, CtHash, ProfileId, SchemaId, Signature, StreamSeq
 from veen_core.keys import DhSecret
@@ -148,6 +148,17 @@ def test_a_header_commits_to_no_attachments_that_are_not_there(msg: Msg) -> None
     _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=EMPTY_ATT_ROOT))
     with pytest.raises(VerificationError, match=r"att_root §4\.6: there are no attachments"):
         _seal(msg, header=PayloadHeader(schema=SCHEMA, att_root=AttRoot(bytes(32))))
+
+
+def test_a_sealer_seals_once(msg: Msg) -> None:
+    sealer = Sealer(READER.public, msg.binding, DhSecret(b"\x07" * 32))
+    sealer.attach(b"a")
+    header = PayloadHeader(schema=SCHEMA)
+    sealer.seal(header, b"first", pad_block=0)
+    with pytest.raises(StateError, match="make another"):
+        sealer.seal(header, b"other", pad_block=0)  # the same key and nonce
+    with pytest.raises(StateError, match="make another"):
+        sealer.attach(b"b")  # the header is sealed and cannot commit to it
 
 
 def test_padding_beyond_the_largest_message_is_refused_before_it_is_made(msg: Msg) -> None:

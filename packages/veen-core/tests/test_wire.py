@@ -203,7 +203,7 @@ MAPS: dict[str, tuple[Any, str]] = {
 def test_an_array_of_another_shape_is_refused_with_object_field_section_and_finding(name: str) -> None:
     given, message = ARRAYS[name]
     with pytest.raises(DecodeError) as caught:
-        Thing.decode(cbor.encode(given))
+        Thing.decode(cbor.encode_items(given))
     assert str(caught.value) == message
 
 
@@ -211,7 +211,7 @@ def test_an_array_of_another_shape_is_refused_with_object_field_section_and_find
 def test_a_map_of_another_shape_is_refused_with_object_field_section_and_finding(name: str) -> None:
     given, message = MAPS[name]
     with pytest.raises(DecodeError) as caught:
-        Box.decode(cbor.encode(given))
+        Box.decode(cbor.encode_items(given))
     assert str(caught.value) == message
 
 
@@ -334,6 +334,16 @@ def test_zero_is_written_in_one_way(text: str) -> None:
 def test_a_long_unknown_key_is_not_repeated_whole() -> None:
     with pytest.raises(DecodeError, match=r"box §9\.8: unknown key 'x{40}'"):
         Box.from_json('{"ver":1,"name":"n","' + "x" * 1_000 + '":0}')
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800"])
+def test_a_lone_surrogate_has_no_json_form(text: str) -> None:
+    box = Box(name=text)
+    with pytest.raises(EncodeError, match=r"box §9\.8: text with a lone surrogate has no UTF-8"):
+        box.to_json()
+    with pytest.raises(EncodeError):
+        box.encode()
+    assert Box.from_json(Box(name="\U0001f600").to_json()).name == "\U0001f600"
 
 
 def test_json_bytes_are_utf_8() -> None:

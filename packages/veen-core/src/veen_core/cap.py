@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from veen_core import cbor
 from veen_core.errors import CapError, SignatureError
-from veen_core.hashing import H, Ht
+from veen_core.hashing import U64_MAX, H, Ht
 from veen_core.ids import AuthRef, ClientId, FixedBytes, Signature, StreamId, UnixTime, VerifyKey
 from veen_core.keys import SigningKey, verify
 from veen_core.limits import DEFAULT_LIMITS, MAX_CAP_CHAIN, Limits
@@ -67,15 +67,19 @@ class CapToken(Wire):
         return TokenHash(H(self.encode()))
 
     def expires_at(self, issued_at: UnixTime) -> UnixTime:
-        """The last second at which it holds, given the issued_at the hub bound to it (§6)."""
-        return UnixTime(issued_at + self.allow.ttl)
+        """The last second at which it holds, given the issued_at the hub bound to it (§6).
+
+        §6 allows any uint as ttl; the last second there is is the latest that one can end, and
+        since no hub_ts is later, ``hub_ts <= issued_at + ttl`` means the same.
+        """
+        return UnixTime(min(issued_at + self.allow.ttl, U64_MAX))
 
 
 def link_digest(token: CapToken, prev_sig: bytes) -> bytes:
     """What one link of the chain signs: the token without its chain, and the link before (§6)."""
     items = token.codec.write(token)
     del items[5]
-    return Ht("veen/cap-link", cbor.encode(items) + prev_sig)
+    return Ht("veen/cap-link", cbor.encode_items(items) + prev_sig)
 
 
 def mint(

@@ -50,11 +50,39 @@ _ARRAYS: Final = frozenset(bytes([0x80 + n]) for n in range(24))
 
 
 def encode(item: object) -> bytes:
-    """The canonical bytes of an item; lists and maps keep the order they have."""
+    """The canonical bytes of an item; lists and maps keep the order they have.
+
+    What §3.1 has no place for (floats, integers beyond 64 bits, whatever cbor2 would tag) is refused.
+    """
+    _check_writable(item, MAX_DEPTH)
+    return encode_items(item)
+
+
+def encode_items(item: object) -> bytes:
+    """The same for an item whose every leaf a declaration has checked: no look at what is in it."""
     try:
         return cbor2.dumps(item)
     except (cbor2.CBOREncodeError, UnicodeEncodeError, RecursionError) as exc:
         raise EncodeError(f"no canonical encoding: {exc}") from exc
+
+
+def _check_writable(item: object, depth: int) -> None:
+    if type(item) in _SCALARS:
+        return
+    if isinstance(item, int):
+        if not INT_MIN <= item <= U64_MAX:
+            raise EncodeError("no canonical encoding: integer beyond 64 bits (§3.1)")
+    elif isinstance(item, list | tuple | dict):
+        if not depth:
+            raise EncodeError(f"no canonical encoding: nested deeper than {MAX_DEPTH}")
+        for key in item if isinstance(item, dict) else ():
+            if isinstance(key, bool) or not isinstance(key, int | str | bytes):
+                raise EncodeError(f"no canonical encoding: map key of type {type(key).__name__}")
+            _check_writable(key, depth)
+        for element in item.values() if isinstance(item, dict) else item:
+            _check_writable(element, depth - 1)
+    elif not isinstance(item, bytes | str):
+        raise EncodeError(f"no canonical encoding: {type(item).__name__} has no place in it (§3.1)")
 
 
 def array_head(length: int) -> bytes:

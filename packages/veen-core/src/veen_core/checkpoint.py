@@ -53,7 +53,7 @@ class Checkpoint(Wire):
 
 def signing_digest(checkpoint: Checkpoint) -> bytes:
     """Over the first six fields; hub and witnesses sign the same digest (B7)."""
-    return Ht("veen/sig", cbor.encode(checkpoint.codec.write(checkpoint)[:SIGNED_FIELDS]))
+    return Ht("veen/sig", cbor.encode_items(checkpoint.codec.write(checkpoint)[:SIGNED_FIELDS]))
 
 
 def sign_checkpoint(

@@ -18,7 +18,7 @@ from nacl.exceptions import CryptoError
 
 from veen_core import attachment, hpke
 from veen_core.attachment import Attachment
-from veen_core.errors import DecodeError, Fault, OpenError
+from veen_core.errors import DecodeError, Fault, OpenError, StateError
 from veen_core.hashing import ZERO_32, Ht, trunc_24, u64be
 from veen_core.ids import (
     AuthRef,
@@ -80,17 +80,22 @@ class Binding:
 
 
 class Sealer:
-    """Seals one message: attachments first, since the header commits to them, then header and body."""
+    """Seals one message: attachments first, since the header commits to them, then header and body.
 
-    __slots__ = ("_attached", "_binding", "_context")
+    Once: a second body under the same key and nonce would give both of them away.
+    """
+
+    __slots__ = ("_attached", "_binding", "_context", "_used")
 
     def __init__(self, recipient: DhPublicKey, binding: Binding, ephemeral: DhSecret) -> None:
         self._context = hpke.SealContext(recipient, ephemeral)
         self._binding = binding
         self._attached = 0
+        self._used = False
 
     def attach(self, plaintext: bytes) -> Attachment:
         """Seal the next attachment (§4.6); its coid goes into ``att_root``."""
+        self._check_unused()
         index = self._attached
         self._attached += 1
         key = self._context.export(attachment.key_context(index))
@@ -100,17 +105,25 @@ class Sealer:
         self, header: PayloadHeader, body: bytes, *, pad_block: int, limits: Limits = DEFAULT_LIMITS
     ) -> bytes:
         """Steps 3 to 11 of §4.2."""
+        self._check_unused()
         check_cap_ref(header, self._binding.auth_ref)
+        if pad_block > limits.max_msg_bytes:
+            raise _fail(f"padded to a block of {pad_block} it exceeds max_msg_bytes = {limits.max_msg_bytes}")
+        self._used = True
         aad = self._binding.aad
         sealed_header = self._context.seal(header.encode(), aad)
         sealed_body = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(
             body, aad, self._binding.nonce, self._context.export(BODY_KEY)
         )
         _check_lengths(len(sealed_header), len(sealed_body), limits)
-        if pad_block > limits.max_msg_bytes:
-            raise _fail(f"padded to a block of {pad_block} it exceeds max_msg_bytes = {limits.max_msg_bytes}")
         lengths = _LENGTHS.pack(len(sealed_header), len(sealed_body))
         return pad(self._context.enc + lengths + sealed_header + sealed_body, pad_block)
+
+    def _check_unused(self) -> None:
+        if self._used:
+            raise StateError(
+                "this Sealer has sealed its message (§4.2): make another, with a fresh ephemeral key"
+            )
 
 
 def pad(data: bytes, pad_block: int) -> bytes:

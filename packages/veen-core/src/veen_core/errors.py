@@ -19,13 +19,14 @@
     ├── AdmissionError       the hub refuses a MSG; carries a Rejection        §8.2
     └── ApiError             any other refusal on the API; carries a Code      §10.6
 
-No message, argument or attribute of any of them ever holds a secret.
+No message, argument or attribute of any of them ever holds a secret. All of them survive pickle and
+copy with their message, their attributes and their notes: they cross process boundaries.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veen_core.rejection import Code, Rejection
@@ -33,6 +34,17 @@ if TYPE_CHECKING:
 
 class VeenError(Exception):
     """Base of every error this project raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own calls the class with ``args``, which is the message alone.
+        return _rebuilt, (type(self), self.args), self.__dict__ or None
+
+
+def _rebuilt(cls: type[VeenError], args: tuple[Any, ...]) -> VeenError:
+    """An error as it was, without the constructor that composed its message."""
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
 
 
 class Fault(enum.IntEnum):

@@ -22,7 +22,7 @@ from veen_core import receipt as receipts
 from veen_core import stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import IdentityError, SignatureError
-from veen_core.hashing import Ht, u64be
+from veen_core.hashing import U64_MAX, Ht, u64be
 from veen_core.ids import (
     Epoch,
     HubId,
@@ -123,6 +123,8 @@ def rotate(
         )
     if last.valid_until is not None or window_sec < 0:
         raise IdentityError("hub-identity §8.4: the newest key must be open, and the window not negative")
+    if window_sec > U64_MAX - valid_from:
+        raise IdentityError(f"hub-identity §8.4: a window of {window_sec} s ends at no time there is")
     endorsement = current.sign(endorsement_digest(identity.hub_id, next_pk, valid_from))
     added = HubKey(key_id=key_id(next_pk), hub_pk=next_pk, valid_from=valid_from, endorsement=endorsement)
     retiring = dataclasses.replace(last, valid_until=UnixTime(valid_from + window_sec))
@@ -187,11 +189,18 @@ def verify_identity_signature(
 
 
 def verify_successor(
-    held: HubIdentity, shown: HubIdentity, signature: Signature, *, root_key: VerifyKey | None = None
+    held: HubIdentity,
+    shown: HubIdentity,
+    signature: Signature,
+    *,
+    root_key: VerifyKey | None = None,
+    seen: UnixTime | None = None,
 ) -> None:
-    """``shown`` may add keys to ``held`` and set an open ``valid_until``; it may take nothing back.
+    """``shown`` may add keys to ``held`` and end a key when the next one is in; it may take nothing back.
 
-    ``signature`` is its hub-identity.sig: endorsements cover keys, not their ends.
+    ``signature`` is its hub-identity.sig: endorsements cover keys, not their ends. ``seen`` is the
+    ``hub_ts`` of the newest receipt that was verified under ``held``: without it, a record whose next
+    key came in earlier than that cannot be told from an honest one.
     """
     verify_identity(shown, pinned=held.hub_id)
     verify_identity_signature(shown, signature, root_key=root_key)
@@ -202,6 +211,21 @@ def verify_successor(
             raise IdentityError("hub-identity §8.4: a key was replaced")
         if old.valid_until is not None and new.valid_until != old.valid_until:
             raise IdentityError("hub-identity §8.4: a key's valid_until was changed")
+    for position, old in enumerate(held.hub_keys):
+        if old.valid_until is None:
+            _check_end(shown, position, seen)
+
+
+def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None:
+    """An end set on a key that had none: old receipts must remain verifiable (§8.4)."""
+    until = shown.hub_keys[position].valid_until
+    if until is None:
+        return
+    later = shown.hub_keys[position + 1 :]
+    if not later or until < later[0].valid_from:
+        raise IdentityError("hub-identity §8.4: a key was ended before the next one came in")
+    if seen is not None and until <= seen:
+        raise IdentityError(f"hub-identity §8.4: a key was ended at {until}, its receipts go on to {seen}")
 
 
 def verify_receipt(identity: HubIdentity, receipt: Receipt) -> HubKey:

@@ -122,6 +122,8 @@ def open_keystore(keystore: Keystore, passphrase: bytes) -> Secrets:
 
 
 def _stretch(keystore: Keystore, passphrase: bytes) -> bytes:
+    if not isinstance(passphrase, bytes):  # argon2's own error would read like one of memory
+        raise KeystoreError(f"a passphrase is bytes, not {type(passphrase).__name__}: encode it as UTF-8")
     within = LEAST.passes <= keystore.passes <= MOST.passes and LEAST.memory <= keystore.memory <= MOST.memory
     if not within:
         raise KeystoreError(

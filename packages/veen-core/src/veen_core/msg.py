@@ -107,7 +107,7 @@ def _sign(key: SigningKey, binding: Binding, sealed: bytes) -> tuple[Msg, bytes]
     ct_hash = CtHash(H(sealed))
     ids = (binding.profile_id, binding.label, binding.client_id)
     counters = (UINT.write(binding.client_seq), UINT.write(binding.prev_ack))
-    nine = cbor.encode((1, *ids, *counters, binding.auth_ref, ct_hash, sealed))
+    nine = cbor.encode_items((1, *ids, *counters, binding.auth_ref, ct_hash, sealed))
     sig = key.sign(Ht("veen/sig", nine))
     msg = Msg(
         profile_id=binding.profile_id,

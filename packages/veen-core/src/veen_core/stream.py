@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veen_core.errors import EncodeError
-from veen_core.hashing import H, Ht, u64be
+from veen_core.hashing import U64_MAX, H, Ht, u64be
 from veen_core.ids import Epoch, HubId, HubPk, Label, RoutingKey, StreamId, UnixTime
 
 HEX_NAME_LENGTH = 2 * StreamId.SIZE
@@ -35,11 +35,14 @@ def epoch_at(now: UnixTime, epoch_sec: int) -> Epoch:
 
 
 def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
-    """The epochs a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12)."""
+    """The epochs a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12).
+
+    An epoch is a u64 in every label (§2): there is none before 0 and none after the last.
+    """
     if epoch_sec == 0:
         return range(1)
     current, skew = epoch_at(now, epoch_sec), max_skew_sec // epoch_sec
-    return range(max(0, current - skew), current + skew + 1)
+    return range(max(0, current - skew), min(current + skew, U64_MAX) + 1)
 
 
 def label(routing: RoutingKey, stream: StreamId, epoch: Epoch) -> Label:

@@ -34,7 +34,7 @@ from typing import (
 )
 
 from veen_core import cbor
-from veen_core.errors import ConfigError, DecodeError, Fault
+from veen_core.errors import ConfigError, DecodeError, EncodeError, Fault
 from veen_core.kinds import Free, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
 
 TRAILING: Final = "trailing"
@@ -253,7 +253,7 @@ class Wire:
 
     def encode(self) -> bytes:
         """The canonical bytes."""
-        return cbor.encode(self.codec.write(self))
+        return cbor.encode_items(self.codec.write(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -262,7 +262,20 @@ class Wire:
 
     def to_json(self) -> str:
         """The JSON form: names for keys, lowercase hex for byte strings (B17)."""
-        return json.dumps(self.codec.write_json(self), separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(self.codec.write_json(self), separators=(",", ":"), ensure_ascii=False)
+        if not _is_unicode(text):
+            raise EncodeError(
+                f"{where(self.codec.name, self.codec.section)}: text with a lone surrogate has no UTF-8"
+            )
+        return text
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -175,7 +175,9 @@ class Mutator:
     def _structure(self, request: Request) -> Request:
         """Well-formed CBOR of another shape; where it is no CBOR to begin with, its bytes."""
         try:
-            return replace(request, body=cbor.encode(restructured(self._chance, cbor.decode(request.body))))
+            return replace(
+                request, body=cbor.encode_items(restructured(self._chance, cbor.decode(request.body)))
+            )
         except (DecodeError, EncodeError, TypeError):
             return self._bytes(request)
 
