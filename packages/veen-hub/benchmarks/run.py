@@ -26,26 +26,23 @@ from pathlib import Path
 
 import uvloop
 
-from veen_core import DEFAULT_PROFILE, Checkpoint, H, SigningKey, SigningSeed, mint
+from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed, mint
 from veen_core.api import StreamRequest, wrap_submit
 from veen_core.cap import CapToken
-from veen_core.checkpoint import sign_checkpoint
 from veen_core.ciphertext import Binding
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
     AuthRef,
     ClientId,
     ClientSeq,
-    CtHash,
     Epoch,
     Label,
-    Signature,
     StreamId,
     StreamSeq,
     UnixTime,
 )
 from veen_core.keys import verify
-from veen_core.msg import Msg, sign_msg
+from veen_core.msg import sign_msg
 from veen_core.stream import label, routing_key, stream_id
 from veen_storage.store import Store, create
 
@@ -94,37 +91,23 @@ def signed(key: SigningKey, where: Label, seq: int, auth_ref: AuthRef) -> bytes:
     return wrap_submit(sign_msg(key, binding, SEALED).encode())
 
 
-class NoSignature:
-    """Receipts of the history that is only there to be large."""
-
-    def __init__(self, identity: HubIdentity) -> None:
-        self.identity = identity
-
-    def sign_receipt(self, _digest: bytes, _now: UnixTime) -> Signature:
-        return Signature(bytes(64))
-
-    def sign_checkpoint(self, unsigned: Checkpoint, _now: UnixTime) -> Checkpoint:
-        return sign_checkpoint(HUB, unsigned)
-
-
 def fill(root: Path, where: list[Label], each: int) -> None:
     """History written straight into the data directory, while no hub runs."""
-    key, body = writer(0), SEALED[:200]
-    with Store(root, signer=NoSignature(identity_of(root))) as store:
+    key = writer(0)
+    sealed = SEALED[:32] + (16).to_bytes(4, "big") + (144).to_bytes(4, "big") + SEALED[40:200]
+    with Store(root) as store:
         batch = store.batch(UnixTime(1_800_000_000))
         for target in where:
             for seq in range(1, each + 1):
-                msg = Msg(
+                binding = Binding(
                     profile_id=DEFAULT_PROFILE.profile_id,
                     label=target,
                     client_id=ClientId(key.public),
                     client_seq=ClientSeq(seq),
                     prev_ack=StreamSeq(0),
                     auth_ref=None,
-                    ct_hash=CtHash(H(body)),
-                    ciphertext=body,
-                    sig=Signature(bytes(64)),
                 )
+                msg = sign_msg(key, binding, sealed)
                 batch.add(msg, msg.encode(), msg.leaf_hash)
                 if len(batch.items) >= 512:
                     store.commit(batch)
@@ -416,8 +399,9 @@ def measure(place: Path, sizes: Sizes) -> bool:
         shared = shared_floor()
         say("hub.single_shared", rate / shared, 0.35, rate / shared >= 0.35)
         say("hub.batch_shared", batched / shared, 0.8, batched / shared >= 0.8)
+        disk = sync_seconds(place)
         p50 = uvloop.run(alone(hub, sizes.alone, 999))
-        ideal = 1 / floor + sync_seconds(place)
+        ideal = 1 / floor + min(disk, sync_seconds(place))  # a disk has moods: the better one counts
         ok &= say("hub.p50", p50 / ideal, 3.0, p50 / ideal <= 3)
         stored = sizes.single // 256 * 256 + sizes.batch // 512 * 512 + sizes.alone
         read = uvloop.run(read_rate(hub, stored))
