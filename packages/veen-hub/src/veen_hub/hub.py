@@ -168,7 +168,6 @@ class Hub:
 
     async def submit(self, wires: list[bytes]) -> Pending:
         """Every message through the pipeline; each outcome is a receipt or the error it gets."""
-        self.metrics.queue_depth.set(self._intake.waiting)
         return await self._intake.submit(wires)
 
     def _admit(self, submission: Submission, batch: Batch) -> Entry:

@@ -80,7 +80,7 @@ class Intake:
             loop.call_soon(self._dispatch, loop)
         self._arrived.extend((pending, position) for position in range(len(wires)))
         self.waiting += len(wires)
-        await asyncio.shield(pending.done)  # a client that hangs up does not undo what is on its way
+        await pending.done  # a client that hangs up cancels its waiting, not what is on its way
         return pending
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
