@@ -4,11 +4,21 @@ import dataclasses
 
 import pytest
 
-from veen_core import Checkpoint, DecodeError, Ht, Label, MmrRoot, cbor, verify_checkpoint
+from veen_core import (
+    Checkpoint,
+    DecodeError,
+    Ht,
+    HubPk,
+    Label,
+    MmrRoot,
+    cbor,
+    check_transition,
+    verify_checkpoint,
+)
 from veen_core.checkpoint import LabelOrigin, sign_checkpoint, verify_signature, verify_witnesses
 from veen_core.errors import CheckpointError, SignatureError
 from veen_core.hub_identity import verify_checkpoint as verify_hub_checkpoint
-from veen_core.ids import Epoch, StreamSeq, UnixTime
+from veen_core.ids import Epoch, Signature, StreamSeq, UnixTime
 
 from .simulator import BORN, STREAM, Hub, signing_key
 
@@ -120,45 +130,45 @@ def test_during_a_rotation_window_both_hub_keys_witness(log: Hub) -> None:
 
 
 def test_a_checkpoint_of_the_log_is_accepted(log: Hub) -> None:
-    verify_checkpoint(
+    check_transition(
         log.checkpoint(5), log.tree(5), last_upto_seq=StreamSeq(5), origin=log.origin, hub_ts=BORN
     )
 
 
 def test_one_before_the_last_accepted_is_refused(log: Hub) -> None:
     with pytest.raises(CheckpointError, match="before the accepted checkpoint at 4"):
-        verify_checkpoint(log.checkpoint(3), log.tree(3), last_upto_seq=StreamSeq(4))
+        check_transition(log.checkpoint(3), log.tree(3), last_upto_seq=StreamSeq(4))
 
 
 @pytest.mark.parametrize("size", [2, 4], ids=["shorter prefix", "longer prefix"])
 def test_one_that_does_not_align_with_the_rebuilt_prefix_is_refused(log: Hub, size: int) -> None:
     with pytest.raises(CheckpointError, match=f"does not align with the prefix of {size}"):
-        verify_checkpoint(log.checkpoint(3), log.tree(size))
+        check_transition(log.checkpoint(3), log.tree(size))
 
 
 def test_one_whose_root_is_not_the_logs_is_refused(log: Hub) -> None:
     other = Hub()
     other.write("mallory", b"1", b"2", b"3")
     with pytest.raises(CheckpointError, match="mmr_root at 3"):
-        verify_checkpoint(other.checkpoint(3), log.tree(3))
+        check_transition(other.checkpoint(3), log.tree(3))
 
 
 def test_one_of_nothing_is_refused(log: Hub) -> None:
     empty = dataclasses.replace(log.checkpoint(1), upto_seq=StreamSeq(0), mmr_root=log.tree(0).root)
     with pytest.raises(CheckpointError, match="covers nothing"):
-        verify_checkpoint(empty, log.tree(0))
+        check_transition(empty, log.tree(0))
 
 
 def test_without_epochs_the_epoch_is_0(log: Hub) -> None:
     wrong = sign_checkpoint(log.key, dataclasses.replace(log.checkpoint(5), epoch=Epoch(7)))
     with pytest.raises(CheckpointError, match="epoch"):
-        verify_checkpoint(wrong, log.tree(5), origin=log.origin)
+        check_transition(wrong, log.tree(5), origin=log.origin)
 
 
 def test_without_epochs_there_is_no_rotation(log: Hub) -> None:
     rotating = dataclasses.replace(log.checkpoint(5), label_prev=Label(bytes(32)))
     with pytest.raises(CheckpointError, match="label_prev"):
-        verify_checkpoint(rotating, log.tree(5), origin=log.origin)
+        check_transition(rotating, log.tree(5), origin=log.origin)
 
 
 # --- label rotation (§4.4.1, §12, H9)
@@ -180,20 +190,20 @@ EPOCH = BORN // 60
 def test_the_first_checkpoint_of_a_label_may_name_the_label_before(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, label_prev=turning.origin.label_at(EPOCH - 1))
     assert checkpoint.rotates
-    verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
+    check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
 
 
 def test_any_other_label_before_is_refused(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, label_prev=turning.origin.label_at(EPOCH - 2))
     with pytest.raises(CheckpointError, match="label_prev is not the stream's label of the epoch before"):
-        verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
+        check_transition(checkpoint, turning.tree(1), origin=turning.origin)
 
 
 def test_the_epoch_is_that_of_the_last_receipts_hub_ts(turning: Hub) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(EPOCH + 1))
-    verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=UnixTime(BORN + 60))
+    check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=UnixTime(BORN + 60))
     with pytest.raises(CheckpointError, match=r"epoch \d+ is not that of hub_ts"):
-        verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
+        check_transition(checkpoint, turning.tree(1), origin=turning.origin, hub_ts=BORN)
 
 
 @pytest.mark.parametrize(
@@ -210,26 +220,26 @@ def test_a_label_lives_within_the_skew_of_its_epoch_and_no_longer(
 ) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(EPOCH + distance))
     if accepted:
-        verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
+        check_transition(checkpoint, turning.tree(1), origin=turning.origin)
     else:
         with pytest.raises(CheckpointError, match="label_curr is not the stream's label"):
-            verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
+            check_transition(checkpoint, turning.tree(1), origin=turning.origin)
 
 
 @pytest.mark.parametrize("epoch", [2**64 - 1, 2**64 // 60, 2**64 // 60 - 60])
 def test_an_epoch_beyond_time_is_refused(turning: Hub, epoch: int) -> None:
     checkpoint = _checkpoint(turning, epoch=Epoch(epoch))
     with pytest.raises(CheckpointError, match="of no time there is"):
-        verify_checkpoint(checkpoint, turning.tree(1), origin=turning.origin)
+        check_transition(checkpoint, turning.tree(1), origin=turning.origin)
     earlier = dataclasses.replace(checkpoint, epoch=Epoch(2**64 // 60 - 61))
     with pytest.raises(CheckpointError, match="label_curr"):
-        verify_checkpoint(earlier, turning.tree(1), origin=turning.origin)
+        check_transition(earlier, turning.tree(1), origin=turning.origin)
 
 
 def test_the_label_of_another_stream_is_refused(turning: Hub) -> None:
     other = dataclasses.replace(turning.origin, stream_id=type(STREAM)(bytes(32)))
     with pytest.raises(CheckpointError, match="label_curr"):
-        verify_checkpoint(turning.checkpoint(1), turning.tree(1), origin=other)
+        check_transition(turning.checkpoint(1), turning.tree(1), origin=other)
 
 
 def test_the_label_of_epoch_0_has_none_before_it(rotating_hub: Hub) -> None:
@@ -239,8 +249,18 @@ def test_the_label_of_epoch_0_has_none_before_it(rotating_hub: Hub) -> None:
         rotating_hub, label_curr=origin.label_at(0), label_prev=Label(bytes(32)), epoch=Epoch(0)
     )
     with pytest.raises(CheckpointError, match="label_prev"):
-        verify_checkpoint(first, rotating_hub.tree(1), origin=origin)
+        check_transition(first, rotating_hub.tree(1), origin=origin)
 
 
 def test_a_verifier_that_does_not_know_the_stream_judges_the_rest(turning: Hub) -> None:
-    verify_checkpoint(_checkpoint(turning, epoch=Epoch(3)), turning.tree(1))
+    check_transition(_checkpoint(turning, epoch=Epoch(3)), turning.tree(1))
+
+
+def test_the_public_verify_checkpoint_verifies_the_signature(log: Hub) -> None:
+    signed = log.checkpoint(3)
+    verify_checkpoint(signed, log.hub_pk)
+    unsigned = dataclasses.replace(signed, hub_sig=Signature(bytes(64)))
+    check_transition(unsigned, log.tree(3), origin=log.origin)  # says nothing of signatures
+    for forged, key in ((unsigned, log.hub_pk), (signed, HubPk(signing_key("stranger").public))):
+        with pytest.raises(SignatureError, match=r"CHECKPOINT\.hub_sig"):
+            verify_checkpoint(forged, key)

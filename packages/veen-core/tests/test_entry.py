@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from veen_core import ClientId, DecodeError, Entry, H, Ht, VerificationError, mint, split_entries
+from veen_core import ClientId, DecodeError, Entry, H, Ht, Label, VerificationError, mint, split_entries
 from veen_core.entry import (
     FLAG_AUTHORIZE,
     FRAME_SIZE,
     authorize_leaf,
     decode_entry,
     decode_frame,
+    split_frames,
+    unframe,
     verify_authorize,
 )
-from veen_core.errors import EncodeError, Fault
-from veen_core.ids import StreamSeq
+from veen_core.errors import EncodeError, Fault, InvariantError
+from veen_core.ids import CtHash, StreamSeq
 
 from .simulator import STREAM, Hub, flip, signing_key
 
@@ -132,3 +134,76 @@ def test_a_message_cannot_pass_as_a_token(entry: Entry) -> None:
 def test_the_leaf_of_a_token_is_in_a_domain_of_its_own(entry: Entry, control: Entry) -> None:
     token = verify_authorize(control)
     assert authorize_leaf(token.auth_ref, control.msg_bytes) != entry.msg.leaf_hash
+
+
+# --- the pair in the frame (§4.8.1: reject what violates §7)
+
+
+def _paired(entry: Entry, **changes: object) -> Entry:
+    """With a RECEIPT that follows the changed MSG, and a frame around both."""
+    msg = dataclasses.replace(entry.msg, **changes)
+    receipt = dataclasses.replace(entry.receipt, leaf_hash=msg.leaf_hash)
+    return dataclasses.replace(entry, msg_bytes=msg.encode(), receipt_bytes=receipt.encode())
+
+
+MISPAIRED: dict[str, tuple[Callable[[Entry, Hub], Entry], type[Exception], str]] = {
+    "garbage for a message": (
+        lambda e, _: dataclasses.replace(e, msg_bytes=b"garbage"),
+        InvariantError,
+        "I10: MSG",
+    ),
+    "another message": (
+        lambda e, hub: dataclasses.replace(e, msg_bytes=hub.compose("bob").encode()),
+        InvariantError,
+        "I2: leaf_hash is not that of the MSG",
+    ),
+    "a message of another label": (
+        lambda e, _: dataclasses.replace(
+            e, msg_bytes=dataclasses.replace(e.msg, label=Label(bytes(32))).encode()
+        ),
+        InvariantError,
+        "I2: RECEIPT.label is not MSG.label",
+    ),
+    "another ciphertext": (
+        lambda e, _: _paired(e, ciphertext=e.msg.ciphertext + bytes(1)),
+        InvariantError,
+        "I1:",
+    ),
+    "a ciphertext of no layout": (
+        lambda e, _: _paired(e, ciphertext=b"x", ct_hash=CtHash(H(b"x"))),
+        InvariantError,
+        "I11:",
+    ),
+    "a token where a message should be": (
+        lambda e, _: dataclasses.replace(
+            e, msg_bytes=mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=60).encode()
+        ),
+        InvariantError,
+        "I10: MSG",
+    ),
+    "a message where a token should be": (
+        lambda e, _: dataclasses.replace(e, flags=FLAG_AUTHORIZE),
+        DecodeError,
+        "cap_token",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISPAIRED)
+def test_an_entry_whose_receipt_is_for_something_else_is_refused(entry: Entry, hub: Hub, name: str) -> None:
+    mispair, error, match = MISPAIRED[name]
+    wire = mispair(entry, hub).encode()
+    with pytest.raises(error, match=match):
+        decode_entry(wire)
+    with pytest.raises(error, match=match):
+        list(split_entries(entry.encode() + wire))
+    assert unframe(wire).encode() == wire  # the frame is sound: it says nothing of the pair
+    assert [one.encode() for one in split_frames(entry.encode() + wire)] == [entry.encode(), wire]
+
+
+def test_a_control_entry_of_another_token_is_refused(control: Entry) -> None:
+    other = mint(signing_key("admin"), ClientId(bytes(32)), [STREAM], ttl=61).encode()
+    wire = dataclasses.replace(control, msg_bytes=other).encode()
+    assert decode_entry(control.encode()) == control
+    with pytest.raises(VerificationError):
+        decode_entry(wire)

@@ -32,7 +32,15 @@ from veen_core.checkpoint import LabelOrigin
 from veen_core.client import LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
-from veen_core.entry import FRAME_SIZE, Entry, decode_entry, decode_frame, split_entries, verify_authorize
+from veen_core.entry import (
+    FRAME_SIZE,
+    Entry,
+    decode_entry,
+    decode_frame,
+    split_entries,
+    unframe,
+    verify_authorize,
+)
 from veen_core.equivocation import verify_evidence
 from veen_core.errors import KeystoreError, VeenError
 from veen_core.hashing import H
@@ -259,7 +267,7 @@ def genuine_entry() -> bytes:
 
 
 def _frame_then_verify(data: bytes) -> object:
-    entry = decode_entry(data)
+    entry = unframe(data)
     if entry.is_authorize:
         return verify_authorize(entry)
     before = Before(log=Mmr(), last_client_seq=ids.ClientSeq(0), profiles=(BULK.profile_id,))
@@ -275,7 +283,8 @@ RAW_DECODERS: dict[str, Callable[[bytes], object]] = {
     "cbor.decode_items": cbor.decode_items,
     "cbor.split_sequence": lambda data: list(cbor.split_sequence(data)),
     "decode_frame": decode_frame,
-    "decode_entry": _frame_then_verify,
+    "unframe": _frame_then_verify,
+    "decode_entry": decode_entry,
     "split_entries": lambda data: list(split_entries(data)),
     "ciphertext.split": ciphertext.split,
     "Msg.open": _open_as_ciphertext,
@@ -441,8 +450,8 @@ VERIFIERS: dict[str, list[Callable[[Any], object]]] = {
     "Checkpoint": [
         lambda c: checkpoint.verify_signature(c, HUB_PK),
         lambda c: checkpoint.verify_witnesses(c, [KEY.public]),
-        lambda c: checkpoint.verify_checkpoint(c, Mmr(), origin=ORIGIN),
-        lambda c: checkpoint.verify_checkpoint(c, Mmr(), origin=ORIGIN, hub_ts=UnixTime(c.upto_seq)),
+        lambda c: checkpoint.check_transition(c, Mmr(), origin=ORIGIN),
+        lambda c: checkpoint.check_transition(c, Mmr(), origin=ORIGIN, hub_ts=UnixTime(c.upto_seq)),
         lambda c: hub_identity.verify_checkpoint(IDENTITY, c, 60),
         lambda c: hub_identity.verify_checkpoint(IDENTITY, c, 0),
     ],

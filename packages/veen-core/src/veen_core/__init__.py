@@ -7,14 +7,15 @@ the modules ``api``, ``client``, ``hashing``, ``hub_identity``, ``ids``, ``invar
 
 from veen_core.cap import CapToken, mint, verify_token
 from veen_core.card import IdentityCard, verify_card
-from veen_core.checkpoint import Checkpoint, verify_checkpoint
+from veen_core.checkpoint import Checkpoint, check_transition
+from veen_core.checkpoint import verify_signature as verify_checkpoint
 from veen_core.ciphertext import Binding
 from veen_core.consistency import MmrConsistency, prove_consistency, verify_consistency
-from veen_core.entry import Entry, split_entries
+from veen_core.entry import Entry, decode_entry, split_entries
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import DecodeError, VeenError, VerificationError
 from veen_core.hashing import H, Ht
-from veen_core.hub_identity import HubIdentity, verify_identity
+from veen_core.hub_identity import HubIdentity, verify_identity, verify_identity_signature
 from veen_core.ids import ClientId, HubId, HubPk, Label, LeafHash, MmrRoot, StreamId, StreamSeq
 from veen_core.invariants import verify_pair
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
@@ -70,6 +71,8 @@ __all__ = [
     "StreamSeq",
     "VeenError",
     "VerificationError",
+    "check_transition",
+    "decode_entry",
     "label",
     "mint",
     "operation_id",
@@ -84,6 +87,7 @@ __all__ = [
     "verify_consistency",
     "verify_evidence",
     "verify_identity",
+    "verify_identity_signature",
     "verify_inclusion",
     "verify_msg",
     "verify_pair",

@@ -121,7 +121,7 @@ class LabelOrigin:
         return stream.label(self.routing_key, self.stream_id, Epoch(epoch))
 
 
-def verify_checkpoint(
+def check_transition(
     checkpoint: Checkpoint,
     prefix: Mmr,
     *,
@@ -129,13 +129,13 @@ def verify_checkpoint(
     origin: LabelOrigin | None = None,
     hub_ts: UnixTime | None = None,
 ) -> None:
-    """§4.4.1's rejections, in its order. Signatures are ``hub_identity``'s business.
+    """§4.4.1's rejections, in its order. No signature is looked at: ``hub_identity.verify_checkpoint``.
 
     ``prefix`` is the MMR that the verifier rebuilt for ``label_curr``; ``last_upto_seq`` that of
     the last checkpoint it accepted; ``hub_ts`` is the receipt's at ``upto_seq`` if it holds it (H9).
     """
     if origin is not None:
-        _verify_transition(checkpoint, origin, hub_ts)
+        _check_labels(checkpoint, origin, hub_ts)
     if checkpoint.upto_seq < last_upto_seq:
         raise CheckpointError(
             f"upto_seq {checkpoint.upto_seq} is before the accepted checkpoint at {last_upto_seq}"
@@ -150,7 +150,7 @@ def verify_checkpoint(
         raise CheckpointError(f"mmr_root at {checkpoint.upto_seq} is not the root of the log")
 
 
-def _verify_transition(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime | None) -> None:
+def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime | None) -> None:
     """Epoch and labels agree (§4.4.1).
 
     The epoch is that of the last receipt's hub_ts (H9); a label still takes messages within the
@@ -170,3 +170,6 @@ def _verify_transition(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: Unix
         raise CheckpointError(f"label_curr is not the stream's label at epoch {checkpoint.epoch}")
     if checkpoint.rotates and (own == 0 or checkpoint.label_prev != origin.label_at(own - 1)):
         raise CheckpointError("label_prev is not the stream's label of the epoch before")
+
+
+verify_checkpoint: Final = check_transition  # the name by which ``client`` imports it

@@ -3,6 +3,9 @@
 A control entry (flag bit 0) carries a cap token's bytes where a MSG would stand, with a RECEIPT
 whose leaf is ``Ht("veen/authorize", auth_ref || H(token bytes))``: that is how ``issued_at`` is
 replayed from the log alone.
+
+``decode_entry`` and ``split_entries`` judge frame and pair; ``unframe`` and ``split_frames`` the frame
+alone, for whoever judges the pair against the log, or wrote it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, EncodeError, Fault, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
+from veen_core.invariants import verify_alone
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 
@@ -105,8 +109,11 @@ def decode_frame(data: bytes) -> FrameHeader:
     return FrameHeader(flags, Label(label), StreamSeq(stream_seq), msg_len, receipt_len, EntryHash(digest))
 
 
-def decode_entry(data: bytes) -> Entry:
-    """One whole entry with nothing after it; header and receipt must agree (§4.8.1)."""
+def unframe(data: bytes) -> Entry:
+    """One whole entry with nothing after it: lengths, entry hash, header and RECEIPT agree (§4.8.1).
+
+    What stands in the MSG's place is bytes, as yet: nothing says that the RECEIPT is for them.
+    """
     header = decode_frame(data)
     if len(data) != header.size:
         raise _fail(
@@ -123,17 +130,42 @@ def decode_entry(data: bytes) -> Entry:
     return Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
 
 
-def split_entries(data: bytes) -> Iterator[Entry]:
-    """The entries of a chunk, in order; damage anywhere raises, nothing is skipped (§4.8.2)."""
+def split_frames(data: bytes) -> Iterator[Entry]:
+    """The entries of a chunk, in order, each as ``unframe`` leaves it; nothing is skipped (§4.8.2)."""
     offset = 0
     while offset < len(data):
         try:
             header = decode_frame(data[offset : offset + FRAME_SIZE])
-            entry = decode_entry(data[offset : offset + header.size])
+            entry = unframe(data[offset : offset + header.size])
         except DecodeError as exc:
             raise exc.within(f"entry at byte {offset}") from None
         yield entry
         offset += header.size
+
+
+def decode_entry(data: bytes) -> Entry:
+    """One whole entry whose RECEIPT is for what stands beside it (§4.8.1)."""
+    entry = unframe(data)
+    _check_pair(entry)
+    return entry
+
+
+def split_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of a chunk, in order, each as ``decode_entry`` wants it; a fault raises (§4.8.2)."""
+    for entry in split_frames(data):
+        _check_pair(entry)
+        yield entry
+
+
+def _check_pair(entry: Entry) -> None:
+    """Of §7, all that a pair shows alone: I10, I11 at the widest limits, I1, I2; or H5's leaf.
+
+    The rest needs the log (``invariants``), signatures need the hub's keys (``hub_identity``).
+    """
+    if entry.is_authorize:
+        verify_authorize(entry)
+    else:
+        verify_alone(entry.msg_bytes, entry.receipt_bytes)
 
 
 def verify_authorize(entry: Entry) -> CapToken:

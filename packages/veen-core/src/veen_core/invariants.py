@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from veen_core import attachment, ciphertext, stream
 from veen_core.checkpoint import LabelOrigin
@@ -143,7 +143,8 @@ def _i12(pair: Pair, before: Before) -> str | None:
     return f"the label is of no epoch within the skew of hub_ts {pair.receipt.hub_ts}"
 
 
-INVARIANTS: Final[tuple[tuple[str, Callable[[Pair, Before], str | None]], ...]] = (
+Rows: TypeAlias = tuple[tuple[str, Callable[[Pair, Before], str | None]], ...]
+INVARIANTS: Final[Rows] = (
     ("I10", _i10),
     ("I11", _i11),
     ("I1", _i1),
@@ -159,11 +160,24 @@ INVARIANTS: Final[tuple[tuple[str, Callable[[Pair, Before], str | None]], ...]] 
 """In the order in which they are checked: form and bounds before hashes before state."""
 
 
+_ALONE: Final = tuple(row for row in INVARIANTS if row[0] in ("I10", "I11", "I1", "I2"))
+_ANYWHERE: Final = Before(last_client_seq=ClientSeq(0), profiles=())
+
+
+def verify_alone(msg_bytes: bytes, receipt_bytes: bytes) -> Pair:
+    """I10, I11 at the widest limits, I1, I2: what a pair shows by itself, wherever it stood."""
+    return _verify(msg_bytes, receipt_bytes, _ANYWHERE, _ALONE)
+
+
 def verify_pair(msg_bytes: bytes, receipt_bytes: bytes, before: Before) -> Pair:
     """Verify I1-I6 and I8-I12; returns the decoded pair, or raises naming the invariant.
 
     Signatures are not invariants: ``msg.verify_signature`` and ``hub_identity.verify_receipt``.
     """
+    return _verify(msg_bytes, receipt_bytes, before, INVARIANTS)
+
+
+def _verify(msg_bytes: bytes, receipt_bytes: bytes, before: Before, rows: Rows) -> Pair:
     if len(msg_bytes) > before.limits.max_msg_bytes:  # before anything is decoded (SH0.4)
         raise InvariantError(
             "I11", f"MSG of {len(msg_bytes)} bytes exceeds {before.limits.max_msg_bytes} (§14.2)"
@@ -172,7 +186,7 @@ def verify_pair(msg_bytes: bytes, receipt_bytes: bytes, before: Before) -> Pair:
         pair = Pair(msg_bytes, receipt_bytes, Msg.decode(msg_bytes), Receipt.decode(receipt_bytes))
     except DecodeError as exc:
         raise InvariantError("I10", str(exc)) from exc
-    for name, failure in INVARIANTS:
+    for name, failure in rows:
         if (why := failure(pair, before)) is not None:
             raise InvariantError(name, f"{why} (§7, stream_seq {pair.receipt.stream_seq})")
     return pair

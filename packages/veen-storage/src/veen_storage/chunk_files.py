@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from veen_core.entry import FRAME_SIZE, Entry, decode_entry, decode_frame
+from veen_core.entry import FRAME_SIZE, Entry, decode_frame, unframe
 from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression
@@ -55,7 +55,7 @@ class ChunkFile:
         while at < len(data):
             try:
                 size = decode_frame(data[at : at + FRAME_SIZE]).size
-                found.append(decode_entry(data[at : at + size]))
+                found.append(unframe(data[at : at + size]))
             except DecodeError as exc:
                 raise DamageError(self.name, offset + at, str(exc)) from exc
             at += size

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from veen_core.chunk import prune
-from veen_core.entry import decode_entry
+from veen_core.entry import unframe
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.changes import Prune, Pruned
 from veen_storage.chunk_files import open_chunk
@@ -101,7 +101,7 @@ def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> N
         pruned_at=decision.pruned_at,
         sizes=tuple(len(frame) for frame in frames),
     )
-    kept = encode_pruned(head, (prune(decode_entry(frame)) for frame in frames))
+    kept = encode_pruned(head, (prune(unframe(frame)) for frame in frames))
     files.replace(target, kept, sync_directory=False)
 
 

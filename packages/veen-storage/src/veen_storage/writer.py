@@ -18,7 +18,7 @@ from veen_core import hub_identity, stream
 from veen_core import receipt as receipts
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
-from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, decode_entry
+from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, unframe
 from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
@@ -203,7 +203,7 @@ def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
         case journal.CHECKPOINT:
             checkpoint = Checkpoint.decode(item.data)
             cursor = draft.own(checkpoint.label_curr)
-            checkpoints.verify_checkpoint(checkpoint, cursor.log, last_upto_seq=cursor.checkpointed)
+            checkpoints.check_transition(checkpoint, cursor.log, last_upto_seq=cursor.checkpointed)
             file_checkpoint(draft, identity, cursor, checkpoint)
         case journal.ANCHOR:
             file_anchor(draft, Anchor.decode(item.data))
@@ -214,7 +214,7 @@ def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
 
 
 def _replay_entry(draft: Draft, frame: bytes) -> None:
-    entry = decode_entry(frame)
+    entry = unframe(frame)
     cursor = draft.own(entry.label)
     if draft.must_roll(cursor, len(frame)):
         draft.seal_chunk(cursor)

@@ -18,7 +18,7 @@ from veen_core.cap import CapToken
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
-from veen_core.entry import Entry, split_entries
+from veen_core.entry import Entry, split_frames
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
@@ -135,7 +135,7 @@ def recognize(where: str, data: bytes) -> list[Found]:
     if (thing := _one(data)) is not None:
         return [Found(where, thing, data)]
     try:
-        entries = list(split_entries(data))
+        entries = list(split_frames(data))
         return [Found(f"{where} entry {entry.stream_seq}", entry, entry.encode()) for entry in entries]
     except DecodeError as exc:
         not_a_chunk = exc

@@ -9,7 +9,7 @@ import cbor2
 
 from veen_core import checkpoint as checkpoints
 from veen_core import stream
-from veen_core.checkpoint import Checkpoint, LabelOrigin, sign_checkpoint, verify_checkpoint, verify_witnesses
+from veen_core.checkpoint import Checkpoint, LabelOrigin, check_transition, sign_checkpoint, verify_witnesses
 from veen_core.errors import (
     CheckpointError,
     DecodeError,
@@ -113,7 +113,7 @@ def judge_checkpoint(wire: bytes, context: Context) -> Any:
         max_skew_sec=given["max_skew_sec"],
     )
     last = StreamSeq(context.get("last_upto_seq", 0))
-    verify_checkpoint(checkpoint, prefix, last_upto_seq=last, origin=origin, hub_ts=context.get("hub_ts"))
+    check_transition(checkpoint, prefix, last_upto_seq=last, origin=origin, hub_ts=context.get("hub_ts"))
     return readable(checkpoint) | {"signing_digest": checkpoints.signing_digest(checkpoint).hex()}
 
 

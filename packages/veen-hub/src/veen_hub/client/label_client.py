@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from veen_core.checkpoint import Checkpoint, verify_checkpoint
+from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.client import Gap, LabelClient, Trust
 from veen_core.client_state import ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
@@ -183,7 +183,7 @@ class PipelinedClient(LabelClient):
         """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1)."""
         epoch_sec = self.trust.profile.epoch_sec
         check_signatures(self.trust.identity, checkpoint, epoch_sec, since=last.hub_ts, now=now)
-        verify_checkpoint(
+        check_transition(
             checkpoint,
             tree,
             last_upto_seq=self.state.checkpointed,

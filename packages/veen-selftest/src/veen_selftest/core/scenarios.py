@@ -8,7 +8,7 @@ from typing import Final
 from veen_core import hub_identity, rejection, stream
 from veen_core.api import ErrorEnvelope
 from veen_core.cap import Rate, resign
-from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
+from veen_core.checkpoint import Checkpoint, LabelOrigin, check_transition
 from veen_core.entry import authorize_leaf
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
@@ -87,7 +87,7 @@ def _c(bench: Bench) -> None:
     before: Label = origin.label_at(now - 2)
     for writer, (checkpoint, log) in zip(writers, made, strict=True):
         last = log.pairs[-1].receipt.hub_ts
-        verify_checkpoint(checkpoint, log.tree, origin=origin, hub_ts=last)
+        check_transition(checkpoint, log.tree, origin=origin, hub_ts=last)
         hub_identity.verify_checkpoint(hub.known.identity, checkpoint, hub.known.profile.epoch_sec)
         same(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
         same(checkpoint.label_curr, writer.label, "label_curr")

@@ -19,7 +19,7 @@ from veen_core.chunk import (
     pruned_name,
     summary_name,
 )
-from veen_core.entry import decode_entry
+from veen_core.entry import unframe
 from veen_core.errors import InvariantError, VeenError
 from veen_core.ids import EntryHash, StreamSeq
 from veen_core.mmr import Mmr
@@ -127,7 +127,7 @@ def _chunk_entries(path: Path, judge: Judge, name: ChunkName) -> Iterator[EntryH
     with ChunkFile(path, compressed=False) as chunk:
         for offset, frame in chunk.walk():
             try:
-                entry = decode_entry(frame)
+                entry = unframe(frame)
             except VeenError as exc:
                 raise damage(path.name, str(exc), offset) from exc
             judge.entry(entry, path.name, offset)

@@ -143,7 +143,7 @@ class Judge:
         try:
             if made.label_curr != self.manifest.label:
                 raise InvariantError("I2", "CHECKPOINT.label_curr is of another label")
-            checkpoint.verify_checkpoint(made, self.tree)
+            checkpoint.check_transition(made, self.tree)
             hub_identity.verify_checkpoint(self._identity, made, self.registry.profile.epoch_sec)
         except VeenError as exc:
             raise damage(where, f"checkpoint at {made.upto_seq}: {exc}", offset) from exc

@@ -135,7 +135,7 @@ class Beside:
         try:
             held = Checkpoint.decode(self.layout.checkpoint(self.label, upto).read_bytes())
             peaks = chunk.decode_peaks(self.layout.peaks(self.label, upto).read_bytes())
-            checkpoints.verify_checkpoint(held, Mmr(upto, peaks))
+            checkpoints.check_transition(held, Mmr(upto, peaks))
         except (OSError, VeenError):
             return None
         return held, list(peaks)
@@ -148,7 +148,7 @@ class Beside:
         self.seen.add(path)
         if (held.label_curr, held.upto_seq) != (self.label, upto):
             raise CheckpointError("is of another label or upto_seq than its name says")
-        checkpoints.verify_checkpoint(held, cursor.log, last_upto_seq=cursor.checkpointed)
+        checkpoints.check_transition(held, cursor.log, last_upto_seq=cursor.checkpointed)
         epoch_sec = self.registry.profile.epoch_sec
         if held.epoch != stream.epoch_at(cursor.hub_ts, epoch_sec):
             raise CheckpointError(f"epoch {held.epoch} is not that of hub_ts {cursor.hub_ts} (H9)")

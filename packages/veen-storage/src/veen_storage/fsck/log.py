@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from veen_core.entry import FLAG_AUTHORIZE, decode_entry, decode_frame
+from veen_core.entry import FLAG_AUTHORIZE, decode_frame, unframe
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.applier import encode_finishing
@@ -92,7 +92,7 @@ def _turn(label: Label, piece: Piece) -> _Turn:
             return _Turn(True, read_pruned_chunk(piece.path)[1][0].receipt.hub_ts, label)
         with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
             for _offset, frame in chunk.walk():
-                entry = decode_entry(frame)
+                entry = unframe(frame)
                 return _Turn(not entry.is_authorize, entry.receipt.hub_ts, label)
     except (OSError, VeenError, IndexError):
         pass
