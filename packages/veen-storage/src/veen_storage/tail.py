@@ -22,7 +22,6 @@ from veen_storage.records import LabelNo
 class _LabelTail:
     number: LabelNo
     placed: deque[Placed] = field(default_factory=deque)
-    nodes: dict[tuple[int, int], bytes] = field(default_factory=dict)
     checkpoints: deque[Checkpoint] = field(default_factory=deque)
     anchors: deque[Anchor] = field(default_factory=deque)
 
@@ -47,8 +46,6 @@ class Tail:
                     case Placed():
                         label = self._of(step.entry.label, step.number)
                         label.placed.append(step)
-                        for node in step.nodes:
-                            label.nodes[node.height, node.index] = node.hash
                         self._bytes += len(step.frame)
                     case Checkpointed():
                         label = self._of(step.checkpoint.label_curr, step.number)
@@ -68,10 +65,7 @@ class Tail:
             for step in changes.steps:
                 match step:
                     case Placed():
-                        label = self._labels[step.entry.label]
-                        label.placed.popleft()
-                        for node in step.nodes:
-                            del label.nodes[node.height, node.index]
+                        self._labels[step.entry.label].placed.popleft()
                         self._bytes -= len(step.frame)
                     case Checkpointed():
                         self._labels[step.checkpoint.label_curr].checkpoints.popleft()
@@ -136,9 +130,13 @@ class Tail:
             return found[-1] if found else None
 
     def node(self, label: Label, height: int, index: int) -> bytes | None:
+        """It lies with the entry that completed it, at its height: leaf first, then what the leaf closed."""
         with self._lock:
             held = self._labels.get(label)
-            return held.nodes.get((height, index)) if held is not None else None
+            if held is None or not held.placed:
+                return None
+            at = ((index + 1) << height) - held.placed[0].entry.stream_seq
+            return held.placed[at].nodes[height].hash if 0 <= at < len(held.placed) else None
 
     def snapshot(self) -> list[Placed]:
         """Everything, label by label."""
