@@ -60,6 +60,7 @@ from veen_core.payload import PayloadHeader
 from veen_core.profile import PROFILES, Profile
 from veen_core.proof import MmrProof, prove_inclusion, verify_inclusion
 from veen_core.receipt import Receipt, sign_receipt, verify_receipt
+from veen_core.stream import control_label, routing_key
 
 from .strategies import steady, strategy_for
 
@@ -80,7 +81,8 @@ def reader(name: str) -> DhKey:
 
 
 HUB, CLIENT, READER = signer("hub"), signer("client"), reader("reader")
-LABEL = Label(seed("label"))
+LABEL = control_label(routing_key(new_identity(HUB, NOW).hub_id))
+"""The hub's own: the one on which both messages and tokens may stand (H5)."""
 HEADER = PayloadHeader(schema=SchemaId(seed("schema")))
 
 

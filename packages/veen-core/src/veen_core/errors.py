@@ -15,6 +15,7 @@
     │   ├── InvariantError   an accepted pair breaks an invariant; names it    §7
     │   ├── EvidenceError    equivocation evidence proves nothing              spec-1 §14
     │   └── DivergenceError  the hub contradicts what it signed before         §9
+    │       └── UnprovenError  or has not shown that it does not               B11
     ├── StateError           the client is asked for a step it cannot take     §9
     ├── AdmissionError       the hub refuses a MSG; carries a Rejection        §8.2
     └── ApiError             any other refusal on the API; carries a Code      §10.6
