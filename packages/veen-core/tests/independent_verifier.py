@@ -1,6 +1,5 @@
 """VEEN verified without VEEN's code: bytes in; ``Refused`` unless everything the spec says of them holds."""
 
-import struct
 from hashlib import sha256
 
 import cbor2
@@ -68,7 +67,7 @@ def verify_msg(wire: bytes) -> tuple[bytes, bytes]:  # §4.1, §4.2, §14: label
     *fields, sig = decode(wire, "MSG", MSG, (*MSG[:6], type(None), *MSG[7:]))
     _, profile_id, label, client_id, client_seq, _, _, ct_hash, ct = fields
     need(len(wire) <= 1_048_576 and len(ct) >= 40, "MSG is too long or its ciphertext too short")
-    hdr_len, body_len = struct.unpack(">II", ct[32:40])
+    hdr_len, body_len = (int.from_bytes(ct[at : at + 4], "big") for at in (32, 36))
     need(hdr_len <= 16_384 and body_len <= 1_048_320, "ciphertext announces too much")
     end = 40 + hdr_len + body_len
     need(len(ct) >= end and not any(ct[end:]), "ciphertext is cut, or its padding is not zero")
@@ -139,7 +138,8 @@ def verify_cap_token(wire: bytes) -> bytes:  # §6: auth_ref
 
 def verify_entry(wire: bytes, hub_pk: bytes) -> list:  # §4.8.1, B8, H5: what the receipt says
     need(len(wire) >= 82, "entry is too short")
-    ver, flags, label, seq, msg_len, receipt_len, digest = struct.unpack(">BB32sQII32s", wire[:82])
+    ver, flags, label, digest = wire[0], wire[1], wire[2:34], wire[50:82]
+    seq, msg_len, receipt_len = (int.from_bytes(x, "big") for x in (wire[34:42], wire[42:46], wire[46:50]))
     need(ver == 1 and flags in (0, 1) and len(wire) == 82 + msg_len + receipt_len, "entry header")
     need(sha256(b"veen/entry" + wire[82:]).digest() == digest, "entry_hash")
     msg, said = wire[82 : 82 + msg_len], verify_receipt(wire[82 + msg_len :], hub_pk)

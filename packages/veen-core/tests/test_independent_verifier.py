@@ -43,7 +43,7 @@ from veen_core.receipt import sign_receipt
 
 HERE = Path(__file__).parent
 VERIFIER = HERE / "independent_verifier.py"
-MAY_IMPORT = {"hashlib", "struct", "cbor2", "nacl.exceptions", "nacl.signing"}
+MAY_IMPORT = {"hashlib", "cbor2", "nacl.exceptions", "nacl.signing"}
 
 SIZE = 20
 HUB, WITNESS, CLIENT, ISSUER = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in range(1, 5))

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import veen_core
 from veen_core import errors
+from veen_core.wire import Wire
 
 VECTORS = Path(__file__).parent / "vectors"
 ON_EVERY_OBJECT = {"trailing_byte", "indefinite_length", "truncated", "tagged", "non_minimal_integer"}
@@ -106,3 +110,38 @@ def test_every_declared_object_has_its_structural_faults(name: str) -> None:
     wanted |= ON_EVERY_ENVELOPE if OBJECTS[name].json else set()
     wanted |= {"ver_2"} if declared.fields[0].name == "ver" else set()
     assert wanted - bad == set()
+
+
+def declared() -> dict[str, type[Wire]]:
+    """Every wire object of the package, by the name it has in errors."""
+    for module in pkgutil.iter_modules(veen_core.__path__, "veen_core."):
+        importlib.import_module(module.name)
+    found = (cls for cls in Wire.__subclasses__() if "codec" in vars(cls))
+    return {cls.codec.name: cls for cls in found if cls.__module__.startswith("veen_core.")}
+
+
+def names_inside(kind: Any) -> Iterator[str]:
+    """The wire objects that a field, or a field of a field, is made of."""
+    for field in getattr(kind, "fields", ()):
+        yield from names_inside(field.kind)
+    if hasattr(kind, "fields"):
+        yield kind.name
+    elif hasattr(kind, "kind"):
+        yield from names_inside(kind.kind)
+
+
+def test_every_declared_object_has_vectors_of_its_own_or_inside_another() -> None:
+    with_vectors = {name for one in OBJECTS.values() if one.wire for name in names_inside(one.wire.codec)}
+    assert declared().keys() - with_vectors == set()
+    assert {one.wire.codec.name for one in OBJECTS.values() if one.wire} <= declared().keys()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in OBJECTS.items() if one.wire))
+def test_every_declared_object_has_good_and_bad_cases_on_disk(name: str) -> None:
+    assert any(case.startswith(f"{name}/") for case in GOOD)
+    assert any(case.startswith(f"{name}/") for case in BAD)
+
+
+def test_every_folder_of_vectors_is_an_object() -> None:
+    folders = {path.name for path in VECTORS.iterdir() if path.is_dir()}
+    assert folders - GENERATE.OTHERS == OBJECTS.keys()

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 import veen_core
-from veen_core import Receipt, VeenError
+from veen_core import Receipt, StreamSeq, VeenError, verify_identity, verify_inclusion
+from veen_core.errors import IdentityError, SignatureError
+from veen_core.hub_identity import sign_identity
+from veen_core.ids import UnixTime
+from veen_core.receipt import sign_receipt
 
-from .simulator import Hub, flip
+from .simulator import BORN, Hub, flip
 
 PACKAGE = Path(__file__).parents[1]
 READMES = {"veen-core": PACKAGE / "README.md", "workspace": PACKAGE.parents[1] / "README.md"}
 SECTION = "## Verify a receipt and a proof"
+ROTATED = "## Verify a receipt of a hub that has changed its key"
 
 
 def test_every_public_name_exists() -> None:
@@ -95,9 +100,67 @@ class TestTheVerificationExample:
             self._run(readme, {**names, "proof_bytes": hub.proof(4).encode()})
 
 
+class TestTheExampleOfAHubThatChangedItsKey:
+    """The old key is retired: it must count for what it signed in its time, and for nothing after."""
+
+    @pytest.fixture
+    def names(self, hub: Hub) -> dict[str, object]:
+        hub.write("bob")
+        hub.now = UnixTime(BORN + 1_000)
+        hub.rotate_key(window_sec=60)
+        hub.now = UnixTime(BORN + 5_000)
+        hub.write("bob")
+        return {
+            "pinned": hub.identity.hub_id.hex(),
+            "identity_bytes": hub.identity.encode(),
+            "identity_sig": bytes(sign_identity(hub.key, hub.identity)),
+            "receipt_bytes": hub.receipt(2).encode(),
+        }
+
+    def _run(self, names: dict[str, object]) -> None:
+        (block,) = _blocks(READMES["veen-core"], ROTATED)
+        assert len([line for line in block.splitlines() if line.strip()]) < 10
+        exec(compile(block, str(READMES["veen-core"]), "exec"), dict(names))
+
+    def test_it_accepts_receipts_of_both_keys(self, hub: Hub, names: dict[str, object]) -> None:
+        self._run(names)
+        self._run({**names, "receipt_bytes": hub.receipt(1).encode()})
+
+    def test_it_refuses_what_the_retired_key_signs_now(self, hub: Hub, names: dict[str, object]) -> None:
+        forged = sign_receipt(hub.keys[0], hub.receipt(2)).encode()
+        with pytest.raises(SignatureError, match="no key of the hub active"):
+            self._run({**names, "receipt_bytes": forged})
+
+    def test_it_refuses_a_record_in_which_the_retired_key_still_counts(
+        self, hub: Hub, names: dict[str, object]
+    ) -> None:
+        old, new = hub.identity.hub_keys
+        reopened = dataclasses.replace(
+            hub.identity, hub_keys=(dataclasses.replace(old, valid_until=None), new)
+        )
+        forged = sign_receipt(hub.keys[0], hub.receipt(2)).encode()
+        verify_identity(reopened, pinned=hub.identity.hub_id)  # the chain alone does not tell
+        for signature in (names["identity_sig"], bytes(sign_identity(hub.keys[0], reopened))):
+            told = {"identity_bytes": reopened.encode(), "identity_sig": signature, "receipt_bytes": forged}
+            with pytest.raises(SignatureError, match=r"hub-identity\.sig"):
+                self._run({**names, **told})
+
+    def test_it_refuses_another_hub(self, names: dict[str, object]) -> None:
+        with pytest.raises(IdentityError, match="pinned"):
+            self._run({**names, "pinned": Hub(name="other").identity.hub_id.hex()})
+
+
+def test_a_tree_size_that_nobody_signed_can_move_a_message(hub: Hub) -> None:
+    """Why the README wants it from a signed object: the root alone fits more than one size."""
+    hub.write("bob", b"1", b"2", b"3")
+    proof, leaf = hub.proof(3, 3), hub.receipt(3).leaf_hash
+    verify_inclusion(proof, hub.log.root, StreamSeq(3), leaf, 3)
+    verify_inclusion(proof, hub.log.root, StreamSeq(5), leaf, 5)
+
+
 @pytest.mark.parametrize("readme", READMES)
 def test_every_other_python_example_runs_as_it_stands(readme: str) -> None:
     for section in re.findall(r"^## .*$", READMES[readme].read_text(), re.MULTILINE):
-        if section != SECTION:
+        if section not in (SECTION, ROTATED):
             for block in _blocks(READMES[readme], section):
                 exec(compile(block, f"{READMES[readme]} {section}", "exec"), {})

@@ -17,7 +17,19 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 OTHERS = frozenset({"published", "rfc8032", "rfc9180", "generator", "__pycache__"})
-MODULES = ("message", "sealing", "log", "proofs", "entries", "identity", "people", "local", "api")
+MODULES = (
+    "message",
+    "sealing",
+    "log",
+    "proofs",
+    "entries",
+    "chunks",
+    "identity",
+    "people",
+    "local",
+    "api",
+    "tooling",
+)
 PACKAGE = "veen_core_vector_generator"
 
 

@@ -8,8 +8,10 @@
 ``log``      RECEIPT, CHECKPOINT
 ``proofs``   mmr_proof, mmr_consistency
 ``entries``  entry frame, equivocation
+``chunks``   chunk summary, peaks, checkpoint index entry, pruned entry
 ``identity`` cap_token, hub-identity, checkpoint-binding
-``people``   identity_card, keystore
+``people``   identity_card, secrets, keystore
 ``local``    client_state, pow_cookie, limits
 ``api``      the envelopes of §10.4 and §10.6, in CBOR and JSON
+``tooling``  status and the envelopes of tooling and attachments, in CBOR and JSON
 """

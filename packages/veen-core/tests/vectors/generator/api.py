@@ -55,7 +55,7 @@ FULL_DETAIL = api.ErrorDetail(
 )
 
 
-def judge_envelope(cls: type[Wire]) -> Judge:
+def judgeenvelope(cls: type[Wire]) -> Judge:
     """Both forms say the same; value.json is the JSON form, spread over lines."""
 
     def judge(wire: bytes, _context: Context) -> Any:
@@ -68,10 +68,10 @@ def judge_envelope(cls: type[Wire]) -> Judge:
     return judge
 
 
-def _envelope(name: str, cls: type[Wire], *bad: Bad, **cases: Wire) -> Object:
+def envelope(name: str, cls: type[Wire], *bad: Bad, **cases: Wire) -> Object:
     """The first case has every field: structural faults are derived from it."""
     good = tuple(Good(case, value.encode()) for case, value in cases.items())
-    return Object(name=name, judge=judge_envelope(cls), wire=cls, good=good, bad=bad, json=True)
+    return Object(name=name, judge=judgeenvelope(cls), wire=cls, good=good, bad=bad, json=True)
 
 
 def _error(**changes: Any) -> bytes:
@@ -85,7 +85,7 @@ def _text(value: Wire, name: str, changed: Any) -> str:
 
 SUBMIT = api.SubmitRequest(msg=MSG)
 OBJECTS = (
-    _envelope(
+    envelope(
         "submit_request",
         api.SubmitRequest,
         Bad(
@@ -103,13 +103,13 @@ OBJECTS = (
         ),
         one=SUBMIT,
     ),
-    _envelope(
+    envelope(
         "submit_response",
         api.SubmitResponse,
         full=api.SubmitResponse(receipt=RECEIPT, **BY),
         bare=api.SubmitResponse(receipt=RECEIPT),
     ),
-    _envelope(
+    envelope(
         "stream_request",
         api.StreamRequest,
         Bad(
@@ -129,8 +129,8 @@ OBJECTS = (
         ),
         bare=api.StreamRequest(**AT, from_seq=StreamSeq(1)),
     ),
-    _envelope("stream_item", api.StreamItem, full=ITEMS[0], bare=BARE_ITEM),
-    _envelope(
+    envelope("stream_item", api.StreamItem, full=ITEMS[0], bare=BARE_ITEM),
+    envelope(
         "stream_response",
         api.StreamResponse,
         full=api.StreamResponse(
@@ -145,46 +145,46 @@ OBJECTS = (
         bare=api.StreamResponse(**AT, from_seq=StreamSeq(1), items=(BARE_ITEM,)),
         empty=api.StreamResponse(**AT, from_seq=StreamSeq(14), items=()),
     ),
-    _envelope("receipt_request", api.ReceiptRequest, one=api.ReceiptRequest(**AT, stream_seq=StreamSeq(1))),
-    _envelope(
+    envelope("receipt_request", api.ReceiptRequest, one=api.ReceiptRequest(**AT, stream_seq=StreamSeq(1))),
+    envelope(
         "receipt_response",
         api.ReceiptResponse,
         full=api.ReceiptResponse(receipt=RECEIPT, **BY),
         bare=api.ReceiptResponse(receipt=RECEIPT),
     ),
-    _envelope(
+    envelope(
         "proof_request",
         api.ProofRequest,
         full=api.ProofRequest(**AT, stream_seq=StreamSeq(2), tree_size=StreamSeq(3)),
         bare=api.ProofRequest(**AT, stream_seq=StreamSeq(2)),
     ),
-    _envelope(
+    envelope(
         "proof_response",
         api.ProofResponse,
         full=api.ProofResponse(mmr_proof=PROOF, **BY),
         bare=api.ProofResponse(mmr_proof=PROOF),
     ),
-    _envelope(
+    envelope(
         "checkpoint_request", api.CheckpointRequest, one=api.CheckpointRequest(**AT, upto_seq=StreamSeq(3))
     ),
-    _envelope(
+    envelope(
         "checkpoint_response",
         api.CheckpointResponse,
         full=api.CheckpointResponse(checkpoint=CHECKPOINT, **BY),
         bare=api.CheckpointResponse(checkpoint=CHECKPOINT),
     ),
-    _envelope(
+    envelope(
         "consistency_request",
         api.ConsistencyRequest,
         one=api.ConsistencyRequest(**AT, from_seq=StreamSeq(3), to_seq=StreamSeq(7)),
     ),
-    _envelope(
+    envelope(
         "consistency_response",
         api.ConsistencyResponse,
         full=api.ConsistencyResponse(mmr_consistency=CONSISTENCY, **BY),
         bare=api.ConsistencyResponse(mmr_consistency=CONSISTENCY),
     ),
-    _envelope(
+    envelope(
         "error",
         api.ErrorEnvelope,
         Bad("code_unknown", _error(k2="E.DUP"), DecodeError, "error.code §10.6: want one of Code"),

@@ -1,4 +1,4 @@
-"""Vectors of what a person publishes and keeps: identity_card, keystore."""
+"""Vectors of what a person publishes and keeps: identity_card, secrets, keystore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from veen_core.keystore import (
 )
 
 from . import cast
-from .case import Bad, Context, Good, Object, read, readable, unhex
+from .case import Bad, Context, Good, Object, decoded, read, readable, unhex
 from .crooked import encode
 
 # --- identity_card
@@ -172,4 +172,25 @@ KEYSTORE_OBJECT = Object(
         ),
     ),
 )
-OBJECTS = (IDENTITY_CARD, KEYSTORE_OBJECT)
+
+
+# --- what the keystore seals: of keys that are nobody's
+
+SECRETS_OBJECT = Object(
+    name="secrets",
+    judge=decoded(Secrets),
+    wire=Secrets,
+    good=(
+        Good("with_prekeys", SECRETS.encode()),
+        Good("bare", dataclasses.replace(SECRETS, prekeys=()).encode()),
+    ),
+    bad=(
+        Bad(
+            "prekey_short",
+            encode(cbor2.loads(SECRETS.encode()) | {5: [{1: bytes(31), 2: 1}]}),
+            DecodeError,
+            "prekey_secret.secret (keystore): want DhSecret of 32 bytes, found 31",
+        ),
+    ),
+)
+OBJECTS = (IDENTITY_CARD, SECRETS_OBJECT, KEYSTORE_OBJECT)
