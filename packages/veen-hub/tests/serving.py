@@ -44,7 +44,7 @@ T = TypeVar("T")
 CBOR = "application/cbor"
 CBOR_SEQ = "application/cbor-seq"
 JSON = "application/json"
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Longer than anything here takes: a test that waits so long has failed."""
 
 
