@@ -170,6 +170,3 @@ def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime 
         raise CheckpointError(f"label_curr is not the stream's label at epoch {checkpoint.epoch}")
     if checkpoint.rotates and (own == 0 or checkpoint.label_prev != origin.label_at(own - 1)):
         raise CheckpointError("label_prev is not the stream's label of the epoch before")
-
-
-verify_checkpoint: Final = check_transition  # the name by which ``client`` imports it

@@ -18,7 +18,7 @@ from typing import Final
 
 from veen_core import hub_identity
 from veen_core.cap import verify_token
-from veen_core.checkpoint import Checkpoint, LabelOrigin, verify_checkpoint
+from veen_core.checkpoint import Checkpoint, LabelOrigin, check_transition
 from veen_core.ciphertext import Binding
 from veen_core.client_state import MAX_STALLS, UNUSED, ClientBounds, ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
@@ -315,7 +315,7 @@ class LabelClient:
         if checkpoint.label_curr != self.state.label:
             raise StateError("the checkpoint is of another label")
         after = peaks_of_proof(proof, checkpoint.mmr_root, checkpoint.upto_seq, last_leaf)
-        verify_checkpoint(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self.trust.origin)
+        check_transition(checkpoint, after, last_upto_seq=self.state.checkpointed, origin=self.trust.origin)
         if after.size >= self._furthest[0]:
             self._verify_extension(after, consistency, checkpoint.encode())
         else:
