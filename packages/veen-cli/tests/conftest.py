@@ -73,3 +73,19 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         town.as_("alice", "cap", "authorize", token).ok()
         yield town
         veen("hub", "stop", "--data-dir", root / "hub").ok()
+
+
+@pytest.fixture(scope="session")
+def square(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """An open hub, for whoever is not interested in tokens; ``realm`` holds the key that many read with."""
+    root = tmp_path_factory.mktemp("square")
+    for name in ("admin", "alice", "bob", "realm"):
+        veen("keygen", "--out", root / name, "--no-passphrase").ok()
+    data = ("--data-dir", root / "hub")
+    made = veen("hub", "init", *data, "--admin", root / "admin", "--json").json
+    with ending_hubs(root):
+        started = veen(
+            "hub", "start", *data, "--port", "0", "--open", "--detach", "--log-level", "error", "--json"
+        )
+        yield Town(root, started.json["url"], made["hub_id"])
+        veen("hub", "stop", *data).ok()

@@ -18,11 +18,29 @@ from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_core.card import IdentityCard
 from veen_core.ids import UnixTime
 
+_RECORDS: Final = "veen_cli.overlays.identity"
 COMMANDS: Final = {
     "show": Own("veen_cli.id:show", "Show an identity: its keys, and how they are kept."),
     "card": Own("veen_cli.id:card", "Write the identity card, to give to whoever is to write to you."),
     "rotate": Own("veen_cli.id:rotate", "Make a fresh receiving key, and a card that names it."),
     "client-id": Own("veen_cli.id:client_id", "Show or renew the client_id that writes to a stream."),
+    "principal": Own(
+        f"{_RECORDS}:principal", "Publish yourself as a principal: the root of devices and accounts."
+    ),
+    "device": Own(f"{_RECORDS}:device", "Publish a device of yours, or switch it off."),
+    "ctx": Own(f"{_RECORDS}:ctx", "Publish the profile of your account in a realm."),
+    "org": Own(f"{_RECORDS}:org", "Publish the profile of an organisation."),
+    "group": Own(f"{_RECORDS}:group", "Add accounts to a group of your organisation, or remove them."),
+    "role": Own(f"{_RECORDS}:role", "Give a role of your organisation to accounts and groups."),
+    "handle": Own(f"{_RECORDS}:handle", "Give a handle of a realm to an account or an organisation."),
+    "link": Own(f"{_RECORDS}:link", "Say who your account is at another provider."),
+    "revoke": Own(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
+    "whois": Own(
+        "veen_cli.overlays.account:whois", "Say whom a handle names, and how the account shows itself."
+    ),
+    "authenticate": Own(
+        "veen_cli.overlays.account:authenticate", "Say as which account a message speaks, or why as none."
+    ),
 }
 id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")
 

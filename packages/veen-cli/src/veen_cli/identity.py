@@ -156,7 +156,8 @@ def read_card(path: Path) -> IdentityCard:
     return card
 
 
-def _card_named(text: str) -> IdentityCard:
+def card_named(text: str) -> IdentityCard:
+    """An identity's folder, or a card."""
     path = Path(text).expanduser()
     return Folder(path).card() if path.is_dir() else read_card(path)
 
@@ -167,12 +168,12 @@ def _is_hex(text: str) -> bool:
 
 def recipient_named(text: str) -> IdentityCard | DhPublicKey:
     """Whom to seal to: an identity's folder, a card, or an X25519 key in hex."""
-    return _from_hex(DhPublicKey, text) if _is_hex(text) else _card_named(text)
+    return _from_hex(DhPublicKey, text) if _is_hex(text) else card_named(text)
 
 
 def verify_key_named(text: str) -> VerifyKey:
     """Whose signature counts: an identity's folder, a card, or an Ed25519 key in hex."""
-    return _from_hex(VerifyKey, text) if _is_hex(text) else _card_named(text).id_sign
+    return _from_hex(VerifyKey, text) if _is_hex(text) else card_named(text).id_sign
 
 
 def _from_hex(kind: type[K], text: str) -> K:

@@ -58,6 +58,20 @@ COMMANDS: Final = {
         "veen_cli.evidence.inspect:inspect",
         "Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.",
     ),
+    "fold": Own("veen_cli.overlays.fold:fold", "Fold a stream with an overlay and show its state."),
+    "kv": Own("veen_cli.overlays.kv:kv", "A map in a stream: get, put, delete, watch."),
+    "crdt": Own("veen_cli.overlays.crdt:crdt", "Registers, sets and counters that many may write at once."),
+    "queue": Own("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
+    "wallet": Own("veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, and its rules."),
+    "snapshot": Own("veen_cli.overlays.snapshot:snapshot", "States published by their hash, and checked."),
+    "authority": Own("veen_cli.overlays.control:authority", "Which hub may accept for a stream (FED1)."),
+    "revoke": Own(
+        "veen_cli.overlays.control:revoke", "Revoke a client key, a token's auth_ref or a token in a realm."
+    ),
+    "label-class": Own(
+        "veen_cli.overlays.control:label_class", "What kind of traffic a label carries (LCLASS0)."
+    ),
+    "schema": Own("veen_cli.overlays.control:schema", "What schema ids mean (META0+)."),
     "resync": Own(
         "veen_cli.state:resync",
         "Bring what this identity knows of a stream up to date, and settle what was left open.",

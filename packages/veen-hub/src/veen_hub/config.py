@@ -136,6 +136,30 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RealmSettings:
+    """Whose admin streams a hub above level core follows, where they are, and how old its view may be."""
+
+    id: str
+    """The realm's name, or its id in hex."""
+    key: Path
+    """The file with the secrets (CBOR, 0600) that open the admin streams."""
+    url: str | None = None
+    """The hub that holds them; this one, if left out."""
+    pinned: str | None = None
+    """Its hub_id, in hex."""
+    ca: Path | None = None
+    max_view_age_sec: int = 30
+    """From an older view nothing is accepted."""
+    refresh_ms: int = 200
+
+    def __post_init__(self) -> None:
+        if (self.url is None) != (self.pinned is None):
+            raise ConfigError("realm: url and pinned go together; without both, this hub holds the streams")
+        if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
+            raise ConfigError("realm.refresh_ms: want at least 1, and less than max_view_age_sec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubConfig:
     """Everything that can be set; the data directory's own limits and profile cannot."""
 
@@ -164,6 +188,9 @@ class HubConfig:
     network: Network = Network()
     client_keys: ClientKeys | None = None
     policy: Policy = Policy()
+    level: Literal["core", "federated", "hardened", "meta"] = "core"
+    """What of its realm's admin streams the hub enforces (spec-2 §8)."""
+    realm: RealmSettings | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     """If given, must be the data directory's own (§14.1)."""
 
@@ -184,8 +211,18 @@ class HubConfig:
         _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
+        if self.level != "core":
+            self._check_realm()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
             raise ConfigError("pow.max_difficulty: below pow.difficulty")
+
+    def _check_realm(self) -> None:
+        if self.realm is None:
+            raise ConfigError(f"level: {self.level} needs a realm to follow: set realm.id and realm.key")
+        if self.realm.url is None and self.tls is not None:
+            raise ConfigError("realm.url: under TLS, name this hub's own address, with realm.pinned")
+        if self.policy.name is not None:
+            raise ConfigError("policy.name: a level brings its own policy; leave one of the two out")
 
     @property
     def stream_ids(self) -> tuple[StreamId, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +31,11 @@ from veen_hub.clock import WallClock
 from veen_hub.config import HubConfig
 from veen_hub.examination import Submission, Supported
 from veen_hub.feed import Feed
+from veen_hub.following import policy_of
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
-from veen_hub.policy import AdmissionPolicy, load_policy
+from veen_hub.policy import AdmissionPolicy
 from veen_hub.sequencer import Sequencer, Ticket
 from veen_hub.upkeep import Upkeep
 from veen_hub.uploads import Uploads
@@ -76,7 +78,7 @@ class Hub:
         self._accepted = 0
         self.metrics.stage.labels("accepted").set_function(lambda: self._accepted)
         self.feed = Feed()
-        self.policy = policy or load_policy(config.policy.name, self.identity.hub_id, config.policy.options)
+        self.policy = policy or policy_of(config, self.identity.hub_id)
         routing_key = stream.routing_key(self.identity.hub_id)
         self.control_label = stream.control_label(routing_key)
         self.labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
@@ -353,8 +355,9 @@ class Hub:
         """What is read off rather than counted, when somebody asks for metrics."""
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
+        self.policy.stale(self.clock.now())  # a lag is counted from the time it was last asked
         lag = self.policy.describe().get("lag_sec", "0")
-        self.metrics.view_lag.set(int(lag) if lag.isdecimal() else 0)
+        self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # never folded is not fresh
         self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
 
     def reported(self, evidence: bytes) -> bool:

@@ -56,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
+    parser.add_argument(
+        "--level",
+        choices=["core", "federated", "hardened", "meta"],
+        help="what of its realm's admin streams it enforces; above core, hub.yaml names the realm",
+    )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--version", action="version", version=f"veen-hub {VERSION}")
     return parser
@@ -75,6 +80,7 @@ def configure(given: argparse.Namespace) -> HubConfig:
         "listen.host": given.host,
         "listen.port": given.port,
         "log_level": given.log_level,
+        "level": given.level,
         "gating": False if given.open else None,
     }
     overrides |= {key: value for key, value in flags.items() if value is not None}

@@ -7,16 +7,19 @@ memory and at once. The default allows everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 from veen_core.cap import CapToken
 from veen_core.errors import ConfigError
-from veen_core.ids import AuthRef, ClientId, HubId, Label, UnixTime
+from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
+from veen_core.protocols import Clock, LogReader
 
 GROUP = "veen_hub.policies"
+REALM = "realm"
+"""The policy of the levels above core; veen-overlays brings it."""
 
 
 @dataclass(slots=True)  # frozen would cost 2 µs a message
@@ -48,6 +51,29 @@ class AdmissionPolicy(Protocol):
         """For status and metrics: ``level``, the prefix the view rests on, its age as ``lag_sec``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a policy that follows logs is given."""
+
+    reader: LogReader
+    """Of the hub that holds the logs."""
+    label_of: Callable[[StreamId], Label]
+    """There."""
+    stream_of: Callable[[Label], StreamId | None]
+    """Here; only from inside a question."""
+    learn: Callable[[Iterable[StreamId]], Awaitable[None]]
+    """From then on this hub knows these streams' labels."""
+    clock: Clock
+
+
+@runtime_checkable
+class FollowingPolicy(AdmissionPolicy, Protocol):
+    """A policy that keeps its own view up to date; the hub runs it while it listens."""
+
+    async def follow(self, around: Surroundings) -> None:
+        """For ever; raises a ``VeenError`` if a log cannot be read, and is then called again."""
+
+
 class AllowAll:
     """The default: no view, nothing refused."""
 
@@ -71,7 +97,8 @@ def load_policy(name: str | None, hub: HubId, options: Mapping[str, object]) -> 
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(sorted(point.name for point in entry_points(group=GROUP))) or "none is installed"
-        raise ConfigError(f"policy.name: no policy {name!r}; available: {known}")
+        hint = "; install veen-overlays" if name == REALM else ""
+        raise ConfigError(f"policy.name: no policy {name!r}; available: {known}{hint}")
     made = next(iter(found)).load()(hub, options)
     if not isinstance(made, AdmissionPolicy):
         raise ConfigError(f"policy.name: {name!r} is not an AdmissionPolicy")

@@ -94,6 +94,11 @@ def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
 @click.option("--open", "open_", is_flag=True, help="No gating: anybody may write, without a token.")
 @click.option(
+    "--level",
+    type=click.Choice(["core", "federated", "hardened", "meta"]),
+    help="What of its realm's admin streams it enforces; above core, hub.yaml names the realm.",
+)
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="How much it logs."
 )
 @click.option("--detach", is_flag=True, help="Run in the background; returns when it listens.")
@@ -112,6 +117,7 @@ def start(
     host: str | None,
     port: int | None,
     open_: bool,
+    level: str | None,
     log_level: str | None,
     detach: bool,
     pid_file: Path | None,
@@ -127,6 +133,7 @@ def start(
         "--config": config,
         "--host": host,
         "--port": port,
+        "--level": level,
         "--log-level": log_level,
     }
     arguments = [f"{name}={value}" for name, value in flags.items() if value is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from veen_hub.following import Following
 from veen_hub.http import attachments, probes, reading, tooling
 from veen_hub.http.connections import Listener
 from veen_hub.http.errors import envelopes
@@ -56,6 +57,7 @@ class Server:
         self.hub = hub
         self._runner = web.AppRunner(make_app(hub), shutdown_timeout=SHUTDOWN_SEC)
         self._listener: Listener | None = None
+        self._following = Following(hub)
 
     async def start(self) -> str:
         """Listen; returns the URL. If that fails, the hub is stopped and its directory let go."""
@@ -72,6 +74,7 @@ class Server:
         await self._runner.setup()
         self._listener = Listener(self._runner, listen, context)
         await self._listener.start()
+        self._following.start(self._listener.name)
         return self._listener.name
 
     @property
@@ -84,6 +87,7 @@ class Server:
         self.hub.stopping.set()
         for site in list(self._runner.sites):
             await site.stop()
+        await self._following.stop()
         await self.hub.drain()
         await self._runner.cleanup()
         await self.hub.stop()

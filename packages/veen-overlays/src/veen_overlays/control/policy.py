@@ -116,6 +116,15 @@ class PolicyView:
             return None
         return f"not primary for label: submit to hub {record.primary_hub.hex()}"
 
+    @property
+    def named_streams(self) -> frozenset[StreamId]:
+        """Those that the realm's authority records name: a hub that knows their labels can refuse them."""
+        if self.authorities is None or not self.level.includes(Level.FEDERATED):
+            return frozenset()
+        size = len(self.realm)
+        keys = (key for key in self.authorities.state if key[:size] == self.realm)
+        return frozenset(StreamId(key[size:]) for key in keys)
+
     # --- KEX1+
 
     def revoked(

@@ -2,6 +2,7 @@
 
 from veen_overlays.live.materializer import Answer, Materializer
 from veen_overlays.live.opening import open_entry
+from veen_overlays.live.policy import RealmPolicy
 from veen_overlays.live.realm import RealmFollower
 
-__all__ = ["Answer", "Materializer", "RealmFollower", "open_entry"]
+__all__ = ["Answer", "Materializer", "RealmFollower", "RealmPolicy", "open_entry"]

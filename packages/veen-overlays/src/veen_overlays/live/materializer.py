@@ -73,10 +73,11 @@ class Materializer(Generic[S]):
         label: Label,
         reader: LogReader,
         *,
-        key: DhKey,
+        key: DhKey | Sequence[DhKey],
         store: Store,
         floor: int = FLOOR,
     ) -> None:
+        """``key`` opens messages, or several keys do; what the store holds was opened with the same."""
         self.overlay, self.label = overlay, label
         self._reader, self._key = reader, key
         self._tree = SummaryTree(overlay, label, store, floor)

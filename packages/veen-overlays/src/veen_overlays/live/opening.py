@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
+from veen_core.ciphertext import Opened
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
 from veen_core.keys import DhKey
@@ -14,15 +17,24 @@ UNOPENED: Final = bytes(32)
 """Stands for the schema of a message that this reader's key does not open: foreign to every overlay."""
 
 
-def open_entry(entry: Entry, receipt: Receipt, key: DhKey) -> Message:
-    """The opened message. One that does not open, or misuses its capability (§6), is nobody's event."""
+def open_entry(entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey]) -> Message:
+    """The opened message. One that does not open, or misuses its capability (§6), is nobody's event.
+
+    Of several keys the first that opens it counts.
+    """
     seq, msg_id = entry.stream_seq, bytes(receipt.leaf_hash)
     if entry.is_authorize:
         return Message(seq, msg_id, UNOPENED, b"")
-    try:
-        opened = entry.msg.open(key)
-    except VeenError:
+    opened = _opened(entry, (key,) if isinstance(key, DhKey) else key)
+    if opened is None:
         return Message(seq, msg_id, UNOPENED, b"")
     header = opened.header
     parent = None if header.parent_id is None else bytes(header.parent_id)
     return Message(seq, msg_id, bytes(header.schema), opened.body, parent)
+
+
+def _opened(entry: Entry, keys: Sequence[DhKey]) -> Opened | None:
+    for key in keys:
+        with suppress(VeenError):
+            return entry.msg.open(key)
+    return None

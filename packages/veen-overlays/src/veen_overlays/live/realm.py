@@ -8,7 +8,7 @@ place, which grows stale, and a stale view lets nothing in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from veen_core.errors import VeenError
@@ -43,7 +43,7 @@ class RealmFollower:
         *,
         reader: LogReader,
         label_of: Callable[[StreamId], Label],
-        key: DhKey,
+        key: DhKey | Sequence[DhKey],
         store: Store,
         clock: Clock,
     ) -> None:

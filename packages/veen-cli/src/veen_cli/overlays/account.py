@@ -1,0 +1,175 @@
+"""``veen id whois`` and ``authenticate``: who is meant, and as whom a message speaks (ID §9, §10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from veen_cli.connection import stream_option
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.place import Place, Reach, reaches
+from veen_core.cap import CapToken
+from veen_core.errors import DecodeError
+from veen_core.ids import StreamId, StreamSeq
+from veen_core.stream import stream_id
+from veen_hub.client import NotFound
+from veen_overlays.identifiers import (
+    CtxId,
+    OrgId,
+    PrincipalPk,
+    RealmId,
+    ctx_stream,
+    handle_stream,
+    org_stream,
+    principal_stream,
+)
+from veen_overlays.identity.authentication import Authenticated, Claim, Denied
+from veen_overlays.identity.authentication import authenticate as by_path
+from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.state import on_stream
+
+Streams = Callable[[str | StreamId], Place]
+
+
+async def directory(place: Streams, *streams: StreamId) -> Directory:
+    """The states of these identity streams, each only of what belongs on it."""
+    return Directory({stream: await place(stream).state(on_stream(stream)) for stream in streams})
+
+
+def _id(text: str) -> CtxId | None:
+    try:
+        return CtxId.from_hex(text)
+    except DecodeError:
+        return None
+
+
+async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
+    target: CtxId | OrgId | None = _id(who)
+    if target is None:
+        handles = handle_stream(realm)
+        target = (await directory(place, handles)).resolve(realm, who)
+        if target is None:
+            raise CommandFailed(f"nobody is {who} in this realm, as far as your keys open it", Exit.USAGE)
+    if isinstance(target, OrgId):
+        org = (await directory(place, org_stream(target))).org(target)
+        name = org.display_name if org is not None else None
+        return {"handle": who, "org_id": target.hex(), "display_name": name}
+    profile = (await directory(place, ctx_stream(target, realm))).profile(target, realm)
+    found: dict[str, Any] = {"ctx_id": target.hex()} if _id(who) else {"handle": who, "ctx_id": target.hex()}
+    return {
+        **found,
+        "display_name": profile.display_name if profile is not None else None,
+        "updated_at": profile.updated_at if profile is not None else None,
+    }
+
+
+@command("veen id whois @bob --realm shop --reader realm", "veen id whois CTX_ID --realm shop")
+@click.argument("who", metavar="HANDLE|CTX_ID")
+@realm_option
+@reaches
+def whois(out: Output, *, reach: Reach, who: str, realm: RealmId) -> Answer:
+    """Say whom a handle names, and how the account shows itself.
+
+    Ends with exit code 1 if nobody has the handle.
+    """
+    del out
+
+    async def work() -> dict[str, Any]:
+        async with reach.streams() as place:
+            return await _whois(place, realm, who)
+
+    told = asyncio.run(work())
+    return Answer(told, fields(told))
+
+
+async def _judge(
+    place: Streams,
+    stream: str,
+    seq: int,
+    *,
+    token: CapToken | None,
+    realm: RealmId,
+    org: OrgId | None,
+    roles: Any,
+) -> Authenticated | Denied:
+    source = place(stream)
+    entries = await source.hub.log_reader().page(source.stream.label(), StreamSeq(seq), 1)
+    if not entries or entries[0].is_authorize:
+        raise CommandFailed(f"{stream} has no message {seq}", Exit.USAGE)
+    entry, issued_at, streams = entries[0], None, []
+    if token is not None:
+        try:
+            issued_at = (await source.hub.cap_status(token.auth_ref)).issued_at
+        except NotFound:
+            issued_at = None  # the path says that it was never authorized
+        streams.append(principal_stream(PrincipalPk(token.issuer_pk)))
+    if org is not None:
+        streams.append(org_stream(org))
+    claim = Claim(
+        msg=entry.msg,
+        wire=entry.msg.encode(),
+        token=token,
+        issued_at=issued_at,
+        realm=realm,
+        streams=(stream_id(stream),),
+        now=source.now,
+        org=org,
+        roles=roles,
+    )
+    return by_path(claim, await directory(place, *streams))
+
+
+@command(
+    "veen id authenticate --stream orders --seq 7 --token phone.cap --realm shop --reader bob",
+    "veen id authenticate --stream till --seq 7 --token phone.cap --realm shop --org ORG_ID --role cashier",
+)
+@stream_option
+@click.option("--seq", type=click.IntRange(1), required=True, help="The message.")
+@click.option(
+    "--token",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The token that it was sent with.",
+)
+@realm_option
+@click.option("--org", type=Hex(OrgId), help="With --role: whose roles.")
+@click.option("--role", "roles", multiple=True, help="A role that the account must have; may be repeated.")
+@reaches
+def authenticate(
+    out: Output,
+    *,
+    reach: Reach,
+    stream: str,
+    seq: int,
+    token: Path | None,
+    realm: RealmId,
+    org: OrgId | None,
+    roles: tuple[str, ...],
+) -> Answer:
+    """Say as which account a message speaks, or why as none.
+
+    Goes the path of ID 9.2: signature, token, principal, device, roles. Exits with 6 and names the step if
+    one fails. You need keys that open the principal's stream.
+    """
+    del out
+    made = CapToken.decode(token.read_bytes()) if token is not None else None
+
+    async def work() -> Authenticated | Denied:
+        async with reach.streams() as place:
+            return await _judge(place, stream, seq, token=made, realm=realm, org=org, roles=roles)
+
+    found = asyncio.run(work())
+    if isinstance(found, Denied):
+        raise CommandFailed(f"not authenticated, ID {found.step.value}: {found.why}", Exit.POLICY)
+    told = {
+        "ctx_id": found.ctx_id.hex(),
+        "principal_pk": found.principal_pk.hex(),
+        "device_id": found.device_id.hex(),
+    }
+    return Answer(told, fields(told))

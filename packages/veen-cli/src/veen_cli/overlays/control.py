@@ -1,0 +1,297 @@
+"""``veen authority``, ``revoke``, ``label-class``, ``schema``: a realm's control plane (spec-2).
+
+Records go to the realm's admin streams, sealed to whoever follows them: name the realm's reader key with
+``--reader``, or its card with ``--to``. Hubs of a level read them with that key and enforce what they say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from veen_cli import moments
+from veen_cli.commands import Group, Own
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.place import Reach, reaches, sent_told
+from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
+from veen_core.stream import label as label_of
+from veen_core.stream import routing_key, stream_id
+from veen_overlays.control.records import (
+    Authority,
+    LabelClass,
+    Revocation,
+    RevokedId,
+    SchemaDescriptor,
+    admin_stream,
+    label_class_stream,
+    revocation_stream,
+    schema_stream,
+)
+from veen_overlays.control.state import (
+    AUTHORITIES,
+    LABEL_CLASSES,
+    SCHEMAS,
+    authority_at,
+    class_of,
+    schema_of,
+)
+from veen_overlays.identifiers import RealmId
+from veen_overlays.record import Record, schema_id
+
+_HERE: Final = "veen_cli.overlays.control"
+AUTHORITY: Final = {
+    "set": Own(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
+    "show": Own(f"{_HERE}:authority_show", "Show the record in force for a stream."),
+}
+LABEL_CLASS: Final = {
+    "set": Own(f"{_HERE}:class_set", "Say what kind of traffic a label carries."),
+    "show": Own(f"{_HERE}:class_show", "Show a label's class."),
+}
+SCHEMA: Final = {
+    "register": Own(f"{_HERE}:schema_register", "Register what a schema id means."),
+    "show": Own(f"{_HERE}:schema_show", "Show what is registered for a schema."),
+}
+authority = Group("authority", AUTHORITY, path="authority", help="Which hub may accept for a stream (FED1).")
+label_class = Group(
+    "label-class", LABEL_CLASS, path="label-class", help="What kind of traffic a label carries (LCLASS0)."
+)
+schema = Group("schema", SCHEMA, path="schema", help="What schema ids mean (META0+).")
+
+
+def _publish(reach: Reach, stream: StreamId, record: Record, line: str) -> Answer:
+    receipt = reach.send(stream, record)
+    data = {**sent_told(record, receipt, stream.hex()), "record": _fields(record)}
+    return Answer(data, [f"{line} (message {receipt.stream_seq} of the realm's stream)"])
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in record.codec.fields:
+        value = getattr(record, field.name)
+        if isinstance(value, tuple):
+            value = [each.hex() for each in value]
+        found[str(field.key)] = value.hex() if isinstance(value, bytes) else value
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _shown(record: Record | None, what: str) -> Answer:
+    if record is None:
+        raise CommandFailed(f"the realm says nothing of {what}", Exit.USAGE)
+    told = _fields(record)
+    return Answer(told, fields(told))
+
+
+@command(
+    "veen authority set orders --realm shop --primary HUB_ID --replica HUB_ID --ttl 30d --reader realm",
+    name="set",
+)
+@click.argument("stream")
+@realm_option
+@click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
+@click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
+@click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
+@click.option("--ttl", type=moments.Duration(), default="30d", show_default=True, help="How long it holds.")
+@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
+@reaches
+def authority_set(
+    out: Output,
+    *,
+    reach: Reach,
+    stream: str,
+    realm: RealmId,
+    primary: HubId,
+    replica: tuple[HubId, ...],
+    multi_primary: bool,
+    ttl: int,
+    ts: int | None,
+) -> Answer:
+    """Say which hub is the primary of a stream.
+
+    Of several records in force the earliest holds, so a new primary needs the old record to end first.
+    """
+    del out
+    record = Authority(
+        realm_id=realm,
+        stream_id=stream_id(stream),
+        primary_hub=primary,
+        replica_hubs=replica,
+        policy="multi-primary" if multi_primary else "single-primary",
+        ts=UnixTime(ts if ts is not None else moments.now()),
+        ttl=ttl,
+    )
+    line = f"{stream}: primary {primary.hex()} for {ttl} s"
+    return _publish(reach, admin_stream(realm), record, line)
+
+
+@command("veen authority show orders --realm shop --reader realm", name="show")
+@click.argument("stream")
+@realm_option
+@click.option("--at", type=moments.Moment(), help="At this time [default: now].")
+@reaches
+def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at: int | None) -> Answer:
+    """Show the record in force for a stream.
+
+    Ends with exit code 1 if there is none: then every hub of the realm accepts.
+    """
+    del out
+    state = reach.state(admin_stream(realm), AUTHORITIES)
+    found = authority_at(state, realm, stream_id(stream), at if at is not None else moments.now())
+    return _shown(found, f"the stream {stream}")
+
+
+@command(
+    "veen revoke client-id CLIENT_ID --realm shop --reason 'device lost' --reader realm",
+    "veen revoke auth-ref AUTH_REF --realm shop --ttl 1h --reader realm",
+)
+@click.argument("kind", type=click.Choice(["client-id", "auth-ref", "cap-token"]))
+@click.argument("revoked", type=Hex(RevokedId), metavar="TARGET")
+@realm_option
+@click.option("--reason", help="Why; whoever is refused sees it.")
+@click.option("--ttl", type=moments.Duration(), help="Until then only [default: for good].")
+@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
+@reaches
+def revoke(
+    out: Output,
+    *,
+    reach: Reach,
+    kind: Any,
+    revoked: RevokedId,
+    realm: RealmId,
+    reason: str | None,
+    ttl: int | None,
+    ts: int | None,
+) -> Answer:
+    """Revoke a client key, a token's auth_ref or a token in a realm.
+
+    Hubs of the levels hardened and meta refuse it from then on (E.CAP / REVOKED). What is revoked:
+    `veen fold revocation` over the realm's stream.
+    """
+    del out
+    at = UnixTime(ts if ts is not None else moments.now())
+    record = Revocation(kind=kind, target=revoked, reason=reason, ts=at, ttl=ttl)
+    line = f"{kind} {revoked.hex()} is revoked from {moments.shown(at)} on"
+    return _publish(reach, revocation_stream(realm), record, line)
+
+
+def _label(text: str, hub_id: HubId | None) -> Label:
+    """A label in hex; or a stream's, at a hub without epochs."""
+    if hub_id is None:
+        try:
+            return Label(bytes.fromhex(text))
+        except (ValueError, TypeError):
+            raise click.UsageError(f"{text}: want a label in hex, or a stream's name and --at-hub.") from None
+    return label_of(routing_key(hub_id), stream_id(text), Epoch(0))
+
+
+hub_option = click.option("--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id).")
+
+
+@command(
+    "veen label-class set LABEL bulk --realm shop --reader realm",
+    "veen label-class set orders wallet --at-hub HUB_ID --realm shop --retention 30d --reader realm",
+    name="set",
+)
+@click.argument("label")
+@click.argument("class_", metavar="CLASS")
+@hub_option
+@realm_option
+@click.option("--sensitivity", help="As in low, medium, high.")
+@click.option("--retention", type=moments.Duration(), help="How long payloads should be kept.")
+@reaches
+def class_set(
+    out: Output,
+    *,
+    reach: Reach,
+    label: str,
+    class_: str,
+    at_hub: HubId | None,
+    realm: RealmId,
+    sensitivity: str | None,
+    retention: int | None,
+) -> Answer:
+    """Say what kind of traffic a label carries.
+
+    Known classes: user, wallet, log, metric, admin, control, bulk. A hint to hubs, not a right.
+    """
+    del out
+    found = _label(label, at_hub)
+    record = LabelClass(label=found, class_=class_, sensitivity=sensitivity, retention_hint=retention)
+    line = f"label {found.hex()} is {class_}"
+    return _publish(reach, label_class_stream(realm), record, line)
+
+
+@command("veen label-class show LABEL --realm shop --reader realm", name="show")
+@click.argument("label")
+@hub_option
+@realm_option
+@reaches
+def class_show(out: Output, *, reach: Reach, label: str, at_hub: HubId | None, realm: RealmId) -> Answer:
+    """Show a label's class.
+
+    Ends with exit code 1 if it has none.
+    """
+    del out
+    found = _label(label, at_hub)
+    return _shown(class_of(reach.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
+
+
+def _schema(text: str, *, operation: bool) -> SchemaId:
+    return (
+        Hex(SchemaId).convert(text, None, None) if len(text) == 64 else schema_id(text, operation=operation)
+    )
+
+
+operation_option = click.option("--operation", is_flag=True, help="NAME is one of spec-3's operations (B14).")
+
+
+@command(
+    "veen schema register shop.order.v1 --version 1 --doc https://example.com/order --realm shop",
+    name="register",
+)
+@click.argument("name")
+@operation_option
+@realm_option
+@click.option("--version", required=True, help="Of the schema.")
+@click.option("--doc", help="Where it is described.")
+@click.option("--owner", type=Hex(VerifyKey), help="Whose it is: an Ed25519 key in hex.")
+@reaches
+def schema_register(
+    out: Output,
+    *,
+    reach: Reach,
+    name: str,
+    operation: bool,
+    realm: RealmId,
+    version: str,
+    doc: str | None,
+    owner: VerifyKey | None,
+) -> Answer:
+    """Register what a schema id means.
+
+    The id is the hash of the name. The latest registration holds.
+    """
+    del out
+    found = schema_id(name, operation=operation)
+    record = SchemaDescriptor(
+        schema_id_=found, name=name, version=version, doc_url=doc, owner=owner, ts=UnixTime(moments.now())
+    )
+    return _publish(reach, schema_stream(realm), record, f"{name} is {found.hex()}")
+
+
+@command("veen schema show shop.order.v1 --realm shop", name="show")
+@click.argument("name", metavar="NAME|ID")
+@operation_option
+@realm_option
+@reaches
+def schema_show(out: Output, *, reach: Reach, name: str, operation: bool, realm: RealmId) -> Answer:
+    """Show what is registered for a schema.
+
+    Ends with exit code 1 if nothing is.
+    """
+    del out
+    wanted = _schema(name, operation=operation)
+    return _shown(schema_of(reach.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")

@@ -1,0 +1,72 @@
+"""``veen fold``: the state of a stream under an overlay, and the root it rests on (§11.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import click
+
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_cli.overlays.place import Reach, reaches
+from veen_overlays.live import Answer as Folded
+from veen_overlays.registry import OVERLAYS
+
+overlay_argument = click.argument("overlay", type=click.Choice(list(OVERLAYS)), metavar="OVERLAY")
+
+
+def folded_told(folded: Folded[Any]) -> dict[str, Any]:
+    """What was folded, and what it rests on."""
+    summary, receipt = folded.summary, folded.receipt
+    return {
+        "overlay": folded.overlay.name,
+        "upto_seq": folded.range.to_seq,
+        "mmr_root": folded.mmr_root.hex(),
+        "state_hash": folded.state_hash.hex(),
+        "events": summary.events,
+        "foreign": summary.foreign,
+        "undecodable": summary.undecodable,
+        "faults": [{"stream_seq": fault.seq, "why": fault.why} for fault in summary.listed if fault.why],
+        "receipt": receipt.encode().hex() if receipt is not None else None,
+        "state": folded.overlay.view_json(summary),
+    }
+
+
+def check_upto(upto: int | None, size: int, stream: str) -> None:
+    if upto is not None and upto > size:
+        raise CommandFailed(f"{stream} has {size} messages, not {upto}: choose a smaller --upto", Exit.USAGE)
+
+
+@command(
+    "veen fold kv.map config",
+    "veen fold wallet.ledger shop --upto 100 --json",
+)
+@overlay_argument
+@click.argument("stream")
+@click.option("--upto", type=click.IntRange(1), help="As it was after this many messages [default: all].")
+@click.option("--epoch", type=click.IntRange(0), help="Of this epoch's label, at a hub with epochs.")
+@reaches
+def fold(
+    out: Output, *, reach: Reach, overlay: str, stream: str, upto: int | None, epoch: int | None
+) -> Answer:
+    """Fold a stream with an overlay and show its state.
+
+    Everything is verified before it is folded. The answer names the root it rests on; whoever folds the
+    same log gets the same state hash. What was folded is kept, so the next time only new messages are read.
+    """
+    del out
+
+    async def work() -> Folded[Any]:
+        async with reach.at(stream) as place, place.view(OVERLAYS[overlay], epoch) as view:
+            check_upto(upto, view.size, stream)
+            return await view.state(upto)
+
+    folded = asyncio.run(work())
+    told = {"stream": stream, **folded_told(folded)}
+    counted = f"{told['events']} events, {told['foreign']} foreign, {told['undecodable']} undecodable"
+    head = {"messages": f"{told['upto_seq']} ({counted})", "root": told["mmr_root"]}
+    shown = json.dumps(told["state"], indent=2, ensure_ascii=False)
+    return Answer(told, [*fields({**head, "state hash": told["state_hash"]}), *shown.splitlines()])

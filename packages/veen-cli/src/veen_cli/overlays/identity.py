@@ -1,0 +1,347 @@
+"""``veen id principal``, ``device``, ``ctx``, ``org``, …: what an identity says of its own (ID §6-§11).
+
+Each record goes to the one stream that may hold it, derived from the identity that acts: its signing key is
+the principal's, or the organisation's. Others read these streams with a reader key they were given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from veen_cli import moments
+from veen_cli.frame import command
+from veen_cli.identity import card_named
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.arguments import Hex, JsonMap, Realm, realm_option
+from veen_cli.overlays.place import Reach, reaches, sent_told
+from veen_core.ids import AuthRef, Coid, StreamId, UnixTime
+from veen_overlays.identifiers import (
+    CtxId,
+    DeviceId,
+    DevicePk,
+    GroupId,
+    OrgId,
+    OrgPk,
+    PrincipalPk,
+    RealmId,
+    ctx_id,
+    device_id,
+    group_id,
+    org_id,
+)
+from veen_overlays.identity import records as ids
+from veen_overlays.identity.oidc import Provider, jwks_keys, verify_id_token
+from veen_overlays.record import Record
+
+
+def _now() -> UnixTime:
+    return UnixTime(moments.now())
+
+
+def principal_of(reach: Reach) -> PrincipalPk:
+    return PrincipalPk(reach.identity.client_id)
+
+
+def own_org(reach: Reach) -> OrgId:
+    return org_id(OrgPk(reach.identity.client_id))
+
+
+def _publish(
+    reach: Reach, record: Record, told: dict[str, Any], line: str, stream: StreamId | None = None
+) -> Answer:
+    """On the stream that the record says it belongs on (ID §6-§11)."""
+    home = stream or ids.homes(record)[0]
+    receipt = reach.send(home, record)
+    return Answer(
+        {**sent_told(record, receipt, home.hex()), **told},
+        [line, f"  message {receipt.stream_seq} of stream {home.hex()}"],
+    )
+
+
+@command('veen id principal --info \'{"name": "Bob"}\' --client bob')
+@click.option("--info", type=JsonMap(), help="What it says of itself, as a JSON object.")
+@reaches
+def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answer:
+    """Publish yourself as a principal: the root of devices and accounts.
+
+    A later record replaces what it says of itself.
+    """
+    del out
+    key = principal_of(reach)
+    record = ids.Principal(principal_pk=key, created_at=_now(), info=info)
+    return _publish(reach, record, {"principal_pk": key.hex()}, f"principal {key.hex()}")
+
+
+@command(
+    "veen id device phone.pub --label phone --expires +90d --client bob",
+    "veen id device phone.pub --disable --client bob",
+)
+@click.argument("card")
+@click.option("--label", help="What it is called.")
+@click.option("--expires", type=moments.Moment(), help="When it ends: a time, or +90d.")
+@click.option("--disable", is_flag=True, help="Switch it off.")
+@reaches
+def device(
+    out: Output, *, reach: Reach, card: str, label: str | None, expires: int | None, disable: bool
+) -> Answer:
+    """Publish a device of yours, or switch it off.
+
+    CARD is the device's identity: its folder or card. It signs with its own key; yours stays at home.
+    """
+    del out
+    found, key = card_named(card), principal_of(reach)
+    device_pk = DevicePk(found.id_sign)
+    record = ids.Device(
+        principal_pk=key,
+        device_id=device_id(device_pk),
+        device_pk=device_pk,
+        dh_pk=found.id_dh,
+        label=label,
+        created_at=_now(),
+        expires_at=UnixTime(expires) if expires is not None else None,
+        flags=ids.DeviceFlags(disabled=True) if disable else None,
+    )
+    told = {"device_id": record.device_id.hex(), "device_pk": device_pk.hex(), "disabled": disable}
+    return _publish(reach, record, told, f"device {record.device_id.hex()}{' (disabled)' if disable else ''}")
+
+
+@command("veen id ctx --realm shop --name Bob --client bob")
+@realm_option
+@click.option("--name", "display_name", help="How it is shown.")
+@click.option("--avatar", type=Hex(Coid), help="coid of a picture.")
+@click.option("--prefs", type=JsonMap(), help="Preferences, as a JSON object.")
+@reaches
+def ctx(
+    out: Output,
+    *,
+    reach: Reach,
+    realm: RealmId,
+    display_name: str | None,
+    avatar: Coid | None,
+    prefs: dict[str, Any] | None,
+) -> Answer:
+    """Publish the profile of your account in a realm.
+
+    The account's id follows from your key and the realm; in another realm it is another one.
+    """
+    del out
+    account = ctx_id(principal_of(reach), realm)
+    record = ids.CtxProfile(
+        ctx_id=account,
+        realm_id=realm,
+        display_name=display_name,
+        avatar_coid=avatar,
+        prefs=prefs,
+        updated_at=_now(),
+    )
+    return _publish(
+        reach, record, {"ctx_id": account.hex(), "realm_id": realm.hex()}, f"account {account.hex()}"
+    )
+
+
+@command("veen id org --name 'Bakery' --client bakery")
+@click.option("--name", "display_name", help="How it is shown.")
+@click.option("--metadata", type=JsonMap(), help="More, as a JSON object.")
+@reaches
+def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
+    """Publish the profile of an organisation.
+
+    The identity that acts is the organisation: its key names it, and only it may speak for it.
+    """
+    del out
+    found, now = own_org(reach), _now()
+    record = ids.OrgProfile(
+        org_id=found, display_name=display_name, metadata=metadata, created_at=now, updated_at=now
+    )
+    return _publish(reach, record, {"org_id": found.hex()}, f"organisation {found.hex()}")
+
+
+@command("veen id group bakers --add CTX_ID --remove CTX_ID --client bakery")
+@click.argument("name")
+@click.option("--add", multiple=True, type=Hex(CtxId), help="An account to add; may be repeated.")
+@click.option("--remove", multiple=True, type=Hex(CtxId), help="An account to remove; may be repeated.")
+@click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
+@reaches
+def group(
+    out: Output,
+    *,
+    reach: Reach,
+    name: str,
+    add: tuple[CtxId, ...],
+    remove: tuple[CtxId, ...],
+    realm: RealmId | None,
+) -> Answer:
+    """Add accounts to a group of your organisation, or remove them."""
+    del out
+    owner = own_org(reach)
+    found = group_id(owner, name)
+    record = ids.Group(
+        org_id=owner,
+        realm_id=realm,
+        group_id=found,
+        name=name,
+        members_add=add or None,
+        members_remove=remove or None,
+        updated_at=_now(),
+    )
+    told = {"org_id": owner.hex(), "group_id": found.hex(), "added": len(add), "removed": len(remove)}
+    return _publish(reach, record, told, f"group {found.hex()}: {len(add)} added, {len(remove)} removed")
+
+
+@command("veen id role cashier --ctx CTX_ID --group GROUP_ID --realm shop --client bakery")
+@click.argument("role")
+@click.option("--ctx", "accounts", multiple=True, type=Hex(CtxId), help="To an account; may be repeated.")
+@click.option("--group", "groups", multiple=True, type=Hex(GroupId), help="To a group; may be repeated.")
+@click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
+@reaches
+def role(
+    out: Output,
+    *,
+    reach: Reach,
+    role: str,
+    accounts: tuple[CtxId, ...],
+    groups: tuple[GroupId, ...],
+    realm: RealmId | None,
+) -> Answer:
+    """Give a role of your organisation to accounts and groups.
+
+    Roles only add up: take an account out of the group to take its role away.
+    """
+    del out
+    if not accounts and not groups:
+        raise click.UsageError("to whom? Name --ctx or --group.")
+    owner = own_org(reach)
+    record = ids.Role(
+        org_id=owner,
+        realm_id=realm,
+        role=role,
+        targets_ctx=accounts or None,
+        targets_group=groups or None,
+        ts=_now(),
+    )
+    return _publish(reach, record, {"org_id": owner.hex(), "role": role}, f"role {role} of {owner.hex()}")
+
+
+@command("veen id handle @bob --ctx CTX_ID --realm shop --client registrar")
+@click.argument("handle")
+@realm_option
+@click.option("--ctx", "account", type=Hex(CtxId), help="The account it names [default: yours].")
+@click.option("--org", "owner", type=Hex(OrgId), help="The organisation it names.")
+@reaches
+def handle(
+    out: Output, *, reach: Reach, handle: str, realm: RealmId, account: CtxId | None, owner: OrgId | None
+) -> Answer:
+    """Give a handle of a realm to an account or an organisation.
+
+    Lowercase ASCII: @bob, bob or bob@example.com. The latest record holds, so who may write the realm's
+    handle stream may reassign handles.
+    """
+    del out
+    if account is not None and owner is not None:
+        raise click.UsageError("--ctx or --org, not both.")
+    target = CtxId(owner) if owner is not None else account or ctx_id(principal_of(reach), realm)
+    record = ids.HandleMap(
+        realm_id=realm,
+        handle=handle,
+        target_type="org" if owner is not None else "ctx",
+        target_id=target,
+        ts=_now(),
+    )
+    told = {"handle": handle, "target_type": record.target_type, "target_id": target.hex()}
+    return _publish(reach, record, told, f"{handle} names {record.target_type} {target.hex()}")
+
+
+@command(
+    "veen id link --realm shop --provider example --sub 12345 --client bob",
+    "veen id link --realm shop --provider example --id-token t.jwt --jwks keys.json"
+    " --issuer https://id.example --audience shop",
+)
+@realm_option
+@click.option("--provider", required=True, help="Its name in this deployment.")
+@click.option("--sub", help="Who you are there.")
+@click.option("--id-token", type=click.Path(path_type=Path, exists=True), help="An ID token that says so.")
+@click.option("--jwks", type=click.Path(path_type=Path, exists=True), help="The provider's key set.")
+@click.option("--issuer", help="The provider's issuer, as its tokens name it.")
+@click.option("--audience", help="For whom the token was made.")
+@reaches
+def link(
+    out: Output,
+    *,
+    reach: Reach,
+    realm: RealmId,
+    provider: str,
+    sub: str | None,
+    id_token: Path | None,
+    jwks: Path | None,
+    issuer: str | None,
+    audience: str | None,
+) -> Answer:
+    """Say who your account is at another provider.
+
+    With an OpenID Connect ID token the subject is read from it, after its signature, issuer, audience and
+    times were checked against the key set given.
+    """
+    del out
+    account = ctx_id(principal_of(reach), realm)
+    if id_token is None:
+        if sub is None:
+            raise click.UsageError("who? Name --sub, or give an --id-token.")
+        subject = sub
+    else:
+        if jwks is None or issuer is None or audience is None:
+            raise click.UsageError("--id-token needs --jwks, --issuer and --audience.")
+        known = Provider(name=provider, issuer=issuer, audience=audience, keys=jwks_keys(jwks.read_bytes()))
+        subject = verify_id_token(id_token.read_text("ascii").strip(), known, _now()).sub
+    record = ids.ExternalLink(
+        realm_id=realm, ctx_id=account, provider=provider, external_sub=subject, ts=_now()
+    )
+    told = {"ctx_id": account.hex(), "provider": provider, "sub": subject, "verified": id_token is not None}
+    return _publish(reach, record, told, f"account {account.hex()} is {subject} at {provider}")
+
+
+@command(
+    "veen id revoke --device DEVICE_ID --reason lost --client bob", "veen id revoke --own-ctx --realm shop"
+)
+@click.option("--device", "device_", type=Hex(DeviceId), help="A device of yours.")
+@click.option("--auth-ref", type=Hex(AuthRef), help="A token that you issued.")
+@click.option("--own-ctx", is_flag=True, help="Your account in --realm.")
+@click.option("--realm", type=Realm(), help="With --own-ctx: where.")
+@click.option("--own-org", "own_org_", is_flag=True, help="The organisation that you are.")
+@click.option("--reason", help="Why.")
+@reaches
+def revoke(
+    out: Output,
+    *,
+    reach: Reach,
+    device_: DeviceId | None,
+    auth_ref: AuthRef | None,
+    own_ctx: bool,
+    realm: RealmId | None,
+    own_org_: bool,
+    reason: str | None,
+) -> Answer:
+    """End a device, a token, your account or your organisation.
+
+    It holds from the moment it is in the log; readers of your stream see it. For hubs there is `veen revoke`.
+    """
+    del out
+    if own_ctx and realm is None:
+        raise click.UsageError("--own-ctx needs --realm: an account is one of a realm.")
+    record = ids.Revoke(
+        principal_pk=None if own_org_ else principal_of(reach),
+        org_id=own_org(reach) if own_org_ else None,
+        device_id=device_,
+        revoked_auth_ref=auth_ref,
+        realm_id=realm,
+        ctx_id=ctx_id(principal_of(reach), realm) if own_ctx and realm is not None else None,
+        reason=reason,
+        ts=_now(),
+    )
+    if (broken := record.broken_rule()) is not None:
+        raise click.UsageError(f"what? {broken}: --device, --auth-ref, --own-ctx or --own-org.")
+    what = {"device_id": device_, "auth_ref": auth_ref, "ctx_id": record.ctx_id, "org_id": record.org_id}
+    told = {name: value.hex() for name, value in what.items() if value is not None}
+    return _publish(reach, record, told, f"revoked {', '.join(f'{k} {v}' for k, v in told.items())}")

@@ -1,0 +1,135 @@
+"""``veen kv``: a map in a stream; the last write in stream order holds (§11.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any, Final
+
+import click
+
+from veen_cli.commands import Group, Own
+from veen_cli.connection import stream_option
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.place import Reach, reaches, sent_told, text_or_hex, told_bytes
+from veen_core.ids import StreamSeq
+from veen_overlays.event import Event, SeenOnce
+from veen_overlays.kv import KV, Change, Delete, Put, change_of
+from veen_overlays.kv import get as held
+from veen_overlays.live import open_entry
+
+COMMANDS: Final = {
+    "get": Own("veen_cli.overlays.kv:get", "Show the value of a key, or the whole map."),
+    "put": Own("veen_cli.overlays.kv:put", "Set a key."),
+    "del": Own("veen_cli.overlays.kv:del_", "Remove a key."),
+    "watch": Own("veen_cli.overlays.kv:watch", "Show each change as it happens, until Ctrl-C."),
+}
+kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, put, delete, watch.")
+
+
+@command("veen kv get colour --stream config", "veen kv get --stream config --json")
+@click.argument("key", required=False)
+@stream_option
+@reaches
+def get(out: Output, *, reach: Reach, stream: str, key: str | None) -> Answer:
+    """Show the value of a key, or the whole map.
+
+    A key that is not there ends with exit code 1.
+    """
+    state = reach.state(stream, KV)
+    if key is None:
+        entries = {name: value for name in sorted(state) if (value := held(state, name)) is not None}
+        told = [told_bytes("key", name) | told_bytes("value", value) for name, value in entries.items()]
+        lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in entries.items()]
+        return Answer({"stream": stream, "entries": told}, lines or [f"{stream} holds no key"])
+    value = held(state, key.encode())
+    if value is None:
+        raise CommandFailed(
+            f"{stream} has no key {key!r}: see all with `veen kv get -s {stream}`", Exit.USAGE
+        )
+    if out.quiet and not out.as_json:
+        click.echo(text_or_hex(value))
+    return Answer({"stream": stream, "key": key, **told_bytes("value", value)}, [text_or_hex(value)])
+
+
+@command("veen kv put colour green --stream config")
+@click.argument("key")
+@click.argument("value")
+@stream_option
+@reaches
+def put(out: Output, *, reach: Reach, stream: str, key: str, value: str) -> Answer:
+    """Set a key.
+
+    It holds until somebody sets or removes it later in the stream.
+    """
+    del out
+    record = Put(key=key.encode(), value=value.encode())
+    receipt = reach.send(stream, record)
+    told = {**sent_told(record, receipt, stream), "key": key, "value": value}
+    return Answer(told, [f"{key} = {value} (message {receipt.stream_seq} of {stream})"])
+
+
+@command("veen kv del colour --stream config", name="del")
+@click.argument("key")
+@stream_option
+@reaches
+def del_(out: Output, *, reach: Reach, stream: str, key: str) -> Answer:
+    """Remove a key.
+
+    Its earlier values stay in the log; the map no longer has it.
+    """
+    del out
+    record = Delete(key=key.encode())
+    receipt = reach.send(stream, record)
+    told = {**sent_told(record, receipt, stream), "key": key}
+    return Answer(told, [f"{key} is gone (message {receipt.stream_seq} of {stream})"])
+
+
+def _say(out: Output, change: Change) -> None:
+    if out.as_json:
+        value: dict[str, Any] = {"value": None}
+        if change.value is not None:
+            value = told_bytes("value", change.value)
+        click.echo(json.dumps({"stream_seq": change.seq, **told_bytes("key", change.key), **value}))
+    elif change.value is None:
+        click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} is gone")
+    else:
+        click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} = {text_or_hex(change.value)}")
+
+
+@command("veen kv watch --stream config", "veen kv watch colour --stream config --from 1 --count 3 --json")
+@click.argument("key", required=False)
+@stream_option
+@click.option("--from", "from_seq", type=click.IntRange(1), help="First message [default: the next one].")
+@click.option("--count", type=click.IntRange(1), help="End after so many changes.")
+@reaches
+def watch(
+    out: Output, *, reach: Reach, stream: str, key: str | None, from_seq: int | None, count: int | None
+) -> None:
+    """Show each change as it happens, until Ctrl-C.
+
+    With --json, one object a line.
+    """
+
+    async def work() -> None:
+        seen, left = SeenOnce(), count
+        async with reach.at(stream) as place:
+            head = await place.stream.head()
+            start = from_seq or (head.stream_seq if head is not None else 0) + 1
+            reader, label = place.hub.log_reader(), place.stream.label()
+            async with aclosing(reader.follow(label, StreamSeq(start))) as entries:
+                async for entry in entries:
+                    event = KV.distinct(open_entry(entry, entry.receipt, place.keys), seen)
+                    if not isinstance(event, Event):
+                        continue
+                    change = change_of(event)
+                    if key is None or change.key == key.encode():
+                        _say(out, change)
+                        left = None if left is None else left - 1
+                        if left == 0:
+                            return
+
+    asyncio.run(work())

@@ -1,0 +1,155 @@
+"""``veen wallet balance``, ``ledger`` and ``verify``: what a log says of wallets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from veen_cli import moments
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output, fields
+from veen_cli.overlays.arguments import Hex
+from veen_cli.overlays.place import Reach, reaches, text_or_hex
+from veen_cli.overlays.wallet import Account, ledger_option, state_told
+from veen_overlays.event import Event, Message, SeenOnce
+from veen_overlays.identifiers import WalletId
+from veen_overlays.record import Record
+from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.ledger import LEDGER, state_of
+from veen_overlays.wallet.rules import violations
+
+one_or_all = click.argument("wallet", type=Hex(WalletId), metavar="[WALLET]", required=False)
+
+
+def _account(wallet: WalletId | None, ledger: str | None) -> Account:
+    if wallet is None and ledger is None:
+        raise click.UsageError("which wallet? Name it, or a ledger with --ledger.")
+    return Account(wallet or WalletId(bytes(WalletId.SIZE)), ledger)
+
+
+def _lines(wallet: WalletId, state: State) -> list[str]:
+    limit = f"{state.pending_daily_spent} of {state.daily_limit} spent that day"
+    standing = "closed" if state.closed else "frozen" if state.frozen else "open"
+    return fields(
+        {
+            "wallet": wallet.hex(),
+            "  balance": state.balance,
+            "  is": standing,
+            "  limit": limit if state.daily_limit is not None else None,
+            "  lowest": state.lowest if state.lowest < 0 else None,
+        }
+    )
+
+
+@command("veen wallet balance WALLET", "veen wallet balance --ledger shop --json")
+@one_or_all
+@ledger_option
+@reaches
+def balance(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> Answer:
+    """Show a wallet, or all wallets of a ledger.
+
+    With --quiet nothing but the balance of the one wallet is printed.
+    """
+    account = _account(wallet, ledger)
+    accounts = reach.state(account.stream, account.overlay)
+    if wallet is None:
+        states = {WalletId(each): state_of(accounts, each) for each in sorted(accounts)}
+        told = [state_told(each, state) for each, state in states.items() if state != NEVER]
+        lines = [line for each, state in states.items() if state != NEVER for line in _lines(each, state)]
+        return Answer({"ledger": ledger, "wallets": told}, lines or [f"{ledger} has no wallet"])
+    state = state_of(accounts, wallet)
+    if not state.exists:
+        raise CommandFailed(f"wallet {wallet.hex()} was never opened in this stream", Exit.USAGE)
+    if out.quiet and not out.as_json:
+        click.echo(state.balance)
+    return Answer(state_told(wallet, state), _lines(wallet, state))
+
+
+def _messages(reach: Reach, account: Account) -> list[Message]:
+    async def work() -> list[Message]:
+        async with reach.at(account.stream) as place:
+            return [message async for message in place.messages()]
+
+    return asyncio.run(work())
+
+
+def _value(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _record_told(record: Record) -> dict[str, Any]:
+    names = [field.name for field in record.codec.fields]
+    return {name: _value(found) for name in names if (found := getattr(record, name)) is not None}
+
+
+def _concerns(record: Any, wallet: WalletId | None) -> bool:
+    return wallet is None or wallet in (record.wallet_id, getattr(record, "to_wallet_id", None))
+
+
+def _line(seq: int, record: Any) -> str:
+    at = moments.shown(getattr(record, "ts", getattr(record, "created_at", 0)))
+    kind = record.NAME.removeprefix("wallet.").removesuffix(".v1")
+    what = {
+        name: getattr(record, name, None) for name in ("amount", "delta", "daily_limit", "currency", "reason")
+    }
+    told = " ".join(str(value) for value in what.values() if value is not None)
+    to = getattr(record, "to_wallet_id", None)
+    ref = getattr(record, "ref", None)
+    return (
+        f"{seq:>4}  {at}  {kind:<9} {told}"
+        + (f" to {to.hex()[:12]}…" if to is not None else "")
+        + (f" ({text_or_hex(ref)})" if ref is not None else "")
+    )
+
+
+@command("veen wallet ledger WALLET", "veen wallet ledger --ledger shop --json")
+@one_or_all
+@ledger_option
+@reaches
+def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> Answer:
+    """List what happened to a wallet, or to all of a ledger.
+
+    Each event once: replayed and mirrored copies are left out.
+    """
+    del out
+    seen, found = SeenOnce(), []
+    for message in _messages(reach, _account(wallet, ledger)):
+        event = LEDGER.distinct(message, seen)
+        if isinstance(event, Event) and _concerns(event.record, wallet):
+            found.append(event)
+    told = [
+        {"stream_seq": each.seq, "schema": each.record.NAME, **_record_told(each.record)} for each in found
+    ]
+    return Answer({"events": told}, [_line(each.seq, each.record) for each in found])
+
+
+@command("veen wallet verify WALLET", "veen wallet verify --ledger shop --json")
+@one_or_all
+@ledger_option
+@reaches
+def verify(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> None:
+    """Report every event that should not be in the log.
+
+    Overdrafts, limits, payments out of frozen or closed wallets, each with its message. Exits with 3 if
+    there is one.
+    """
+    messages = _messages(reach, _account(wallet, ledger))
+    found = [each for each in violations(messages) if wallet is None or each.wallet_id == wallet]
+    told = [
+        {
+            "stream_seq": each.seq,
+            "id": each.identity.hex(),
+            "wallet": each.wallet_id.hex(),
+            "code": each.code.value,
+            "why": each.why,
+        }
+        for each in found
+    ]
+    lines = [f"message {each.seq}: {each.code.value}: {each.why}" for each in found]
+    holds = f"{len(messages)} messages, nothing that should not be there"
+    out.say(Answer({"messages": len(messages), "holds": not found, "violations": told}, lines or [holds]))
+    if found:
+        raise click.exceptions.Exit(Exit.PROTOCOL)

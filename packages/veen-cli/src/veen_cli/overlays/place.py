@@ -1,0 +1,211 @@
+"""A stream as an overlay uses it: records go in, sealed to its readers; a folded view comes out (§11).
+
+Views lie with the identity, in ``views/``, one store for each hub and each set of keys: what a key does
+not open is nothing to its view, so views of other keys are other views. They may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from veen_cli import settings
+from veen_cli.connection import Target, connects
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.identity import Folder, recipient_named
+from veen_cli.send import receipt_told
+from veen_cli.stream import readers_of
+from veen_core.cap import CapToken
+from veen_core.hashing import H
+from veen_core.ids import Epoch, LeafHash, StreamId, StreamSeq, UnixTime
+from veen_core.keys import DhKey
+from veen_core.receipt import Receipt
+from veen_hub.client import Hub, Identity, Stream
+from veen_overlays.event import Message
+from veen_overlays.live import Materializer, open_entry
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record
+from veen_storage.view_store import ViewStore
+
+S = TypeVar("S")
+PAGE: Final = 256
+"""Entries asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One stream of a connected hub."""
+
+    hub: Hub
+    stream: Stream
+    keys: tuple[DhKey, ...]
+    reach: Reach
+
+    async def send(self, record: Record, *, parent: LeafHash | None = None) -> Receipt:
+        """Durable when it returns."""
+        to, cap = self.reach.to, self.reach.cap
+        return await self.stream.send(
+            record,
+            to=recipient_named(to) if to is not None else None,
+            cap=CapToken.decode(cap.read_bytes()) if cap is not None else None,
+            parent=parent,
+        )
+
+    @property
+    def now(self) -> UnixTime:
+        """By the hub's clock, which is the one that its receipts show."""
+        return self.hub.link.time.now()
+
+    @asynccontextmanager
+    async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[Materializer[S]]:
+        """The overlay's view of the stream, folded up to its end."""
+        if epoch is None and self.hub.link.profile.epoch_sec:
+            raise CommandFailed(
+                "this hub gives a stream another label each epoch, and a view is of one label: read one with "
+                "`veen fold --epoch N`, and keep such streams on a hub without epochs",
+                Exit.POLICY,
+            )
+        label = self.stream.label(Epoch(epoch or 0))
+        with ViewStore(self._views) as store:
+            view = Materializer(overlay, label, self.hub.log_reader(), key=self.keys, store=store)
+            await view.open()
+            await view.catch_up()
+            yield view
+
+    async def state(self, overlay: Overlay[S]) -> S:
+        """As it is now."""
+        async with self.view(overlay) as view:
+            return (await view.state()).summary.inner
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """All of the stream's, opened, from its first one on."""
+        reader, label, at = self.hub.log_reader(), self.stream.label(), 1
+        while entries := await reader.page(label, StreamSeq(at), PAGE):
+            for entry in entries:
+                yield open_entry(entry, entry.receipt, self.keys)
+            at += len(entries)
+
+    @property
+    def _views(self) -> Path:
+        readers = H(b"".join(key.public for key in self.keys)).hex()[:16]
+        return self.reach.folder.root / "views" / f"{self.hub.hub_id.hex()[:16]}-{readers}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Which hub, as whom, with whose reader keys; what a command gets before it connects."""
+
+    target: Target
+    reader: tuple[Path, ...]
+    to: str | None
+    cap: Path | None
+
+    @property
+    def folder(self) -> Folder:
+        return self.target.folder or Folder(Path(settings.needed("client", None)))
+
+    @property
+    def identity(self) -> Identity:
+        """Whose keys the command acts with."""
+        return Identity.of(self.target.secrets())
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncIterator[Callable[[str | StreamId], Place]]:
+        """Connect; any number of streams, by name or by id."""
+        readers = readers_of(self.reader, self.target)
+
+        async with self.target.connect() as hub:
+            identity = hub.link.identity
+            assert identity is not None
+
+            def place(name: str | StreamId) -> Place:
+                text = name if isinstance(name, str) else name.hex()
+                keys = (*readers, *identity.dh_keys)
+                return Place(hub=hub, stream=hub.stream(text, readers=readers), keys=keys, reach=self)
+
+            yield place
+
+    def send(self, name: str | StreamId, record: Record) -> Receipt:
+        """Connect, send one record, and have its receipt."""
+
+        async def work() -> Receipt:
+            async with self.at(name) as place:
+                return await place.send(record)
+
+        return asyncio.run(work())
+
+    def state(self, name: str | StreamId, overlay: Overlay[S]) -> S:
+        """Connect, and fold one stream."""
+
+        async def work() -> S:
+            async with self.at(name) as place:
+                return await place.state(overlay)
+
+        return asyncio.run(work())
+
+    @asynccontextmanager
+    async def at(self, name: str | StreamId) -> AsyncIterator[Place]:
+        """Connect, for one stream."""
+        async with self.streams() as place:
+            yield place(name)
+
+
+def reaches(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of ``connects`` and those of sealing and reading; the command gets a ``reach``."""
+
+    @wraps(work)
+    def run(
+        *args: Any, target: Target, reader: tuple[Path, ...], to: str | None, cap: Path | None, **options: Any
+    ) -> Any:
+        return work(*args, reach=Reach(target=target, reader=reader, to=to, cap=cap), **options)
+
+    found: Callable[..., Any] = connects(run)
+    for option in (
+        click.option(
+            "--cap",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            help="Token file; one that was authorized before is found by itself.",
+        ),
+        click.option("--to", help="Seal to: a folder, card, or X25519 key [default: the reader, or you]."),
+        click.option(
+            "--reader",
+            multiple=True,
+            type=click.Path(path_type=Path, exists=True),
+            help="Folder of a shared stream's reader key, to seal to and to read with.",
+        ),
+    ):
+        found = option(found)
+    return found
+
+
+def refused(code: str, why: str) -> CommandFailed:
+    """A rule on this side forbids it: nothing was sent."""
+    return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY)
+
+
+def text_or_hex(content: bytes) -> str:
+    """For a person: text where it is printable text."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return content.hex()
+    return text if text.isprintable() else content.hex()
+
+
+def told_bytes(name: str, content: bytes) -> dict[str, str]:
+    """For a program: ``name`` if it is text, else ``name_hex``."""
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_hex": content.hex()}
+
+
+def sent_told(record: Record, receipt: Receipt, stream: str) -> dict[str, Any]:
+    return {"schema": record.NAME, "stream": stream, **receipt_told(receipt)}

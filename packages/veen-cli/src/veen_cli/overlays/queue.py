@@ -1,0 +1,132 @@
+"""``veen queue``: jobs in a stream, delivered at least once (§11.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import click
+
+from veen_cli import moments
+from veen_cli.commands import Group, Own
+from veen_cli.connection import stream_option
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.arguments import Hex
+from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told, text_or_hex, told_bytes
+from veen_core.ids import LeafHash
+from veen_core.receipt import Receipt
+from veen_overlays.queue import DONE, QUEUE, Ack, Enqueue, Job, Take, WorkerId, available, deliveries
+
+COMMANDS: Final = {
+    "put": Own("veen_cli.overlays.queue:put", "Add a job."),
+    "take": Own("veen_cli.overlays.queue:take", "Claim the oldest job that nobody holds."),
+    "ack": Own("veen_cli.overlays.queue:ack", "Say that a job is done."),
+}
+queue = Group("queue", COMMANDS, path="queue", help="Jobs in a stream: put, take, acknowledge.")
+
+worker_option = click.option(
+    "--worker", type=Hex(WorkerId), help="Who works, in hex [default: your identity's key]."
+)
+
+
+def _worker(reach: Reach, named: WorkerId | None) -> WorkerId:
+    return named or WorkerId(reach.identity.client_id)
+
+
+@command("veen queue put 'resize 17.png' --stream jobs")
+@click.argument("body")
+@stream_option
+@reaches
+def put(out: Output, *, reach: Reach, stream: str, body: str) -> Answer:
+    """Add a job.
+
+    Its id is the message's; a worker names it when it takes and acknowledges the job.
+    """
+    del out
+    record = Enqueue(body=body.encode())
+    receipt = reach.send(stream, record)
+    told = {**sent_told(record, receipt, stream), "job": receipt.leaf_hash.hex()}
+    return Answer(told, [f"job {receipt.leaf_hash.hex()}"])
+
+
+async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job, Take, Receipt] | None:
+    """Of several that reach for one job, the first in the stream has it; the others go on to the next."""
+    async with place.view(QUEUE) as view:
+        while True:
+            jobs = (await view.state()).summary.inner
+            found = next(available(jobs, place.now), None)
+            if found is None:
+                return None
+            job_id, job = found
+            record = Take(job=LeafHash(job_id), worker=worker, ts=place.now, lease_sec=lease)
+            receipt = await place.send(record)
+            await view.catch_up()
+            jobs = (await view.state()).summary.inner
+            if (bytes(worker), record.ts, lease) in deliveries(jobs[job_id]):
+                return job_id, job, record, receipt
+
+
+@command("veen queue take --stream jobs --lease 5m", "veen queue take --stream jobs --quiet")
+@click.option(
+    "--lease", type=moments.Duration(), default="1m", show_default=True, help="How long it is yours."
+)
+@worker_option
+@stream_option
+@reaches
+def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId | None) -> Answer:
+    """Claim the oldest job that nobody holds.
+
+    It is yours until the lease ends; then, unless it was acknowledged, others may take it again. With
+    --quiet only its body is printed. If there is none, that is no failure: "job" is null.
+    """
+    me = _worker(reach, worker)
+
+    async def work() -> tuple[bytes, Job, Take, Receipt] | None:
+        async with reach.at(stream) as place:
+            return await _claim(place, me, lease)
+
+    claimed = asyncio.run(work())
+    if claimed is None:
+        return Answer({"stream": stream, "job": None}, [f"no job waits in {stream}"])
+    job_id, job, record, receipt = claimed
+    if out.quiet and not out.as_json:
+        click.echo(text_or_hex(job.body))
+    told: dict[str, Any] = {
+        **sent_told(record, receipt, stream),
+        "job": job_id.hex(),
+        **told_bytes("body", job.body),
+        "worker": me.hex(),
+        "until": record.ts + record.lease_sec,
+    }
+    until = moments.shown(record.ts + record.lease_sec)
+    return Answer(told, [f"job {job_id.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
+
+
+@command("veen queue ack JOB --stream jobs")
+@click.argument("job", type=Hex(LeafHash))
+@worker_option
+@stream_option
+@reaches
+def ack(out: Output, *, reach: Reach, stream: str, job: LeafHash, worker: WorkerId | None) -> Answer:
+    """Say that a job is done.
+
+    Nothing is sent, with exit code 6, if the stream has no such job, or it is done already.
+    """
+    del out
+    me = _worker(reach, worker)
+
+    async def work() -> tuple[Ack, Receipt]:
+        async with reach.at(stream) as place:
+            jobs = await place.state(QUEUE)
+            held = jobs.get(bytes(job), Job())
+            if held == DONE:
+                raise refused("QUEUE.DONE", f"job {job.hex()} is done already")
+            if not held.seq:
+                raise refused("QUEUE.NO_JOB", f"{stream} has no job {job.hex()}")
+            record = Ack(job=job, worker=me, ts=place.now)
+            return record, await place.send(record)
+
+    record, receipt = asyncio.run(work())
+    told = {**sent_told(record, receipt, stream), "job": job.hex(), "worker": me.hex()}
+    return Answer(told, [f"job {job.hex()} is done"])

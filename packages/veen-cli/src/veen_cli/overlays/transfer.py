@@ -1,0 +1,146 @@
+"""``veen wallet transfer``: one event, debited at its source and credited once at its destination (WAL 5.5).
+
+On a shared ledger the one event does both. Where each wallet has its own stream, the event is written to
+the source's, then mirrored into the destination's with the first one's msg_id as its parent. If that fails
+in between, the same call with ``--transfer-id`` goes on: the debit is found, and counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.arguments import Hex
+from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
+from veen_cli.overlays.wallet import (
+    Account,
+    amount_argument,
+    check,
+    ledger_option,
+    state_told,
+    wallet_argument,
+)
+from veen_core.errors import VeenError
+from veen_core.ids import LeafHash, StreamId
+from veen_core.receipt import Receipt
+from veen_overlays.event import Event, SeenOnce
+from veen_overlays.identifiers import TransferId, WalletId
+from veen_overlays.wallet.account import State
+from veen_overlays.wallet.ledger import LEDGER, state_of
+from veen_overlays.wallet.records import Transfer
+from veen_overlays.wallet.rules import WalCode
+
+
+async def _found(place: Place, wanted: TransferId) -> tuple[Transfer, LeafHash] | None:
+    """A transfer that is in the log already, and its msg_id."""
+    seen = SeenOnce()
+    async for message in place.messages():
+        event = LEDGER.distinct(message, seen)
+        record = event.record if isinstance(event, Event) else None
+        if isinstance(record, Transfer) and record.transfer_id == wanted:
+            return record, LeafHash(message.identity)
+    return None
+
+
+async def _check_destination(place: Place, account: Account) -> None:
+    """A credit to a closed or unopened wallet would be lost. Unknown, of a stream we cannot read."""
+    async with place.view(account.overlay) as view:
+        summary = (await view.state()).summary
+    state = state_of(summary.inner, account.wallet)
+    if state.closed:
+        raise refused(WalCode.CLOSED, "the destination is closed for good")
+    if not state.exists and not summary.foreign:
+        raise refused(WalCode.NOT_OPEN, "the destination was never opened")
+
+
+async def _debit(place: Place, account: Account, record: Transfer) -> LeafHash:
+    """Emitted once: one that an earlier call left is taken up, if it is the same."""
+    before = await _found(place, record.transfer_id)
+    if before is not None:
+        if replace(before[0], ts=record.ts) != record:
+            raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
+        return before[1]
+    check(await account.state(place), record)
+    return (await place.send(record)).leaf_hash
+
+
+async def _pay(
+    place: Callable[[StreamId], Place], source: Account, to: Account, record: Transfer
+) -> tuple[LeafHash, Receipt | None, State]:
+    """The debit; the mirrored credit where the destination has a stream of its own; the source then."""
+    here = place(source.stream)
+    if source.wallet != to.wallet:
+        await _check_destination(place(to.stream), to)
+    debit = await _debit(here, source, record)
+    credit = None
+    if source.stream != to.stream:
+        try:
+            credit = await place(to.stream).send(record, parent=debit)
+        except VeenError as exc:
+            raise CommandFailed(
+                f"debited but not credited yet ({exc}): run it again with "
+                f"--transfer-id {record.transfer_id.hex()}",
+                Exit.REFUSED,
+            ) from exc
+    return debit, credit, await source.state(here)
+
+
+@command(
+    "veen wallet transfer WALLET TO_WALLET 40 --ledger shop",
+    "veen wallet transfer WALLET TO_WALLET 40 --transfer-id TRANSFER_ID",
+)
+@wallet_argument
+@click.argument("to_wallet", type=Hex(WalletId))
+@amount_argument
+@click.option("--transfer-id", type=Hex(TransferId), help="Go on with one that failed half-way.")
+@ledger_option
+@reaches
+def transfer(
+    out: Output,
+    *,
+    reach: Reach,
+    wallet: WalletId,
+    to_wallet: WalletId,
+    amount: int,
+    transfer_id: TransferId | None,
+    ledger: str | None,
+) -> Answer:
+    """Pay from one wallet to another.
+
+    Refused with exit code 6 as a withdrawal is, to oneself, or to a wallet that is closed or was never
+    opened. Where the destination has a stream of its own, the event is mirrored into it.
+    """
+    del out
+    source, to = Account(wallet, ledger), Account(to_wallet, ledger)
+    chosen = transfer_id or TransferId(os.urandom(TransferId.SIZE))
+
+    async def work() -> tuple[Transfer, LeafHash, Receipt | None, State]:
+        async with reach.streams() as place:
+            record = Transfer(
+                wallet_id=wallet,
+                to_wallet_id=to_wallet,
+                amount=amount,
+                ts=place(source.stream).now,
+                transfer_id=chosen,
+            )
+            return record, *await _pay(place, source, to, record)
+
+    record, debit, credit, state = asyncio.run(work())
+    told: dict[str, Any] = {
+        "transfer_id": chosen.hex(),
+        "to_wallet": to_wallet.hex(),
+        "amount": amount,
+        "id": debit.hex(),
+        "credit": sent_told(record, credit, to.stream.hex()) if credit is not None else None,
+        **state_told(wallet, state),
+    }
+    lines = [f"paid {amount}; the balance is {state.balance}", f"  transfer {chosen.hex()}"]
+    return Answer(told, lines)

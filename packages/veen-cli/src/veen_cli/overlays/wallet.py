@@ -1,0 +1,279 @@
+"""``veen wallet``: what changes a wallet; each refused here if the log should not have it (WAL §5, §13).
+
+A wallet has a stream of its own, or shares a ledger with others (``--ledger``). The check looks at the log
+as it is; of two producers that act at once both may pass it, and ``veen wallet verify`` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from veen_cli.commands import Group, Own
+from veen_cli.frame import command
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
+from veen_core.ids import StreamId, UnixTime
+from veen_core.receipt import Receipt
+from veen_core.stream import stream_id
+from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
+from veen_overlays.overlay import Overlay
+from veen_overlays.record import Record
+from veen_overlays.wallet import records as wal
+from veen_overlays.wallet.account import State
+from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of
+from veen_overlays.wallet.rules import refusal
+
+_HERE: Final = "veen_cli.overlays.wallet"
+COMMANDS: Final = {
+    "open": Own(f"{_HERE}:open_", "Open a wallet."),
+    "deposit": Own(f"{_HERE}:deposit", "Pay in from outside."),
+    "withdraw": Own(f"{_HERE}:withdraw", "Pay out to outside."),
+    "transfer": Own("veen_cli.overlays.transfer:transfer", "Pay from one wallet to another."),
+    "adjust": Own(f"{_HERE}:adjust", "Correct a balance, up or down."),
+    "limit": Own(f"{_HERE}:limit", "Set the daily limit of what goes out, or clear it."),
+    "freeze": Own(f"{_HERE}:freeze", "Stop outgoing payments."),
+    "unfreeze": Own(f"{_HERE}:unfreeze", "Let outgoing payments go again."),
+    "close": Own(f"{_HERE}:close", "Close an empty wallet, for good."),
+    "balance": Own("veen_cli.overlays.ledger:balance", "Show a wallet, or all wallets of a ledger."),
+    "ledger": Own(
+        "veen_cli.overlays.ledger:ledger", "List what happened to a wallet, or to all of a ledger."
+    ),
+    "verify": Own("veen_cli.overlays.ledger:verify", "Report every event that should not be in the log."),
+}
+wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, and its rules.")
+
+wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
+amount_argument = click.argument("amount", type=click.IntRange(1))
+ref_option = click.option("--ref", help="What it refers to, as text.")
+reason_option = click.option("--reason", help="Why.")
+ledger_option = click.option(
+    "--ledger", help="A stream that many wallets share [default: the wallet's own stream]."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A wallet and the stream that it is folded from."""
+
+    wallet: WalletId
+    ledger: str | None
+
+    @property
+    def stream(self) -> StreamId:
+        return wallet_stream(self.wallet) if self.ledger is None else stream_id(self.ledger)
+
+    @property
+    def overlay(self) -> Overlay[Accounts]:
+        return LEDGER if self.ledger is not None else one_wallet(self.wallet)
+
+    async def state(self, place: Place) -> State:
+        return state_of(await place.state(self.overlay), self.wallet)
+
+
+def check(state: State, record: Record) -> None:
+    """Refuse what the rules forbid, with their code (§13)."""
+    if (found := refusal(state, record)) is not None:
+        raise refused(found.code, found.why)
+
+
+def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], done: str) -> Answer:
+    """Check, send, and show the wallet as it is then."""
+
+    async def work() -> tuple[Record, Receipt, State]:
+        async with reach.at(account.stream) as place:
+            record = make(place.now)
+            check(await account.state(place), record)
+            receipt = await place.send(record)
+            return record, receipt, await account.state(place)
+
+    record, receipt, state = asyncio.run(work())
+    return Answer(
+        {**sent_told(record, receipt, account.stream.hex()), **state_told(account.wallet, state)},
+        [f"{done}; the balance is {state.balance}", f"  wallet {account.wallet.hex()}"],
+    )
+
+
+def state_told(wallet: WalletId, state: State) -> dict[str, Any]:
+    return {"wallet": wallet.hex(), **state._asdict()}
+
+
+def _ref(text: str | None) -> bytes | None:
+    return text.encode() if text is not None else None
+
+
+@command("veen wallet open --realm shop --currency EUR", name="open")
+@realm_option
+@click.option("--currency", required=True, help="Its code, as in EUR.")
+@click.option("--ctx", type=Hex(CtxId), help="Whose: an account's id [default: yours in the realm].")
+@ledger_option
+@reaches
+def open_(
+    out: Output, *, reach: Reach, realm: RealmId, currency: str, ctx: CtxId | None, ledger: str | None
+) -> Answer:
+    """Open a wallet.
+
+    Its id follows from realm, account and currency, so there is one of a kind. Opening it twice is refused.
+    """
+    del out
+    owner = ctx or ctx_id(PrincipalPk(reach.identity.client_id), realm)
+    wallet = wallet_id(realm, owner, currency)
+
+    def make(now: UnixTime) -> Record:
+        return wal.Open(wallet_id=wallet, realm_id=realm, ctx_id=owner, currency=currency, created_at=now)
+
+    return emit(reach, Account(wallet, ledger), make, f"opened a wallet in {currency}")
+
+
+@command("veen wallet deposit WALLET 500 --ref 'invoice 17'")
+@wallet_argument
+@amount_argument
+@ref_option
+@ledger_option
+@reaches
+def deposit(
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, ledger: str | None
+) -> Answer:
+    """Pay in from outside.
+
+    The amount is in the currency's smallest unit.
+    """
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Deposit(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
+
+    return emit(reach, Account(wallet, ledger), make, f"deposited {amount}")
+
+
+@command("veen wallet withdraw WALLET 200")
+@wallet_argument
+@amount_argument
+@ref_option
+@ledger_option
+@reaches
+def withdraw(
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, ledger: str | None
+) -> Answer:
+    """Pay out to outside.
+
+    Refused with exit code 6 if the balance or the day's limit does not cover it, or the wallet is frozen.
+    """
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Withdraw(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
+
+    return emit(reach, Account(wallet, ledger), make, f"withdrew {amount}")
+
+
+@command(
+    "veen wallet adjust WALLET --by -20 --reason 'counted twice'",
+)
+@wallet_argument
+@click.option("--by", "delta", type=int, required=True, help="How much; negative takes away.")
+@click.option("--reason", required=True, help="Why; it stands in the log.")
+@ref_option
+@ledger_option
+@reaches
+def adjust(
+    out: Output,
+    *,
+    reach: Reach,
+    wallet: WalletId,
+    delta: int,
+    reason: str,
+    ref: str | None,
+    ledger: str | None,
+) -> Answer:
+    """Correct a balance, up or down.
+
+    For operators; never below zero.
+    """
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Adjust(wallet_id=wallet, delta=delta, ts=now, reason=reason, ref=_ref(ref))
+
+    return emit(reach, Account(wallet, ledger), make, f"adjusted by {delta}")
+
+
+@command("veen wallet limit WALLET 1000", "veen wallet limit WALLET --none")
+@wallet_argument
+@click.argument("amount", type=click.IntRange(0), required=False)
+@click.option("--none", "clear", is_flag=True, help="Clear the limit.")
+@ledger_option
+@reaches
+def limit(
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int | None, clear: bool, ledger: str | None
+) -> Answer:
+    """Set the daily limit of what goes out, or clear it.
+
+    A day is a day of UTC.
+    """
+    del out
+    if clear == (amount is not None):
+        raise click.UsageError("an amount, or --none to clear the limit.")
+
+    def make(now: UnixTime) -> Record:
+        return wal.Limit(wallet_id=wallet, daily_limit=amount, ts=now)
+
+    done = "cleared the limit" if amount is None else f"limited to {amount} a day"
+    return emit(reach, Account(wallet, ledger), make, done)
+
+
+@command("veen wallet freeze WALLET --reason 'card lost'")
+@wallet_argument
+@reason_option
+@ledger_option
+@reaches
+def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, ledger: str | None) -> Answer:
+    """Stop outgoing payments.
+
+    Deposits and incoming transfers still count.
+    """
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Freeze(wallet_id=wallet, ts=now, reason=reason)
+
+    return emit(reach, Account(wallet, ledger), make, "frozen")
+
+
+@command("veen wallet unfreeze WALLET")
+@wallet_argument
+@reason_option
+@ledger_option
+@reaches
+def unfreeze(
+    out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, ledger: str | None
+) -> Answer:
+    """Let outgoing payments go again."""
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Unfreeze(wallet_id=wallet, ts=now, reason=reason)
+
+    return emit(reach, Account(wallet, ledger), make, "not frozen any more")
+
+
+@command("veen wallet close WALLET")
+@wallet_argument
+@ledger_option
+@reaches
+def close(out: Output, *, reach: Reach, wallet: WalletId, ledger: str | None) -> Answer:
+    """Close an empty wallet, for good.
+
+    A closed wallet takes nothing and gives nothing; its id cannot be opened again.
+    """
+    del out
+
+    def make(now: UnixTime) -> Record:
+        return wal.Close(wallet_id=wallet, ts=now)
+
+    return emit(reach, Account(wallet, ledger), make, "closed")

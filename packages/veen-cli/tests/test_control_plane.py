@@ -1,0 +1,44 @@
+"""authority, revoke, label-class, schema: a realm's records, published and shown."""
+
+from __future__ import annotations
+
+from veen_cli.exits import Exit
+
+from .conftest import Town
+
+
+def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town) -> None:
+    on = ("--realm", "fed", "--reader", square / "realm")
+    assert "nothing" in square.as_("alice", "authority", "show", "orders", *on).failed(Exit.USAGE)
+    first, second = square.hub_id, "22" * 32
+    square.as_("alice", "authority", "set", "orders", "--primary", first, "--ttl", "1h", *on).ok()
+    later = ("--primary", second, "--replica", first, "--ts", "+1h", "--ttl", "1h")
+    square.as_("alice", "authority", "set", "orders", *later, *on).ok()
+    now = square.as_("bob", "authority", "show", "orders", *on, "--json").json
+    then = square.as_("bob", "authority", "show", "orders", "--at", "+90m", *on, "--json").json
+    assert (now["primary_hub"], then["primary_hub"]) == (first, second)
+    assert then["replica_hubs"] == [first]
+
+
+def test_a_revocation_is_in_the_realms_stream(square: Town) -> None:
+    on = ("--reader", square / "realm")
+    told = square.as_(
+        "alice", "revoke", "client-id", "11" * 32, "--realm", "fed", "--reason", "lost", *on, "--json"
+    ).json
+    state = square.as_("bob", "fold", "revocation", told["stream"], *on, "--json").json["state"]
+    assert [(each["kind"], each["reason"]) for each in state] == [("client-id", "lost")]
+
+
+def test_a_label_has_a_class_and_a_schema_a_meaning(square: Town) -> None:
+    on = ("--realm", "fed", "--reader", square / "realm")
+    at = ("--at-hub", square.hub_id)
+    told = square.as_(
+        "alice", "label-class", "set", "orders", "bulk", *at, "--retention", "1d", *on, "--json"
+    ).json
+    shown = square.as_("bob", "label-class", "show", told["record"]["label"], *on)
+    assert "want a label" in square.as_("bob", "label-class", "show", "orders", *on).failed(Exit.USAGE)
+    assert "bulk" in shown.ok().out
+    assert square.as_("bob", "label-class", "show", "orders", *at, *on, "--json").json["class"] == "bulk"
+    made = square.as_("alice", "schema", "register", "shop.order.v1", "--version", "1", *on, "--json").json
+    for name in ("shop.order.v1", made["record"]["schema_id"]):
+        assert square.as_("bob", "schema", "show", name, *on, "--json").json["version"] == "1"

@@ -1,0 +1,164 @@
+"""fold, kv, crdt, queue, snapshot: the real command against a real hub."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from veen_cli.exits import Exit
+
+from .conftest import Town
+from .running import SCRIPTS, environment, veen
+
+
+def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None:
+    on = ("-s", "kv-one")
+    square.as_("alice", "kv", "put", "colour", "red", *on).ok()
+    square.as_("alice", "kv", "put", "colour", "green", *on).ok()
+    square.as_("alice", "kv", "put", "size", "7", *on).ok()
+    assert square.as_("alice", "kv", "get", "colour", *on, "-q").ok().out == "green\n"
+    told = square.as_("alice", "kv", "get", *on, "--json").json
+    assert told["entries"] == [{"key": "colour", "value": "green"}, {"key": "size", "value": "7"}]
+    assert square.as_("alice", "kv", "del", "colour", *on, "--json").json["schema"] == "kv.delete.v1"
+    assert "no key 'colour'" in square.as_("alice", "kv", "get", "colour", *on).failed(Exit.USAGE)
+
+
+def test_a_map_is_shared_by_whoever_has_its_reader_key(square: Town) -> None:
+    on = ("-s", "kv-shared", "--reader", square / "realm")
+    square.as_("alice", "kv", "put", "from", "alice", *on).ok()
+    square.as_("bob", "kv", "put", "to", "bob", *on).ok()
+    assert len(square.as_("bob", "kv", "get", *on, "--json").json["entries"]) == 2
+    # Without the key it is nobody's event, and the view of other keys is another view.
+    assert square.as_("bob", "kv", "get", "-s", "kv-shared", "--json").json["entries"] == []
+    assert len(square.as_("bob", "kv", "get", *on, "--json").json["entries"]) == 2
+
+
+def test_watching_shows_each_change_as_it_happens(square: Town, tmp_path: Path) -> None:
+    on = ("-s", "kv-watched")
+    square.as_("alice", "kv", "put", "a", "1", *on).ok()
+    seen = square.as_("alice", "kv", "watch", *on, "--from", 1, "--count", 1, "--json").json
+    assert seen == {"stream_seq": 1, "key": "a", "value": "1"}
+    flags = ["--hub", square.url, "--trust", square.hub_id, "--client", str(square / "alice")]
+    watch = ["kv", "watch", "a", *on, *flags, "--from", "2", "--count", "2", "--json"]
+    with subprocess.Popen(
+        [SCRIPTS / "veen", *watch], stdout=subprocess.PIPE, text=True, env=environment(tmp_path)
+    ) as process:
+        square.as_("alice", "kv", "put", "b", "2", *on).ok()
+        square.as_("alice", "kv", "put", "a", "3", *on).ok()
+        square.as_("alice", "kv", "del", "a", *on).ok()
+        told, _ = process.communicate(timeout=30)
+    assert [json.loads(line)["value"] for line in told.splitlines()] == ["3", None]
+
+
+def test_registers_sets_and_counters_converge(square: Town) -> None:
+    both = ("-s", "crdts", "--reader", square / "realm")
+    square.as_("alice", "crdt", "lww", "set", "motd", "late", "--ts", 2_000, *both).ok()
+    square.as_("bob", "crdt", "lww", "set", "motd", "early", "--ts", 1_000, *both).ok()
+    assert square.as_("bob", "crdt", "lww", "get", "motd", *both, "--json").json["value"] == "late"
+    assert "no register" in square.as_("bob", "crdt", "lww", "get", "other", *both).failed(Exit.USAGE)
+
+    square.as_("alice", "crdt", "set", "add", "milk", *both).ok()
+    square.as_("bob", "crdt", "set", "add", "milk", *both).ok()
+    square.as_("bob", "crdt", "set", "add", "bread", *both).ok()
+    assert square.as_("alice", "crdt", "set", "remove", "milk", *both, "--json").json["removed"] == 2
+    assert square.as_("bob", "crdt", "set", "show", *both).ok().out == "bread\n"
+    assert "nothing was sent" in square.as_("bob", "crdt", "set", "remove", "milk", *both).failed(Exit.POLICY)
+
+    square.as_("alice", "crdt", "counter", "add", 3, *both).ok()
+    square.as_("bob", "crdt", "counter", "add", 4, *both).ok()
+    told = square.as_("alice", "crdt", "counter", "show", *both, "--json").json
+    assert (told["total"], sorted(told["shards"].values())) == (7, [3, 4])
+
+
+def test_a_job_is_taken_by_one_worker_and_done_when_it_is_acknowledged(square: Town) -> None:
+    on = ("-s", "jobs", "--reader", square / "realm")
+    first = square.as_("alice", "queue", "put", "resize 17.png", *on, "--json").json["job"]
+    second = square.as_("alice", "queue", "put", "resize 18.png", *on, "--json").json["job"]
+    taken = square.as_("alice", "queue", "take", *on, "--lease", "10m", "--json").json
+    assert (taken["job"], taken["body"]) == (first, "resize 17.png")
+    assert square.as_("bob", "queue", "take", *on, "--quiet").ok().out == "resize 18.png\n"
+    assert square.as_("bob", "queue", "take", *on, "--json").json["job"] is None
+    square.as_("alice", "queue", "ack", first, *on).ok()
+    assert "QUEUE.DONE" in square.as_("bob", "queue", "ack", first, *on).failed(Exit.POLICY)
+    assert "QUEUE.NO_JOB" in square.as_("bob", "queue", "ack", "00" * 32, *on).failed(Exit.POLICY)
+    assert "hex digits" in square.as_("bob", "queue", "ack", "zz", *on).failed(Exit.USAGE)
+    open_jobs = square.as_("bob", "fold", "queue.jobs", *on[1:], "--json").json["state"]
+    assert [job["job"] for job in open_jobs] == [second]
+
+
+def test_a_lease_that_ends_unacknowledged_gives_the_job_to_the_next(square: Town) -> None:
+    on = ("-s", "short-jobs", "--reader", square / "realm")
+    job = square.as_("alice", "queue", "put", "x", *on, "--json").json["job"]
+    square.as_("alice", "queue", "take", *on, "--lease", "0s").ok()
+    assert square.as_("bob", "queue", "take", *on, "--lease", "10m", "--json").json["job"] == job
+
+
+def test_a_fold_names_the_root_it_rests_on_and_goes_back(square: Town) -> None:
+    on = ("-s", "folded")
+    for n in range(3):
+        last = square.as_("alice", "kv", "put", "k", n, *on, "--json").json
+    square.as_("alice", "send", "a stranger's message", *on).ok()
+    now = square.as_("alice", "fold", "kv.map", "folded", "--json").json
+    assert (now["events"], now["foreign"], now["upto_seq"]) == (3, 1, 4)
+    before = square.as_("alice", "fold", "kv.map", "folded", "--upto", 3, "--json").json
+    assert (before["mmr_root"], before["state_hash"]) == (last["mmr_root"], now["state_hash"])
+    first = square.as_("alice", "fold", "kv.map", "folded", "--upto", 1, "--json").json
+    assert first["state"] == {b"k".hex(): b"0".hex()}
+    assert "4 messages" in square.as_("alice", "fold", "kv.map", "folded", "--upto", 9).failed(Exit.USAGE)
+    assert '"6b": "32"' in square.as_("alice", "fold", "kv.map", "folded").ok().out
+
+
+def test_a_fold_is_kept_and_taken_up_again(square: Town) -> None:
+    lines = "".join(f"{n}\n" for n in range(130)).encode()
+    square.as_("bob", "send", "--batch", "-s", "long", stdin=lines).ok()
+    fresh = square.as_("bob", "fold", "kv.map", "long", "--json").json
+    stores = list((square / "bob" / "views").glob("*/data.mdb"))
+    assert stores
+    assert square.as_("bob", "fold", "kv.map", "long", "--json").json == fresh
+    for store in stores:
+        store.write_bytes(b"\x55" * 9_000)
+    assert "remove" in square.as_("bob", "fold", "kv.map", "long").failed(Exit.PROTOCOL)
+    for store in stores:
+        for file in store.parent.iterdir():
+            file.unlink()
+    assert square.as_("bob", "fold", "kv.map", "long", "--json").json == fresh
+
+
+def test_a_snapshot_is_published_and_verified_by_folding_the_log(square: Town) -> None:
+    on = ("-s", "snapped", "--reader", square / "realm")
+    square.as_("alice", "kv", "put", "k", "1", *on).ok()
+    named = ("kv.map", "snapped", "--reader", square / "realm")
+    assert "no such snapshot" in square.as_("bob", "snapshot", "verify", *named).failed(Exit.USAGE)
+    claim = square.as_("alice", "snapshot", "publish", *named, "--into", "claims", "--json").json
+    square.as_("alice", "kv", "put", "k", "2", *on).ok()
+    square.as_("alice", "snapshot", "publish", *named, "--into", "claims").ok()
+    told = square.as_("bob", "snapshot", "verify", *named, "--into", "claims", "--json").json
+    assert [each["upto_seq"] for each in told["snapshots"]] == [1, 2]
+    assert told["snapshots"][0]["state_hash"] == claim["state_hash"]
+
+
+def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
+    """Somebody claims, under this stream's state_id, what another stream folds to."""
+    reader = ("--reader", square / "realm")
+    for stream, value in (("honest", "1"), ("forged", "2")):
+        square.as_("alice", "kv", "put", "k", value, "-s", stream, *reader).ok()
+    honest = square.as_("alice", "snapshot", "publish", "kv.map", "honest", *reader, "--json").json[
+        "state_id"
+    ]
+    lie = ("--into", "lies", "--state-id", honest, *reader)
+    square.as_("alice", "snapshot", "publish", "kv.map", "forged", *lie).ok()
+    said = square.as_("bob", "snapshot", "verify", "kv.map", "honest", *lie).failed(Exit.PROTOCOL)
+    assert "mmr_root" in said
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("kv", "get"), ("fold", "kv.map", "x"), ("wallet", "balance", "00" * 32)],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_without_an_identity_it_says_which_flag_is_missing(square: Town, args: tuple[str, ...]) -> None:
+    on = ("-s", "x") if args[0] == "kv" else ()
+    assert "--client" in veen(*args, *on, "--hub", square.url, "--trust", square.hub_id).failed(Exit.USAGE)

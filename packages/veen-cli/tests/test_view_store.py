@@ -1,0 +1,39 @@
+"""The overlays' ``Store``: the one in memory and the one on disk keep one contract."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veen_overlays.store import MemoryStore, Store
+from veen_storage.view_store import ViewStore
+
+KEYS = st.binary(max_size=3)
+STEPS = st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=3)), st.lists(KEYS)), max_size=5)
+RANGES = ((b"", b"\xff" * 9), (b"a", b"b"), (b"\x00", b"\x80"), (b"b", b"a"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_both_stores_keep_one_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
+    model: dict[bytes, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder, ViewStore(Path(folder, "view")) as disk:
+        stores: tuple[Store, ...] = (MemoryStore(), disk)
+        for puts, deletes in steps:
+            model = {key: value for key, value in model.items() if key not in deletes} | puts
+            for store in stores:
+                store.write(puts, deletes)
+        for store in stores:
+            for start, stop in RANGES:
+                within = sorted((k, v) for k, v in model.items() if start <= k < stop)
+                assert list(store.scan(start, stop)) == within
+            assert {key: store.get(key) for key in model} == model
+            assert store.get(b"never written") is None
+
+
+def test_the_store_on_disk_has_the_protocols_shape(tmp_path: Path) -> None:
+    with ViewStore(tmp_path) as store:
+        assert isinstance(store, Store)

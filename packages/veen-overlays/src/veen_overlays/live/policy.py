@@ -1,0 +1,97 @@
+"""The policy of a hub above level core: follows its realm and answers from the view (spec-2 §8, H6).
+
+A hub finds it by the entry point ``realm`` of the group ``veen_hub.policies``, calls it with its hub_id and
+its settings, and runs ``follow`` while it listens. The streams that authority records name are made known
+to the hub *before* the view that has them counts: a replica that could not tell a stream's label would
+accept for it.
+
+Rates, padding and retention by class are in the view (``handling``, ``retention_sec``); the hub's
+AdmissionPolicy asks for none of them, so no hub enforces them yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.ids import HubId, Label, StreamId
+from veen_core.keys import DhKey
+from veen_core.keystore import Secrets
+from veen_core.protocols import Clock, LogReader
+from veen_overlays.control.admission import ViewPolicy
+from veen_overlays.control.policy import Level, PolicyView
+from veen_overlays.identifiers import RealmId, realm_id
+from veen_overlays.live.realm import RealmFollower
+from veen_overlays.store import MemoryStore
+
+
+class Around(Protocol):
+    """What the hub hands over: ``veen_hub.policy.Surroundings``, by shape."""
+
+    @property
+    def reader(self) -> LogReader: ...
+    @property
+    def label_of(self) -> Callable[[StreamId], Label]: ...
+    @property
+    def stream_of(self) -> Callable[[Label], StreamId | None]: ...
+    @property
+    def learn(self) -> Callable[[Iterable[StreamId]], Awaitable[None]]: ...
+    @property
+    def clock(self) -> Clock: ...
+
+
+class RealmPolicy(ViewPolicy):
+    """Before the first view, and from one that is too old, nothing is accepted."""
+
+    def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
+        view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)
+        super().__init__(view, lambda _label: None, options["max_age_sec"])
+        self._keys = _keys(Path(options["key"]))
+        self._refresh_sec: float = options["refresh_sec"]
+        self._store = MemoryStore()
+        """Outlives a connection: what the streams once said, they may not take back."""
+        self._known: frozenset[StreamId] = frozenset()
+
+    async def follow(self, around: Around) -> None:
+        """Renew the view, for ever; whatever cannot be read or contradicts itself is raised."""
+        self._stream_of = around.stream_of
+        follower = RealmFollower(
+            self.view.realm,
+            self.view.hub_id,
+            self.view.level,
+            reader=around.reader,
+            label_of=around.label_of,
+            key=self._keys,
+            store=self._store,
+            clock=around.clock,
+        )
+        while True:
+            view = await follower.refresh()
+            if not view.named_streams <= self._known:
+                await around.learn(view.named_streams)
+                self._known |= view.named_streams
+            self.view = view
+            await asyncio.sleep(self._refresh_sec)
+
+
+def _realm(text: str) -> RealmId:
+    try:
+        return RealmId.from_hex(text)
+    except DecodeError:
+        return realm_id(text)
+
+
+def _keys(path: Path) -> tuple[DhKey, ...]:
+    """The secrets of the realm's reader, which nobody else may read."""
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigError(f"realm.key: {path} can be read by others: `chmod 600 {path}` first")
+        return Secrets.decode(path.read_bytes()).dh_keys
+    except OSError as exc:
+        raise ConfigError(f"realm.key: {path}: {exc.strerror}") from None
+    except DecodeError:
+        raise ConfigError(f"realm.key: {path} does not hold secrets: `veen keygen` makes them") from None
