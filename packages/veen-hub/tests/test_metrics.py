@@ -90,6 +90,15 @@ def test_metrics_move_with_what_happens(start_hub: StartHub) -> None:
     assert hub.metric("veen_batch_messages_count") > 0
 
 
+class NeverFolded(SetPolicy):
+    def describe(self) -> dict[str, str]:
+        return {"level": "hardened", "lag_sec": "never"}
+
+
+def test_a_view_that_was_never_folded_has_no_finite_lag(start_hub: StartHub) -> None:
+    assert start_hub(policy=NeverFolded()).metric("veen_revocation_view_lag_seconds") == float("inf")
+
+
 def stages(hub: RunningHub) -> dict[str, float]:
     names = ("accepted", "durable", "applied", "checkpointed", "anchored")
     return {name: hub.metric("veen_stage_entries", stage=name) for name in names}

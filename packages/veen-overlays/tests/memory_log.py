@@ -34,7 +34,8 @@ from veen_core.receipt import sign_receipt
 from veen_overlays.record import Record
 
 LABEL = Label(b"\x0f" * 32)
-READER = DhKey(DhSecret(b"\x02" * 32))
+READER_SECRET = DhSecret(b"\x02" * 32)
+READER = DhKey(READER_SECRET)
 HUB = SigningKey(SigningSeed(b"\x03" * 32))
 WRITER = SigningKey(SigningSeed(b"\x04" * 32))
 

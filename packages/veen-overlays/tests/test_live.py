@@ -252,6 +252,13 @@ def test_an_authorized_token_in_a_log_is_nobodys_event() -> None:
     assert (message.schema, message.body) == (bytes(32), b"")
 
 
+def test_of_several_keys_the_one_that_opens_a_message_counts() -> None:
+    entry = ledger_log(1).entries[0]
+    stranger = DhKey(DhSecret(b"\x05" * 32))
+    assert open_entry(entry, entry.receipt, (stranger, READER)) == open_entry(entry, entry.receipt, READER)
+    assert open_entry(entry, entry.receipt, (stranger,)).schema == bytes(32)
+
+
 def test_a_range_from_the_start_is_a_prefix() -> None:
     async def check() -> None:
         view = await _caught_up(ledger_log(30))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
-from memory_log import READER, MemoryLog
+import pytest
+from memory_log import READER, READER_SECRET, MemoryLog
 
 from veen_core import (
     ClientId,
@@ -24,6 +27,7 @@ from veen_core.cap import CapToken
 from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.keystore import Secrets
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Level
 from veen_overlays.control.records import (
@@ -36,7 +40,7 @@ from veen_overlays.control.records import (
     schema_stream,
 )
 from veen_overlays.identifiers import realm_id
-from veen_overlays.live import RealmFollower
+from veen_overlays.live import RealmFollower, RealmPolicy
 from veen_overlays.store import MemoryStore
 
 REALM = realm_id("plant")
@@ -45,6 +49,15 @@ ORDERS, ORDERS_LABEL = StreamId(b"\x01" * 32), Label(b"\x02" * 32)
 NOW = UnixTime(1_700_000_000)
 PHONE = SigningKey(SigningSeed(b"\x07" * 32))
 CLIENT = ClientId(PHONE.public)
+ELSEWHERE = Authority(
+    realm_id=REALM,
+    stream_id=ORDERS,
+    primary_hub=THERE,
+    replica_hubs=(),
+    policy="single-primary",
+    ts=NOW,
+    ttl=60,
+)
 
 
 @dataclass
@@ -98,6 +111,16 @@ class Logs:
         return await self.at(label).checkpoint(label)  # type: ignore[func-returns-value]
 
 
+class Around(NamedTuple):
+    """What a hub hands to its policy."""
+
+    reader: Logs
+    label_of: Callable[[StreamId], Label]
+    stream_of: Callable[[Label], StreamId | None]
+    learn: Callable[[Iterable[StreamId]], Awaitable[None]]
+    clock: Clock
+
+
 def label_of(stream: StreamId) -> Label:
     return Label(bytes(reversed(stream)))
 
@@ -128,6 +151,47 @@ def revoked(target: bytes, kind: str = "client-id") -> Revocation:
 
 def test_the_reader_of_the_tests_keeps_cores_protocol() -> None:
     assert isinstance(Logs(), LogReader)
+
+
+def test_the_streams_that_records_name_are_the_hubs_to_know() -> None:
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        logs.at(label_of(admin_stream(REALM))).write(ELSEWHERE)
+        assert (await follower(logs, clock).refresh()).named_streams == {ORDERS}
+        assert (await follower(logs, clock, Level.CORE).refresh()).named_streams == frozenset()
+
+    asyncio.run(check())
+
+
+def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp_path: Path) -> None:
+    """Else a replica could not tell their labels, and would accept for them."""
+    secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
+    (tmp_path / "key").write_bytes(secrets.encode())
+    (tmp_path / "key").chmod(0o600)
+    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5}
+    policy = RealmPolicy(HERE, {**options, "refresh_sec": 0.001})
+    known: dict[Label, StreamId] = {}
+    before: list[str | None] = []
+
+    async def learn(streams: Iterable[StreamId]) -> None:
+        before.append(policy.stale(NOW))
+        known.update(dict.fromkeys([ORDERS_LABEL], next(iter(streams))))
+
+    async def check() -> None:
+        logs = Logs()
+        logs.at(label_of(admin_stream(REALM))).write(ELSEWHERE)
+        around = Around(logs, label_of, known.get, learn, Clock())
+        task = asyncio.create_task(policy.follow(around))  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            while policy.stale(NOW) is not None:
+                await asyncio.sleep(0)
+        assert policy.not_primary(Question()) is not None
+        logs.broken = True
+        with pytest.raises(VeenError, match="unreachable"):
+            await task
+
+    asyncio.run(check())
+    assert before == ["the authority stream was never folded"]
 
 
 def test_a_revoked_client_is_refused_after_the_next_refresh() -> None:
