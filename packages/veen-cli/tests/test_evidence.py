@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -220,3 +221,16 @@ def test_a_proof_of_work_is_found_for_a_message_and_verifies(town: Town, tmp_pat
     veen("verify", tmp_path / "cookie", tmp_path / "msg.cbor").ok()
     (tmp_path / "not.cbor").write_bytes(b"\x01")
     town.as_("alice", "pow", "solve", "--msg", tmp_path / "not.cbor").failed(Exit.PROTOCOL)
+
+
+def test_one_file_that_is_nothing_of_ours_does_not_keep_the_others_from_their_verdict(
+    town: Town, tmp_path: Path
+) -> None:
+    (tmp_path / "noise").write_bytes(b"\xff\x00 not ours")
+    done = veen("verify", town / "bob" / "identity_card.pub", tmp_path / "noise", "--json")
+    assert [each["holds"] for each in json.loads(done.out)["verdicts"]] == [True, False]
+    assert "noise" in done.failed(Exit.PROTOCOL)
+
+
+def test_a_folder_of_evidence_is_its_files(case: Path, town: Town) -> None:
+    assert veen("verify", case, "--trust", town.hub_id, "--quiet").code == 0

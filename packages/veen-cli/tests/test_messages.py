@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from veen_cli.exits import Exit
+from veen_cli.output import harmless
 
 from .conftest import STREAM, Town
 from .running import environment, process, veen
@@ -232,3 +233,11 @@ def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) ->
     assert "holds nothing" in town.as_("alice", "stream", "-s", "never-used").ok().out
     town.as_("alice", "stream", "-s", STREAM, "--follow", "--to", 3).failed(Exit.USAGE)
     assert os.environ.get("VEEN_HUB") is None
+
+
+def test_a_message_cannot_drive_the_readers_terminal_or_look_like_another_line() -> None:
+    written = "evil\x1b[2J\x1b]0;title\x07\nFAKE   99  a line\r over \u202etxt"
+    shown = harmless(written)
+    assert not set(shown) & set("\x1b\x07\r\u202e")
+    assert shown.splitlines()[1].startswith(" " * 8)
+    assert harmless("two coffees, ☕ \t and tea") == "two coffees, ☕ \t and tea"

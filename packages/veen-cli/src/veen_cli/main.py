@@ -25,6 +25,7 @@ import click
 
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
+from veen_cli.output import harmless
 
 COMMANDS: Final = {
     "quickstart": Own(
@@ -150,7 +151,7 @@ def judged(error: Exception) -> int:
 
 def complain(message: str, code: int) -> int:
     """Say what is wrong in one line."""
-    click.echo("veen: " + " ".join(message.split()), err=True)
+    click.echo(harmless("veen: " + " ".join(message.split())), err=True)
     return code
 
 

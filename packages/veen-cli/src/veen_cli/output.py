@@ -27,6 +27,26 @@ class Answer:
     lines: Iterable[str] = ()
 
 
+CONTINUED: Final = " " * 8
+_HARMFUL: Final = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (
+        *range(9),
+        *range(11, 32),
+        *range(127, 160),
+        *(0x200E, 0x200F),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+} | {10: "\n" + CONTINUED}
+"""Control characters and those that turn the direction of text; a new line is indented."""
+
+
+def harmless(text: str) -> str:
+    """Text that somebody else wrote, for a terminal: it cannot move the cursor or look like another line."""
+    return text.translate(_HARMFUL)
+
+
 def fields(rows: Mapping[str, object]) -> list[str]:
     """Names and values, aligned; a value of None is left out."""
     told = {name: value for name, value in rows.items() if value is not None}
@@ -110,7 +130,7 @@ class Output:
             click.echo(json.dumps(answer.data, ensure_ascii=False))
         elif not self.quiet:
             for line in answer.lines:
-                click.echo(line)
+                click.echo(harmless(line))
 
     @property
     def for_people(self) -> bool:

@@ -17,7 +17,7 @@ from veen_cli import moments
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
 from veen_cli.identity import Folder
-from veen_cli.output import Answer, Output
+from veen_cli.output import Answer, Output, harmless
 from veen_core.ids import Epoch
 from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
@@ -100,9 +100,17 @@ class Printer:
             self.kept.append(message_told(message, proof))
         elif self.out.quiet:
             if message.is_open:
-                click.echo(text_of(message) if text_of(message) is not None else message.body.hex())
+                click.echo(self._quiet(message))
         else:
-            click.echo("\n".join(message_lines(message, proof)))
+            click.echo("\n".join(map(harmless, message_lines(message, proof))))
+
+    @staticmethod
+    def _quiet(message: Message) -> str:
+        """The text alone: for a program as it is, for a terminal without what could drive it."""
+        text = text_of(message)
+        if text is None:
+            return message.body.hex()
+        return harmless(text) if sys.stdout.isatty() else text
 
     def _raw(self, message: Message) -> None:
         """Bodies as they are, a newline between two; one alone comes out byte for byte."""

@@ -154,6 +154,8 @@ def conclude(
         for text in reports.table(report.figures):
             click.echo(text)
         click.echo(reports.summary(report))
+        if report.too_little:
+            click.echo("not a verdict: more was skipped than judged; the reasons stand above (--admin-key?)")
     code = INTERRUPTED if report.interrupted else 0 if report.ok else FAILED
     raise click.exceptions.Exit(code)
 

@@ -75,9 +75,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed, and something was judged: a run in which all was skipped shows nothing."""
-        judged = self.count(Outcome.PASSED) > 0
-        return judged and not self.count(Outcome.FAILED) and not self.interrupted
+        """Nothing failed, and more was judged than skipped: what was skipped shows nothing."""
+        return not self.too_little and not self.count(Outcome.FAILED) and not self.interrupted
+
+    @property
+    def too_little(self) -> bool:
+        return self.count(Outcome.PASSED) <= self.count(Outcome.SKIPPED)
 
     @property
     def figures(self) -> list[Figure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,35 @@ def judge(
 ) -> list[Verdict]:
     """Judge files and folders together; the first must be of ``kind``, if one is named."""
     pin = pinned(trust)
-    folders = [Path(name) for name in files if Path(name).is_dir()]
-    found = recognize_all(name for name in files if not Path(name).is_dir())
+    named = [path for name in files for path in _opened(Path(name))]
+    folders = [path for path in named if path.is_dir()]
+    found, unreadable = _recognized(path for path in named if not path.is_dir())
     if kind is not None and not (found and isinstance(found[0].thing, kind)):
         name = found[0].name if found else "folder"
         raise CommandFailed(f"{files[0]} is a {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE)
     verdicts = Judge(found, pin, identity_of(pin, found, client)).verdicts()
-    return [*verdicts, *(_export(folder, pin) for folder in folders)]
+    return [*verdicts, *unreadable, *(_export(folder, pin) for folder in folders)]
+
+
+def _opened(path: Path) -> list[Path]:
+    """A folder of evidence is its files; an export, a data directory or a file is itself."""
+    if not path.is_dir() or (path / MANIFEST).exists() or (path / "VERSION").exists():
+        return [path]
+    return sorted(each for each in path.iterdir() if each.is_file())
+
+
+def _recognized(paths: Iterable[Path]) -> tuple[list[Found], list[Verdict]]:
+    """What the files are; of one that is nothing of ours, a verdict that says so."""
+    found: list[Found] = []
+    unreadable: list[Verdict] = []
+    for path in paths:
+        try:
+            found += recognize_all([str(path)])
+        except VeenError as exc:
+            unreadable.append(Verdict(str(path), "unknown", False, str(exc)))
+        except CommandFailed as exc:
+            unreadable.append(Verdict(str(path), "unknown", False, exc.format_message()))
+    return found, unreadable
 
 
 def report(out: Output, verdicts: Sequence[Verdict]) -> Answer:
