@@ -35,7 +35,7 @@ FILES = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def case(town: Town) -> Path:
     """Everything about message 1, as files; the log has at least three messages."""
     folder = town / "case"

@@ -24,7 +24,7 @@ from .conftest import Town
 from .running import Done, end_hubs, environment, process, veen
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stopped, open hub with three messages, and an admin."""
     root = tmp_path_factory.mktemp("place")

@@ -12,7 +12,7 @@ from .conftest import Town
 from .running import veen
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def reader(square: Town) -> tuple[str, Path]:
     return "--reader", square / "realm"
 

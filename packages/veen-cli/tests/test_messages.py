@@ -17,7 +17,7 @@ from .conftest import STREAM, Town
 from .running import environment, process, veen
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sent(town: Town) -> dict[str, object]:
     """One message from alice to bob, with an attachment."""
     (town / "note.txt").write_text("the fine print\n")

@@ -9,7 +9,7 @@ import pytest
 from .running import process, shell, veen
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("kept")
     return folder, process(folder, "quickstart", "--keep", "demo", "--json").json
