@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -12,6 +13,8 @@ from veen_cli.quickstart.world import STREAM, Running, World
 
 def _on_path() -> list[str]:
     """A first line, if typing ``veen`` would not find this program."""
+    if (program := os.environ.get("VEEN_PROGRAM")) is not None:  # bin/veen of a checkout
+        return [f"export PATH={shlex.quote(str(Path(program).parent))}:$PATH"]
     here = Path(sys.argv[0]).absolute()
     if shutil.which("veen") is not None or here.name != "veen":
         return []
@@ -42,7 +45,7 @@ def from_nothing(hub: Running) -> list[str]:
         "veen keygen --out bob --no-passphrase",
         "veen hub init --data-dir hub --admin admin",
         f"veen hub start --data-dir hub --port {hub.port} --detach",
-        f"export VEEN_HUB={hub.url} VEEN_STREAM=demo VEEN_TRUST=first",
+        f"export VEEN_HUB={hub.url} VEEN_STREAM=demo VEEN_TRUST=$(veen hub keys --data-dir hub --quiet)",
         "veen cap issue --issuer admin --subject alice --stream demo --out alice.cap",
         "veen cap authorize alice.cap --client alice",
         "veen send 'Hello Bob' --client alice --to bob",
