@@ -161,6 +161,7 @@ def _ends(*outcomes: Exception | None) -> Report:
 ENDINGS: list[tuple[list[Exception | None], bool]] = [
     ([None], True),
     ([None, Skip("not here")], True),
+    ([None, Skip("not here"), Skip("nor this")], False),
     ([Skip("not here")], False),
     ([], False),
     ([None, Violation("broken")], False),

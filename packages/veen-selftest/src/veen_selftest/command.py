@@ -153,9 +153,9 @@ def conclude(
     elif not quiet:
         for text in reports.table(report.figures):
             click.echo(text)
-        click.echo(reports.summary(report))
-        if report.too_little:
+        if report.too_little and not report.interrupted:
             click.echo("not a verdict: more was skipped than judged; the reasons stand above (--admin-key?)")
+        click.echo(reports.summary(report))
     code = INTERRUPTED if report.interrupted else 0 if report.ok else FAILED
     raise click.exceptions.Exit(code)
 

@@ -75,12 +75,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed, and more was judged than skipped: what was skipped shows nothing."""
-        return not self.too_little and not self.count(Outcome.FAILED) and not self.interrupted
+        """Nothing failed, and no less was judged than skipped: what was skipped shows nothing."""
+        judged = self.count(Outcome.PASSED) > 0 and not self.too_little
+        return judged and not self.count(Outcome.FAILED) and not self.interrupted
 
     @property
     def too_little(self) -> bool:
-        return self.count(Outcome.PASSED) <= self.count(Outcome.SKIPPED)
+        """Some passed, and more were skipped: that is no verdict on a hub."""
+        return 0 < self.count(Outcome.PASSED) < self.count(Outcome.SKIPPED)
 
     @property
     def figures(self) -> list[Figure]:
