@@ -63,7 +63,7 @@ class Sizes:
 
 
 FULL = Sizes(many=1_000_000, few=1_000, open_few=10_000, labels=100_000, fsck=50_000)
-QUICK = Sizes(many=100_000, few=1_000, open_few=10_000, labels=10_000, fsck=20_000)
+QUICK = Sizes(many=50_000, few=1_000, open_few=10_000, labels=10_000, fsck=10_000)
 
 
 def messages(label: Label, count: int, body: bytes, start: int = 1) -> Iterator[tuple[Msg, bytes, LeafHash]]:
