@@ -1,7 +1,7 @@
 """veen-storage's speed as ratios inside one run, one JSON line per figure.
 
     python packages/veen-storage/benchmarks/run.py            10^6 entries, 10^5 labels; some minutes
-    python packages/veen-storage/benchmarks/run.py --quick    10^5 entries, 10^4 labels; under a minute
+    python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
 ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and the
 fastest round of each counts. ``--directory`` says on which disk.
