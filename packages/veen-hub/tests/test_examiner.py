@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,3 +140,20 @@ def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires
     assert [as_values(verdict) for verdict in verdicts] == [
         as_values(examined(wire, supported)) for wire in wires
     ]
+
+
+@pytest.mark.parametrize("answer", [b"\x00\x00\x00\x01\xff", b"\x00\x00\x00\x00"], ids=["garbage", "nothing"])
+def test_a_process_that_answers_nonsense_is_given_up(
+    wires: list[bytes], examiner: Examiner, answer: bytes
+) -> None:
+    expected = [as_values(verdict) for verdict in examiner.examine(wires)]
+    examiner.close()
+    program = f"import sys; sys.stdin.buffer.read(4); sys.stdout.buffer.write({answer!r})"
+    examiner._process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    for fd in examiner._fds():
+        os.set_blocking(fd, False)
+    examiner.ready = True
+    assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
+    assert not examiner.ready

@@ -145,7 +145,8 @@ def judged(error: Exception) -> int:
         click.echo(traceback.format_exc(), err=True, nl=False)
         return complain(f"this is a bug in VEEN ({name}): report it with the lines above", Exit.BUG)
     with tempfile.NamedTemporaryFile("w", prefix="veen-bug-", suffix=".txt", delete=False) as report:
-        report.write(f"veen {' '.join(sys.argv[1:])}\n{traceback.format_exc()}")
+        # The command's name alone: what follows it may be a message.
+        report.write(f"veen {' '.join(sys.argv[1:2])}\n{traceback.format_exc()}")
     return complain(f"this is a bug in VEEN ({name}): report it with {report.name}", Exit.BUG)
 
 

@@ -74,7 +74,7 @@ class Examiner:
             try:
                 if self._is_ready():
                     return self._ask(wires)
-            except (OSError, ValueError) as exc:
+            except (OSError, EOFError, TypeError, ValueError, VeenError) as exc:  # gone, or no sense in it
                 log(logging.WARNING, "an examiner is lost: its thread does the work", error=str(exc))
                 self.close()
                 self._not_before = time.monotonic() + RESTART_SEC
