@@ -261,7 +261,7 @@ def check_signing_bytes_of_receipt(inputs: Inputs, expected: dict[str, str]) -> 
         hub_ts=UnixTime(inputs["hub_ts"]),
     )
     assert unsigned(unsigned_receipt.encode(), 6) == expected["cbor"]
-    assert receipt.signing_digest(unsigned_receipt).hex() == expected["digest"]
+    assert receipt.signing_digest(unsigned_receipt.encode()).hex() == expected["digest"]
 
 
 def checkpoint_of(inputs: Inputs) -> Checkpoint:

@@ -62,7 +62,7 @@ class Sizes:
     fsck: int
 
 
-FULL = Sizes(many=1_000_000, few=1_000, open_few=10_000, labels=100_000, fsck=50_000)
+FULL = Sizes(many=1_000_000, few=1_000, open_few=10_000, labels=100_000, fsck=200_000)
 QUICK = Sizes(many=50_000, few=1_000, open_few=10_000, labels=10_000, fsck=10_000)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, EncodeError, Fault, VerificationError
@@ -40,8 +40,7 @@ def authorize_leaf(auth_ref: AuthRef, token_bytes: bytes) -> LeafHash:
     return LeafHash(Ht("veen/authorize", auth_ref + H(token_bytes)))
 
 
-@dataclass(frozen=True, slots=True)
-class FrameHeader:
+class FrameHeader(NamedTuple):
     """The fixed header of one entry."""
 
     flags: int
@@ -106,7 +105,9 @@ def decode_frame(data: bytes) -> FrameHeader:
         raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", Fault.VERSION)
     if flags & ~_KNOWN_FLAGS:
         raise _fail(f"unused bits are set, found {flags:#04x}", "flags")
-    return FrameHeader(flags, Label(label), StreamSeq(stream_seq), msg_len, receipt_len, EntryHash(digest))
+    # The struct has seen to the sizes of both; every entry of a log comes through here.
+    label, digest = bytes.__new__(Label, label), bytes.__new__(EntryHash, digest)
+    return FrameHeader(flags, label, StreamSeq(stream_seq), msg_len, receipt_len, digest)
 
 
 def unframe(data: bytes) -> Entry:

@@ -230,7 +230,7 @@ def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None
 
 def verify_receipt(identity: HubIdentity, receipt: Receipt) -> HubKey:
     """Under any key active at ``hub_ts``; returns the key that verified (§8.4)."""
-    digest = receipts.signing_digest(receipt)
+    digest = receipts.signing_digest(receipt.encode())
     for key in identity.active_at(receipt.hub_ts):
         if _verifies(key, digest, receipt.hub_sig):
             return key

@@ -37,9 +37,9 @@ class Receipt(Wire):
     hub_sig: Signature = _UNSIGNED
 
 
-def signing_digest(receipt: Receipt) -> bytes:
-    """``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` (§4.3)."""
-    return Ht("veen/sig", _SIX + receipt.encode()[1:-_SIG_ITEM_SIZE])
+def signing_digest(wire: bytes) -> bytes:
+    """``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` of an encoded RECEIPT (§4.3)."""
+    return Ht("veen/sig", _SIX + wire[1:-_SIG_ITEM_SIZE])
 
 
 def encoded_size(stream_seq: StreamSeq, hub_ts: UnixTime) -> int:
@@ -62,14 +62,14 @@ def signed_bytes(unsigned: bytes, hub_sig: Signature) -> bytes:
 
 def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:
     """The same receipt with the hub's signature."""
-    return dataclasses.replace(unsigned, hub_sig=key.sign(signing_digest(unsigned)))
+    return dataclasses.replace(unsigned, hub_sig=key.sign(signing_digest(unsigned.encode())))
 
 
 def verify_receipt(receipt: Receipt, hub_pk: HubPk) -> None:
     """``hub_sig`` under one key; ``hub_identity`` chooses the key by ``hub_ts`` (§8.4)."""
     verify(
         hub_pk,
-        signing_digest(receipt),
+        signing_digest(receipt.encode()),
         receipt.hub_sig,
         f"RECEIPT.hub_sig §4.3 at stream_seq {receipt.stream_seq}",
     )

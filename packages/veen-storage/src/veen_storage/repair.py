@@ -228,12 +228,12 @@ class _Repair:
             for piece in pieces_of(self._layout, label, book.log.of(label), zstd=False):
                 if piece.end is not None or piece.pruned:
                     continue
-                frames, damage = walk_frames(piece)
-                if damage is None:
+                walk = walk_frames(piece)
+                if walk.damage is None:
                     continue
                 fd = self._files.open_append(piece.path)
                 try:
-                    self._files.truncate(fd, sum(frames[-1]) if frames else 0)
+                    self._files.truncate(fd, walk.size)
                     self._files.sync(fd)
                 finally:
                     os.close(fd)

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from veen_core import entry as entries
 from veen_core import hub_identity, keys, msg
+from veen_core import receipt as receipts
 from veen_core.cap import CapToken, verify_token
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import FRAME_SIZE, Entry, FrameHeader, decode_frame, verify_authorize
 from veen_core.errors import DecodeError, IdentityError, VeenError
-from veen_core.hashing import Ht
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
     NOTHING,
@@ -38,7 +38,7 @@ from veen_core.ids import (
 from veen_core.invariants import INVARIANTS, Before, Pair
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
-from veen_core.receipt import Receipt, unsigned_bytes
+from veen_core.receipt import Receipt
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
 from veen_storage.fsck.report import Fault
@@ -242,18 +242,16 @@ class _SpanCheck:
             self._fault(str(exc))
             return None
         if sigs:
-            self._put_aside(receipt)
+            self._put_aside(receipt, data)
         return receipt
 
-    def _put_aside(self, receipt: Receipt) -> None:
-        hub_ts = receipt.hub_ts
-        six = unsigned_bytes(receipt.label, receipt.stream_seq, receipt.leaf_hash, receipt.mmr_root, hub_ts)
+    def _put_aside(self, receipt: Receipt, data: bytes) -> None:
         try:
-            key = self._trust.likely_key(hub_ts)
+            key = self._trust.likely_key(receipt.hub_ts)
         except IdentityError as exc:
             self._fault(str(exc))
         else:
-            digest = Ht("veen/sig", six)
+            digest = receipts.signing_digest(data)
             self._signed.append(_Signed(self._offset, self._seq, key, digest, receipt.hub_sig, receipt))
 
     def _msg(self, data: bytes, receipt_bytes: bytes, receipt: Receipt | None, *, sigs: bool) -> Msg | None:

@@ -116,17 +116,35 @@ def pieces_of(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) ->
     return [found[start] for start in sorted(found)]
 
 
-def walk_frames(piece: Piece) -> tuple[list[tuple[int, int]], DamageError | None]:
-    """Offset and size of every frame of a chunk, up to the first that is none."""
-    frames: list[tuple[int, int]] = []
-    try:
-        with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
-            frames.extend((offset, len(frame)) for offset, frame in chunk.walk(piece.limit))
-    except DamageError as exc:
-        return frames, exc
-    except OSError as exc:
-        return frames, DamageError(piece.path.name, None, str(exc))
-    return frames, None
+class FrameWalk:
+    """Offset and size of every frame of a chunk, up to the first that is none: then ``damage`` says why."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._piece = piece
+        self.damage: DamageError | None = None
+        self.count = 0
+        self.size = 0
+        """Where the last whole entry ends."""
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        piece = self._piece
+        try:
+            with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
+                for offset, frame in chunk.walk(piece.limit):
+                    self.count, self.size = self.count + 1, offset + len(frame)
+                    yield offset, len(frame)
+        except DamageError as exc:
+            self.damage = exc
+        except OSError as exc:
+            self.damage = DamageError(piece.path.name, None, str(exc))
+
+
+def walk_frames(piece: Piece) -> FrameWalk:
+    """Walked to its end."""
+    walk = FrameWalk(piece)
+    for _ in walk:
+        pass
+    return walk
 
 
 # --- the journal
@@ -304,7 +322,7 @@ def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) 
     for piece in pieces_of(layout, label, files, zstd=zstd):
         if piece.start != last + 1:
             break
-        last = piece.end if piece.end is not None else last + len(walk_frames(piece)[0])
+        last = piece.end if piece.end is not None else last + walk_frames(piece).count
     return last
 
 

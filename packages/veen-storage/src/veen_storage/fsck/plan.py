@@ -18,10 +18,18 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, TypeVar
 
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import NOTHING, Label, StreamSeq
 from veen_storage.errors import DamageError
-from veen_storage.fsck.entries import Checked, Span, Trust, check_span
-from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, Piece, pieces_of, walk_frames
+from veen_storage.fsck.entries import NEVER, Checked, Span, Trust, check_span
+from veen_storage.fsck.files import (
+    FrameWalk,
+    Journaled,
+    LabelFiles,
+    LabelJournal,
+    Piece,
+    pieces_of,
+    walk_frames,
+)
 from veen_storage.fsck.index import Recorded, context
 from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
@@ -89,11 +97,11 @@ class Planner:
         expected = 1
         for at, piece in enumerate(pieces):
             yield from self._journaled(label, ahead, expected, piece.start)
-            frames, damage = ([], None) if piece.pruned else walk_frames(piece)
+            walk = FrameWalk(piece)
             yield PieceBegins(piece)
-            yield from self._spans(label, piece, frames, last=at == len(pieces) - 1)
-            yield PieceEnds(damage, sum(frames[-1]) if frames else 0)
-            expected = piece.end + 1 if piece.end is not None else piece.start + len(frames)
+            yield from self._spans(label, piece, walk, last=at == len(pieces) - 1)
+            yield PieceEnds(walk.damage, walk.size)
+            expected = piece.end + 1 if piece.end is not None else piece.start + walk.count
         yield from self._journaled(label, ahead, expected, None)
         yield LabelEnds(label)
 
@@ -120,20 +128,24 @@ class Planner:
         ours = size >= len(there) and foreign_at(there, b"".join(waiting), limit) is None
         return dataclasses.replace(piece, limit=limit) if ours and there else piece
 
-    def _spans(
-        self, label: Label, piece: Piece, frames: list[tuple[int, int]], *, last: bool
-    ) -> Iterator[Span]:
-        end = piece.end if piece.end is not None else piece.start + len(frames) - 1
-        sigs_from = StreamSeq(0)
-        if self.recent is not None:
-            sigs_from = StreamSeq((end + 1 if last else 2**63) - self.recent * last)
+    def _spans(self, label: Label, piece: Piece, walk: FrameWalk, *, last: bool) -> Iterator[Span]:
+        """While a chunk is walked, what was walked of it is being verified."""
+        sigs_from = self._sigs_from(piece, last=last)
         if piece.pruned:
             yield Span(path=piece.path, label=label, frames=(), pruned=True, sigs_from=sigs_from)
             return
-        for run in _runs(frames):
+        for run in _runs(walk):
             yield Span(
                 path=piece.path, label=label, frames=run, compressed=piece.compressed, sigs_from=sigs_from
             )
+
+    def _sigs_from(self, piece: Piece, *, last: bool) -> StreamSeq:
+        if self.recent is None:
+            return NOTHING
+        if not last:
+            return NEVER
+        end = piece.end if piece.end is not None else piece.start + walk_frames(piece).count - 1
+        return StreamSeq(max(0, end + 1 - self.recent))
 
     def _journaled(
         self, label: Label, ahead: dict[StreamSeq, Journaled], start: int, end: int | None
@@ -154,11 +166,11 @@ class Planner:
                 label=label,
                 frames=tuple((item.offset, len(item.data)) for item in part),
                 inline=tuple(item.data for item in part),
-                sigs_from=StreamSeq(0 if self.recent != 0 else 2**63),
+                sigs_from=NOTHING if self.recent != 0 else NEVER,
             )
 
 
-def _runs(frames: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], ...]]:
+def _runs(frames: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], ...]]:
     run: list[tuple[int, int]] = []
     size = 0
     for frame in frames:
