@@ -20,7 +20,7 @@ from veen_cli.exits import Exit
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
-from .conftest import Town
+from .conftest import STREAM, Town
 from .running import Done, end_hubs, environment, process, veen
 
 
@@ -72,8 +72,18 @@ def test_a_running_hub_keeps_its_directory_to_itself(town: Town, tmp_path: Path)
     data_dir = ("--data-dir", town / "hub")
     assert "stop" in veen("hub", "fsck", *data_dir).failed(Exit.USAGE)
     assert "veen hub stop" in start(town / "hub").failed(Exit.USAGE)
-    veen("hub", "clone", *data_dir, "--out", tmp_path / "c").failed(Exit.USAGE)
+    moved = veen("hub", "clone", *data_dir, "--with-keys", "--out", tmp_path / "c")
+    assert "stop the hub" in moved.failed(Exit.USAGE)
     assert veen("hub", "keys", *data_dir, "--json").json["hub_id"] == town.hub_id
+
+
+def test_a_running_hub_is_cloned_and_exported_beside_it(town: Town, tmp_path: Path) -> None:
+    data_dir = ("--data-dir", town / "hub")
+    town.as_("alice", "send", "kept", "-s", STREAM).ok()
+    veen("hub", "clone", *data_dir, "--out", tmp_path / "copy").ok()
+    veen("hub", "fsck", "--data-dir", tmp_path / "copy").ok()
+    veen("hub", "export", *data_dir, "-s", STREAM, "--out", tmp_path / "evidence").ok()
+    assert veen("verify", tmp_path / "evidence", "--trust", town.hub_id).ok()
 
 
 def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:

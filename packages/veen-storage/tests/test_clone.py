@@ -188,7 +188,7 @@ def test_nothing_is_cloned_over_something_else(filled: Store, tmp_path: Path) ->
         clone(filled, tmp_path)
 
 
-def test_a_hub_that_another_process_has_open_is_not_cloned_by_path(filled: Store, tmp_path: Path) -> None:
+def test_a_hub_that_is_open_here_is_cloned_as_a_store_not_by_path(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(LockedError):
         clone(filled.layout.root, tmp_path / "clone")
 

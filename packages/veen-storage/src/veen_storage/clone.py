@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,6 +43,7 @@ from veen_storage.cut import (
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.files import Files
 from veen_storage.layout import Layout
+from veen_storage.observer import Observer, Source, opened
 from veen_storage.repair import rebuild_index
 from veen_storage.store import Store
 
@@ -55,7 +55,6 @@ RENAMED: Final = 16
 """How often a name may change under a copy before it counts as missing."""
 CUTS: Final = 8
 """How many cuts are tried when chunks are pruned faster than they are copied."""
-_SETTLE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,14 @@ def clone(
     progress: Watch = lambda _progress: None,
     files: Files | None = None,
 ) -> Cut:
-    """Copy a hub, open or closed, into a new directory; returns where it was cut.
+    """Copy a hub, open here or elsewhere or closed, into a new directory; returns where it was cut.
 
-    Of an open store everything is copied that was applied when the cut was taken; the store goes on.
+    Of an open one everything is copied that was applied when the cut was taken; it goes on.
     ``keys_directory`` is where the source keeps its keys, if not with the data.
     """
     with opened(source) as store:
+        if with_keys and isinstance(store, Observer):
+            raise StorageError(f"{source} is in use: stop the hub before its keys move elsewhere")
         return copy_prefix(
             store,
             target,
@@ -95,20 +96,8 @@ def clone(
         )
 
 
-@contextmanager
-def opened(source: Store | Path) -> Iterator[Store]:
-    """The store itself, or the directory opened for as long as it takes."""
-    if isinstance(source, Store):
-        if source.lag:
-            source.settle(_SETTLE)  # of a busy hub it takes what there is
-        yield source
-        return
-    with Store(source) as store:
-        yield store
-
-
 def copy_prefix(
-    store: Store,
+    store: Source,
     target: Path,
     upto: Mapping[Label, StreamSeq] | None,
     *,
@@ -141,7 +130,7 @@ class _PrunedMeanwhileError(Exception):
 class _Copier:
     """Copies one hub's files up to a cut."""
 
-    def __init__(self, store: Store, target: Layout, progress: Watch, files: Files) -> None:
+    def __init__(self, store: Source, target: Layout, progress: Watch, files: Files) -> None:
         self._store = store
         self._source = store.layout
         self._target = target

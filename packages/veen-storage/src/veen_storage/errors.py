@@ -13,6 +13,9 @@ VeenError
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
 from veen_core.errors import VeenError
 
 
@@ -31,8 +34,21 @@ class DamageError(StorageError):
         self.what = what
 
 
+class Holder(NamedTuple):
+    """A process that has a data directory open."""
+
+    pid: int
+    """0 if it does not say."""
+    observable: bool
+    """Whether others may read beside it (``observer``)."""
+
+
 class LockedError(StorageError):
     """Another process has the directory open."""
+
+    def __init__(self, root: Path, holder: Holder) -> None:
+        super().__init__(f"{root} is in use by process {holder.pid or 'unknown'}: stop it first")
+        self.holder = holder
 
 
 class MismatchError(StorageError):

@@ -27,11 +27,12 @@ from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
 from veen_storage import hub_keys
-from veen_storage.clone import Watch, copy_prefix, opened
+from veen_storage.clone import Watch, copy_prefix
 from veen_storage.cut import Cut, take_cut
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.files import Files
 from veen_storage.layout import Layout
+from veen_storage.observer import opened
 from veen_storage.registry import read_registry
 from veen_storage.store import Store, create
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from veen_storage.directory_lock import read_holder
 from veen_storage.layout import Layout
 
 
@@ -18,8 +19,7 @@ def holder(root: Path) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        told = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-        return int(told) if told.isdecimal() else 0
+        return read_holder(fd).pid
     finally:
         os.close(fd)
     return None

@@ -38,6 +38,8 @@ TABLES: Final = (
 )
 FIRST_MAP: Final = 64 * 1_048_576
 """Virtual size of a new map; doubled whenever half of it is used."""
+BESIDE_MAP: Final = 1 << 40
+"""Virtual size of the map of who only reads: more than the process that writes will grow it to meanwhile."""
 LAST_READS: Final = 10.0
 """Seconds that closing waits for readers."""
 
@@ -45,11 +47,16 @@ LAST_READS: Final = 10.0
 class Index:
     """The open LMDB environment."""
 
-    def __init__(self, path: Path, *, readonly: bool = False, sync: bool = True) -> None:
-        """``sync`` off is for an index that nobody needs after a crash: fsck's own."""
+    def __init__(
+        self, path: Path, *, readonly: bool = False, beside: bool = False, sync: bool = True
+    ) -> None:
+        """``readonly`` while no process writes, ``beside`` while one does: it is told of our transactions.
+
+        ``sync`` off is for an index that nobody needs after a crash: fsck's own.
+        """
         self._path = path
         on_disk = (path / "data.mdb").stat().st_size if (path / "data.mdb").exists() else 0
-        size = FIRST_MAP
+        size = BESIDE_MAP if beside else FIRST_MAP
         while size < 2 * on_disk:
             size *= 2
         try:
@@ -58,12 +65,13 @@ class Index:
                 map_size=size,
                 max_dbs=len(TABLES),
                 max_readers=1_024,
-                readonly=readonly,
+                readonly=readonly or beside,
                 sync=sync,
                 lock=not readonly,
             )
-            self._check_size(path, on_disk)
-            self._tables = {name: self._env.open_db(name.encode(), create=not readonly) for name in TABLES}
+            self._check_size(path)
+            create = not (readonly or beside)
+            self._tables = {name: self._env.open_db(name.encode(), create=create) for name in TABLES}
         except lmdb.Error as exc:
             raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
         self._map_size = size
@@ -72,9 +80,10 @@ class Index:
         self._growing = False
         self._closed = False
 
-    def _check_size(self, path: Path, on_disk: int) -> None:
+    def _check_size(self, path: Path) -> None:
         """A map over a file that was cut short would end the process at the first touch of a lost page."""
         pages = int(self._env.info()["last_pgno"]) + 1
+        on_disk = (path / "data.mdb").stat().st_size
         if on_disk and on_disk < pages * int(self._env.stat()["psize"]):
             self._env.close()
             raise DamageError(f"{path.name}/data.mdb", on_disk, "is cut short", "run `veen hub repair`")
@@ -114,6 +123,7 @@ class Index:
             self._growing = True
             try:
                 self._gate.wait_for(lambda: self._open == 0)
+                self._env.reader_check()  # views of observers that were killed keep old pages in use
                 self._env.set_mapsize(2 * self._map_size)
                 self._map_size *= 2
             except lmdb.Error as exc:

@@ -1,8 +1,8 @@
 """A data directory: create it, open it, append to it, read it (DESIGN, storage).
 
-One process at a time, one writer in it, any number of readers. Opening takes time bounded by the
-journal: the index knows where everything stood when it last committed, files are cut back to that, and
-the journal's batches go through the same drafts and the same applier as when they were new.
+One process at a time, one writer in it, any number of readers (and beside it: ``observer``). Opening takes
+time bounded by the journal: the index knows where everything stood when it last committed, files are cut
+back to that, and the journal's batches go through the same drafts and the same applier as when they were new.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Store:
             check_profile(self.registry, profile)
         self.notices: list[str] = []
         """What opening did that an operator may want to know; logged as well."""
-        self._lock = DirectoryLock(self.layout)
+        self._lock = DirectoryLock(self.layout, observable=True)
         try:
             opening.check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)

@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "retention": Own("veen_cli.hub.admin:retention", "Have the hub apply its retention rules now."),
     "fsck": Own("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
     "repair": Own("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
-    "clone": Own("veen_cli.hub.copies:clone", "Copy a stopped hub into a new directory."),
+    "clone": Own("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
     "fork": Own("veen_cli.hub.copies:fork", "Make a new hub that keeps another's log as evidence."),
     "export": Own(
         "veen_cli.hub.copies:export", "Write a range of a stream as a folder that verifies offline."

@@ -21,7 +21,7 @@ from veen_storage.errors import AbsentError
 from veen_storage.export import Manifest, export_window
 from veen_storage.export import export as write_export
 from veen_storage.fork import fork as branch
-from veen_storage.store import Store
+from veen_storage.observer import Source, opened
 
 target_option = click.option(
     "--out", "target", type=click.Path(path_type=Path), required=True, help="The new, empty folder."
@@ -36,10 +36,11 @@ target_option = click.option(
 @target_option
 @click.option("--with-keys", is_flag=True, help="Take the signing keys along: only to move a hub for good.")
 def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, with_keys: bool) -> Answer:
-    """Copy a stopped hub into a new directory.
+    """Copy a hub, running or not, into a new directory.
 
-    Without keys the copy answers everything and signs nothing. Two directories that sign with one key
-    would contradict each other, and each contradiction convicts the hub.
+    A running one goes on meanwhile, and is copied as it was when the command began. Without keys the copy
+    answers everything and signs nothing. Two directories that sign with one key would contradict each
+    other, and each contradiction convicts the hub.
     """
     with out.progress("copying labels") as progress:
         cut = copy(
@@ -131,7 +132,7 @@ def export(
     del out
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
-    with Store(data_dir) as store:
+    with opened(data_dir) as store:
         place = _label(store, stream, label, epoch)
         if since is not None or until is not None:
             window = (UnixTime(since or 0), UnixTime(until if until is not None else 2**63))
@@ -145,7 +146,7 @@ def export(
     return Answer(_told(made, target), _lines(made, target))
 
 
-def _label(store: Store, stream: str | None, label: str | None, epoch: int) -> Label:
+def _label(store: Source, stream: str | None, label: str | None, epoch: int) -> Label:
     if label is not None:
         return Label.from_hex(label)
     assert stream is not None

@@ -52,16 +52,16 @@ from veen_storage.export.format import (
     sidecar_name,
 )
 from veen_storage.files import Files
+from veen_storage.observer import Source
 from veen_storage.pruned_chunk import PrunedHead, join_pruned, read_pruned_head
 from veen_storage.reader import Reader
-from veen_storage.store import Store
 
 PAGE: Final = 1_024
 BUFFER: Final = 1_048_576
 
 
 def export(
-    store: Store,
+    store: Source,
     label: Label,
     from_seq: StreamSeq,
     to_seq: StreamSeq,
@@ -111,7 +111,7 @@ def export(
 
 
 def export_window(
-    store: Store,
+    store: Source,
     label: Label,
     start: UnixTime,
     end: UnixTime,
@@ -328,7 +328,7 @@ class _Part:
 class _ChunkSink:
     """Framed chunk files, cut where the hub's own are cut."""
 
-    def __init__(self, folder: _Folder, label: Label, store: Store) -> None:
+    def __init__(self, folder: _Folder, label: Label, store: Source) -> None:
         self._folder = folder
         self._label = label
         self._layout = store.layout

@@ -1,0 +1,131 @@
+"""Reading beside a hub that is running in another process: clone, fork and export need not stop it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from veen_core.ids import StreamSeq
+from veen_core.limits import Limits
+from veen_storage.clone import clone
+from veen_storage.directory_lock import DirectoryLock
+from veen_storage.errors import LockedError, MismatchError, StorageError
+from veen_storage.export import export, verify_export
+from veen_storage.fork import check_fork, fork
+from veen_storage.fsck import fsck
+from veen_storage.layout import Layout
+from veen_storage.observer import Observer, opened
+from veen_storage.store import Store, create
+
+from .sample import BORN, HUB_ID, HUB_KEY, Unsynced, at, signing_key
+from .scripted_run import memory_folder
+
+LIMITS = Limits(max_msg_bytes=2_048, max_body_bytes=1_024, max_chunk_bytes=8_192, max_checkpoint_interval=12)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with memory_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def running(place: Path) -> Iterator[Path]:
+    """A hub that writes, seals, checkpoints and prunes in a process of its own, as fast as it can."""
+    root = place / "hub"
+    create(root, HUB_KEY, BORN, limits=LIMITS, zstd_level=1)
+    child = Path(__file__).with_name("crash_child.py")
+    told = place / "told"
+    with (
+        told.open("wb") as out,
+        subprocess.Popen([sys.executable, str(child), str(root)], stdin=subprocess.PIPE, stdout=out) as hub,
+    ):
+        assert hub.stdin is not None
+        hub.stdin.write(b"fork 1\n")
+        hub.stdin.flush()
+        while told.stat().st_size < 200_000:
+            assert hub.poll() is None
+        yield root
+        pid = int((root / "lock").read_text().split()[0])
+        subprocess.run(["kill", "-KILL", str(pid)], check=True)
+        hub.stdin.write(b"reap\n")
+        hub.stdin.close()
+        assert hub.wait(30) == 0
+
+
+def test_a_running_hub_is_cloned_again_and_again_and_each_clone_is_whole(running: Path, place: Path) -> None:
+    sizes = []
+    for number in range(5):
+        cut = clone(running, place / f"clone{number}", files=Unsynced())
+        report = fsck(place / f"clone{number}", processes=1)
+        assert report.faults == []
+        sizes.append(sum(held.stream_seq for held in cut.labels))
+        with Store(place / f"clone{number}") as copy:
+            assert {copy.read.head(held.label).mmr_root for held in cut.labels} == {
+                held.mmr_root for held in cut.labels
+            }
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1], "the hub went on"
+
+
+def test_a_range_of_a_running_hub_is_exported_and_signed(running: Path, place: Path) -> None:
+    with opened(running) as source:
+        assert isinstance(source, Observer)
+        for number, label in enumerate(source.read.labels()):
+            head = source.read.head(label)
+            assert head is not None
+            for form in ("set", "chunks"):
+                folder = place / f"{form}{number}"
+                export(source, label, StreamSeq(1), head.stream_seq, folder, form=form, files=Unsynced())
+                verified = verify_export(folder, HUB_ID)
+                assert (verified.manifest.to_seq, verified.signed) == (head.stream_seq, True)
+
+
+def test_a_running_hub_is_forked(running: Path, place: Path) -> None:
+    fork(running, place / "fork", signing_key("fork/0"), at(0), files=Unsynced())
+    check_fork(place / "fork")
+
+
+def test_what_is_applied_later_is_seen_in_the_next_view(running: Path) -> None:
+    with opened(running) as source:
+        label = source.read.labels()[0]
+        first = source.read.head(label)
+        while source.read.head(label) == first:
+            pass
+
+
+def test_the_keys_of_a_running_hub_do_not_move(running: Path, place: Path) -> None:
+    with pytest.raises(StorageError, match="stop the hub before its keys move"):
+        clone(running, place / "clone", with_keys=True)
+    assert not (place / "clone").exists()
+
+
+def test_a_directory_under_repair_is_not_read_beside_it(running: Path, place: Path) -> None:
+    clone(running, place / "clone", files=Unsynced())
+    lock = DirectoryLock(Layout(place / "clone"))
+    try:
+        with pytest.raises(LockedError, match="in use by process"):
+            clone(place / "clone", place / "second")
+    finally:
+        lock.release()
+
+
+def test_an_index_of_another_hub_is_not_read(running: Path, place: Path) -> None:
+    other = place / "other"
+    create(other, signing_key("other"), BORN)
+    (other / "index" / "data.mdb").unlink()
+    (other / "index" / "data.mdb").hardlink_to(running / "index" / "data.mdb")
+    with pytest.raises(MismatchError, match="belongs to another hub"):
+        Observer(other)
+
+
+def test_what_was_durable_before_is_waited_for(running: Path) -> None:
+    with Observer(running) as source:
+        before = source._last_batch()
+        assert before > 0
+        assert source.settle(30)
+        assert source._meta(b"applied") >= before
