@@ -24,6 +24,7 @@ from veen_core.wire import Wire
 VECTORS = Path(__file__).parent / "vectors"
 ON_EVERY_OBJECT = {"trailing_byte", "indefinite_length", "truncated", "tagged", "non_minimal_integer"}
 ON_EVERY_MAP = {"unknown_key", "keys_misordered", "duplicate_key"}
+LACKED_BY_ONE_FIELD = {"keys_misordered", "non_minimal_integer"}  # a text key and no integer beside it
 ON_EVERY_ARRAY = {"item_missing", "item_added"}
 ON_EVERY_ENVELOPE = {"json_unknown_key", "json_duplicate_key", "json_float", "json_trailing"}
 
@@ -107,6 +108,7 @@ def test_every_declared_object_has_its_structural_faults(name: str) -> None:
     bad = {case.partition("/")[2].removesuffix("_fail") for case in BAD if case.startswith(f"{name}/")}
     declared = OBJECTS[name].wire.codec
     wanted = ON_EVERY_OBJECT | (ON_EVERY_ARRAY if type(declared).__name__ == "ArrayCodec" else ON_EVERY_MAP)
+    wanted -= LACKED_BY_ONE_FIELD if len(declared.fields) == 1 else set()
     wanted |= ON_EVERY_ENVELOPE if OBJECTS[name].json else set()
     wanted |= {"ver_2"} if declared.fields[0].name == "ver" else set()
     assert wanted - bad == set()

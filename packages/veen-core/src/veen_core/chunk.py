@@ -28,6 +28,7 @@ from veen_core.ids import (
     NodeHash,
     ProfileId,
     StreamSeq,
+    UnixTime,
 )
 from veen_core.limits import Limits
 from veen_core.mmr import Mmr
@@ -168,6 +169,19 @@ class PrunedEntry(Wire):
     def leaf_hash(self) -> LeafHash:
         """Recomputed, to be held against the receipt's."""
         return leaf_hash(self.receipt.label, self.profile_id, self.ct_hash, self.client_id, self.client_seq)
+
+
+@int_map("pruned chunk", section="retention")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedHead(Wire):
+    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
+
+    label: Label
+    start_seq: StreamSeq
+    end_seq: StreamSeq
+    pruned_at: UnixTime
+    sizes: tuple[int, ...]
+    """Of each entry's frame, in order: where it lay."""
 
 
 def prune(entry: Entry) -> PrunedEntry:

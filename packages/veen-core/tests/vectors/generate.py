@@ -24,6 +24,7 @@ MODULES = (
     "proofs",
     "entries",
     "chunks",
+    "exports",
     "identity",
     "people",
     "local",

@@ -9,33 +9,18 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
 from veen_core import cbor
-from veen_core.chunk import PrunedEntry
+from veen_core.chunk import PrunedEntry, PrunedHead
 from veen_core.errors import DecodeError, EncodeError
-from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.wire import Wire, int_map
+from veen_core.ids import StreamSeq
 from veen_storage.errors import DamageError
 from veen_storage.files import read_exactly
 
 _PLACE: Final = struct.Struct(">I")
-
-
-@int_map("pruned chunk", section="retention")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedHead(Wire):
-    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
-
-    label: Label
-    start_seq: StreamSeq
-    end_seq: StreamSeq
-    pruned_at: UnixTime
-    sizes: tuple[int, ...]
-    """Of each entry's frame, in order: where it lay."""
 
 
 def encode_places(places: Iterable[int]) -> bytes:

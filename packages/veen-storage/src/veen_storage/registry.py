@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from veen_core.errors import DecodeError
 from veen_core.hashing import H
-from veen_core.ids import HubId, VerifyKey
-from veen_core.limits import DEFAULT_LIMITS, Limits
-from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_core.wire import Wire, int_map
+from veen_core.limits import Limits
+from veen_core.profile import Profile
+from veen_core.registry import Registry
 from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.files import Files
 from veen_storage.layout import Layout
 
+__all__ = ["FORMAT_VERSION", "Registry", "check_limits", "check_profile", "read_registry", "write_registry"]
+
 FORMAT_VERSION: Final = 1
 _MAGIC: Final = "veen-data"
-
-
-@int_map("registry", section="14.1")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registry(Wire):
-    """The deployment's deterministic configuration; ``zstd_level`` absent means no compression."""
-
-    ver: Literal[1] = 1
-    hub_id: HubId
-    limits: Limits = DEFAULT_LIMITS
-    profile: Profile = DEFAULT_PROFILE
-    zstd_level: int | None = None
-    admin_pk: VerifyKey | None = None
-    """The admin key made with the hub: its tokens count, and it may use /tooling (H18, H19)."""
 
 
 def write_registry(files: Files, layout: Layout, registry: Registry) -> None:

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from veen_core.chunk import prune
+from veen_core.chunk import PrunedHead, prune
 from veen_core.entry import unframe
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_storage.changes import Prune, Pruned
@@ -22,7 +22,7 @@ from veen_storage.chunk_files import open_chunk
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
-from veen_storage.pruned_chunk import PrunedHead, encode_pruned
+from veen_storage.pruned_chunk import encode_pruned
 from veen_storage.records import LABEL_SEQ, MANIFEST, U32, U64, ChunkRecord, LabelNo, Segment, control_key
 
 

@@ -8,7 +8,8 @@
 ``log``      RECEIPT, CHECKPOINT
 ``proofs``   mmr_proof, mmr_consistency
 ``entries``  entry frame, equivocation
-``chunks``   chunk summary, peaks, checkpoint index entry, pruned entry
+``chunks``   chunk summary, peaks, checkpoint index entry, pruned entry, pruned chunk
+``exports``  export manifest, index row, pruned and authorize payload, registry
 ``identity`` cap_token, hub-identity, checkpoint-binding
 ``people``   identity_card, secrets, keystore
 ``local``    client_state, pow_cookie, limits

@@ -9,7 +9,7 @@ import cbor2
 from veen_core import chunk
 from veen_core.entry import Entry
 from veen_core.errors import DecodeError
-from veen_core.ids import StreamSeq
+from veen_core.ids import StreamSeq, UnixTime
 
 from . import cast
 from .case import Bad, Context, Good, Object, decoded, read, readable
@@ -130,4 +130,21 @@ PRUNED_ENTRY = Object(
         Good("sixth", chunk.prune(LOG.entry(6)).encode()),
     ),
 )
-OBJECTS = (CHUNK_SUMMARY, PEAKS_OBJECT, CHECKPOINT_INDEX_ENTRY, PRUNED_ENTRY)
+PRUNED_CHUNK = Object(
+    name="pruned_chunk",
+    judge=decoded(chunk.PrunedHead),
+    wire=chunk.PrunedHead,
+    good=(
+        Good(
+            "first_four",
+            chunk.PrunedHead(
+                label=cast.LABEL,
+                start_seq=StreamSeq(1),
+                end_seq=StreamSeq(4),
+                pruned_at=UnixTime(1_900_000_000),
+                sizes=tuple(len(entry.encode()) for entry in ENTRIES[:4]),
+            ).encode(),
+        ),
+    ),
+)
+OBJECTS = (CHUNK_SUMMARY, PEAKS_OBJECT, CHECKPOINT_INDEX_ENTRY, PRUNED_ENTRY, PRUNED_CHUNK)

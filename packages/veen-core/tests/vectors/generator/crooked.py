@@ -147,10 +147,11 @@ def _arity(codec: Codec, item: Any) -> Iterator[Fault]:
 def _keys(codec: Codec, item: Any) -> Iterator[Fault]:
     if isinstance(codec, ArrayCodec):
         return
-    first, second, *rest = pairs = list(item.items())
+    first, *others = pairs = list(item.items())
     stray = len(codec.fields) + 1 if isinstance(first[0], int) else "zz"
     yield Fault("unknown_key", encode(Pairs([*pairs, (stray, 0)])), f"{_where(codec)}: unknown key")
-    yield Fault("keys_misordered", encode(Pairs([second, first, *rest])), "keys out of order")
+    if others:
+        yield Fault("keys_misordered", encode(Pairs([others[0], first, *others[1:]])), "keys out of order")
     yield Fault("duplicate_key", encode(Pairs([first, *pairs])), f"{_where(codec)}: not CBOR")
     required = next(field for field in codec.fields if not field.optional)
     bent = {key: value for key, value in item.items() if key != required.key}

@@ -11,6 +11,7 @@ from veen_core.chunk import (
     ChunkName,
     ChunkSummary,
     PrunedEntry,
+    PrunedHead,
     checkpoint_name,
     chunk_name,
     decode_peaks,
@@ -27,7 +28,7 @@ from veen_storage.chunk_files import ChunkFile
 from veen_storage.export.checkpoints import Indexed, Waiting
 from veen_storage.export.format import IDENTITY, SMALL_ITEM, read_sequence, read_small
 from veen_storage.export.judge import Judge, damage
-from veen_storage.pruned_chunk import PrunedHead, encode_places
+from veen_storage.pruned_chunk import encode_places
 
 _BYTES: Final = 2
 """CBOR's major type of the last item of a pruned chunk."""

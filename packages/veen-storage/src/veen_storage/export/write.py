@@ -16,6 +16,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import (
     ChunkSummary,
     PrunedEntry,
+    PrunedHead,
     checkpoint_name,
     chunk_name,
     encode_peaks,
@@ -53,7 +54,7 @@ from veen_storage.export.format import (
 )
 from veen_storage.files import Files
 from veen_storage.observer import Source
-from veen_storage.pruned_chunk import PrunedHead, join_pruned, read_pruned_head
+from veen_storage.pruned_chunk import join_pruned, read_pruned_head
 from veen_storage.reader import Reader
 
 PAGE: Final = 1_024

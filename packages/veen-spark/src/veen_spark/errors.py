@@ -1,0 +1,30 @@
+"""What veen_spark raises on purpose, beside the errors of ``veen_core``.
+
+    VeenError
+    ├── ConfigError
+    │   └── SparkSetupError   Spark, Java, a master or an option of the data source is not usable
+    └── VerificationError
+        └── DamagedLog        a log file does not hold what it should; names file and offset
+
+Errors cross from executors to the driver as text, inside Spark's own exception: their messages stand alone.
+"""
+
+from __future__ import annotations
+
+from veen_core.errors import ConfigError, VerificationError
+
+
+class SparkSetupError(ConfigError):
+    """Spark cannot be started or asked this way; the message says what to change."""
+
+
+class DamagedLog(VerificationError):  # noqa: N818 - the noun that users meet in reports
+    """A log file does not hold what it should, at a byte (§4.8)."""
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(
+            f"{file}, byte {offset}: {what}; fetch it again, or read with mode=quarantine to keep the rest"
+        )
+        self.file = file
+        self.offset = offset
+        self.what = what

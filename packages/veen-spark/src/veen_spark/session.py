@@ -1,0 +1,109 @@
+"""A Spark session that needs no configuration: Java, Python, logging and the settings veen_spark relies on.
+
+Local by default, with as many threads as there are cores. ``master`` may also be ``spark://…``, ``k8s://…``,
+``yarn`` or Spark Connect's ``sc://…``; there the executors need this environment too (docs/spark.md).
+A session is quiet: Spark's log goes nowhere but its errors, and on a terminal a progress bar shows how far
+it is. ``verbose`` gives Spark's own log instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from veen_spark.errors import SparkSetupError
+from veen_spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",  # else the data source never sees a filter
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
+}
+"""Wherever it runs; they can be set on a session that is there already."""
+_LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",  # nobody asked for a port
+    "spark.python.worker.reuse": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+_QUIET: Final = "log4j2-quiet.properties"
+_VERBOSE: Final = "log4j2-verbose.properties"
+
+
+def start(
+    master: str | None = None,
+    *,
+    app_name: str = "veen",
+    verbose: bool = False,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session; one that this process has open already is taken."""
+    master = master or LOCAL
+    if master.startswith("sc://"):
+        return _connected(master, config or {})
+    return _own(master, app_name, verbose=verbose, config=config or {})
+
+
+def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second that only a session needs
+
+    prepare_environment(local=master.startswith("local"))
+    logging = _log_settings(Path(str(files("veen_spark") / (_VERBOSE if verbose else _QUIET))))
+    builder = SparkSession.builder.master(master).appName(app_name)
+    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    progress = {"spark.ui.showConsoleProgress": str(not verbose and sys.stderr.isatty()).lower()}
+    for key, value in {**SETTINGS, **local, **progress, **logging, **config}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as exc:  # Py4J and pyspark raise families of their own
+        raise SparkSetupError(f"Spark does not start on {master}: {_first_line(exc)}") from exc
+
+
+def _connected(url: str, config: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
+    except ImportError as exc:
+        raise SparkSetupError(
+            f"Spark Connect needs more packages ({_first_line(exc)}): install veen-spark[connect]"
+        ) from exc
+    except Exception as exc:
+        raise SparkSetupError(f"no Spark Connect server answers at {url}: {_first_line(exc)}") from exc
+    for key, value in {**SETTINGS, **config}.items():
+        session.conf.set(key, value)
+    return session
+
+
+def prepare_environment(*, local: bool) -> None:
+    """Set what the JVM and the Python workers are started with, for this process and its children."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks this machine's name up,
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")  # which can take half a minute
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
+
+
+def _log_settings(config: Path) -> dict[str, str]:
+    """Log4j's configuration has to be there before the JVM is: as an option of its command line."""
+    option = f"-Dlog4j2.configurationFile=file:{config}"
+    return {"spark.driver.extraJavaOptions": option}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,43 @@
+"""One Spark session for the whole suite, on the packaged Java, and hubs that are closed when a test ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .logs import Hub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """``local[2]``, and few partitions after a shuffle: every task costs more than these logs are large."""
+    from veen_spark import start  # noqa: PLC0415 - tests without Spark do not wait for it
+
+    session = start("local[2]", app_name="veen-spark tests", config={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def make_hub(tmp_path: Path) -> Iterator[Callable[..., Hub]]:
+    """``make_hub(name="hub", …)`` makes ``tmp_path / name``; see ``logs.Hub``."""
+    made: list[Hub] = []
+
+    def make(name: str = "hub", **settings: Any) -> Hub:
+        made.append(Hub(tmp_path / name, **settings))
+        return made[-1]
+
+    yield make
+    for hub in made:
+        hub.close()
+
+
+@pytest.fixture
+def hub(make_hub: Callable[..., Hub]) -> Hub:
+    return make_hub()

@@ -1,0 +1,204 @@
+"""Logs that tests read: real data directories, written through veen-storage, and what is exported of them.
+
+    hub = Hub(tmp_path / "hub")                       a data directory that is open
+    hub.send("orders", 20)                            sealed messages, one batch, committed
+    hub.export("orders", tmp_path / "set")            a portable set; form="chunks" for chunk files
+    hub.clone(tmp_path / "clone")                     a closed copy of the whole directory
+
+The same names give the same keys and labels in every test. ``SMALL`` limits roll a chunk every eight entries.
+``cheap=True`` leaves the sealing out: signed and laid out as §4.2 says, but nothing inside to open.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from veen_core import stream
+from veen_core.cap import CapToken, mint
+from veen_core.ciphertext import Binding
+from veen_core.entry import Entry
+from veen_core.hashing import H
+from veen_core.ids import ClientId, ClientSeq, HubPk, Label, SchemaId, StreamSeq, UnixTime
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_core.limits import Limits
+from veen_core.msg import Msg, seal_msg, sign_msg
+from veen_core.payload import PayloadHeader
+from veen_core.profile import DEFAULT_PROFILE
+from veen_core.receipt import Receipt
+from veen_storage.clone import clone
+from veen_storage.export import write as exports
+from veen_storage.export.format import Form, Manifest
+from veen_storage.files import Files
+from veen_storage.retention import Rule, due
+from veen_storage.rotation import rotate
+from veen_storage.store import Store, create
+from veen_storage.writer import Batch
+
+BORN = UnixTime(1_700_000_000)
+SMALL = Limits(max_msg_bytes=4_096, max_chunk_bytes=65_536, max_checkpoint_interval=8)
+SCHEMA = SchemaId(H(b"test.note.v1"))
+
+
+class Unsynced(Files):
+    """Real files without waiting for the disk."""
+
+    def sync(self, fd: int) -> None:
+        """Nothing."""
+
+    def sync_many(self, fds: list[int]) -> None:
+        """Nothing."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing."""
+
+
+def signing_key(name: str) -> SigningKey:
+    return SigningKey(SigningSeed(H(b"sign:" + name.encode())))
+
+
+def reader_key(name: str) -> DhKey:
+    """Whoever may read the stream of that name holds this (H11)."""
+    return DhKey(DhSecret(H(b"read:" + name.encode())))
+
+
+class Hub:
+    """A hub's data directory, open, with a clock that stands still unless it is moved."""
+
+    def __init__(
+        self, root: Path, *, key: str = "hub/0", limits: Limits = SMALL, zstd_level: int | None = None
+    ) -> None:
+        self.root = root
+        self.now = BORN
+        self.identity = create(
+            root, signing_key(key), BORN, limits=limits, zstd_level=zstd_level, files=Unsynced()
+        )
+        self.store = self._open()
+        self._sealed = 0
+
+    def _open(self) -> Store:
+        return Store(self.root, background=False, files=Unsynced())
+
+    @property
+    def hub_id(self) -> bytes:
+        return self.identity.hub_id
+
+    def label(self, name: str) -> Label:
+        return stream.label(
+            stream.routing_key(self.identity.hub_id), stream.stream_id(name), stream.epoch_at(BORN, 0)
+        )
+
+    def send(
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        who: str = "alice",
+        bodies: Iterable[bytes] | None = None,
+        schema: SchemaId = SCHEMA,
+        cheap: bool = False,
+    ) -> list[Receipt]:
+        """Messages to a stream in one committed batch, a second after the last; their receipts."""
+        self.now = UnixTime(self.now + 1)
+        batch = self.store.batch(self.now)
+        given = bodies if bodies is not None else (f"{who} {n}".encode() for n in range(count))
+        receipts = [self._add(batch, name, who, body, schema, cheap=cheap).receipt for body in given]
+        self.store.commit(batch)
+        self.store.apply()
+        return receipts
+
+    def _add(self, batch: Batch, name: str, who: str, body: bytes, schema: SchemaId, *, cheap: bool) -> Entry:
+        key, to = signing_key(who), self.label(name)
+        cursor, client = batch.label(to), batch.view.client(to, ClientId(key.public))
+        binding = Binding(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=to,
+            client_id=ClientId(key.public),
+            client_seq=ClientSeq(client.last_seq + 1 if client is not None else 1),
+            prev_ack=StreamSeq(cursor.log.size if cursor is not None else 0),
+            auth_ref=None,
+        )
+        msg, wire = self._cheap(key, binding, body) if cheap else self._seal(key, name, binding, schema, body)
+        return batch.add(msg, wire, msg.leaf_hash)
+
+    def _seal(
+        self, key: SigningKey, name: str, binding: Binding, schema: SchemaId, body: bytes
+    ) -> tuple[Msg, bytes]:
+        self._sealed += 1
+        ephemeral = DhSecret(H(b"ephemeral" + self.identity.hub_id + self._sealed.to_bytes(8, "big")))
+        sealed = seal_msg(
+            key,
+            reader_key(name).public,
+            binding,
+            PayloadHeader(schema=schema),
+            body,
+            profile=DEFAULT_PROFILE,
+            ephemeral=ephemeral,
+        )
+        return sealed.msg, sealed.wire
+
+    @staticmethod
+    def _cheap(key: SigningKey, binding: Binding, body: bytes) -> tuple[Msg, bytes]:
+        msg = sign_msg(key, binding, H(b"enc" + body) + struct.pack(">II", 0, len(body)) + body)
+        return msg, msg.encode()
+
+    def authorize(self, who: str = "alice", streams: Iterable[str] = ("orders",)) -> CapToken:
+        """A token in the control label (H5)."""
+        ids = [stream.stream_id(name) for name in streams]
+        token = mint(signing_key("admin"), ClientId(signing_key(who).public), ids, 3_600, None)
+        batch = self.store.batch(self.now)
+        batch.authorize(token, token.encode(), self.label("control"))
+        self.store.commit(batch)
+        self.store.apply()
+        return token
+
+    def rotate(self, key: str = "hub/1", window_sec: int = 10) -> None:
+        """The next key signs from 100 seconds later on."""
+        self.store.close()
+        self.now = UnixTime(self.now + 100)
+        self.identity = rotate(self.root, signing_key(key), self.now, window_sec, files=Unsynced())
+        self.store = self._open()
+
+    def prune(self, name: str, max_bytes: int = 0) -> int:
+        """Retention takes the payloads of sealed chunks; how many chunks it took."""
+        decisions = due(self.store.index, self.label(name), Rule(max_bytes=max_bytes), self.now)
+        batch = self.store.batch(self.now)
+        for decision in decisions:
+            batch.prune(decision)
+        self.store.commit(batch)
+        self.store.apply()
+        return len(decisions)
+
+    def export(
+        self, name: str, target: Path, *, form: Form = "set", from_seq: int = 1, to_seq: int | None = None
+    ) -> Manifest:
+        head = self.store.read.head(self.label(name))
+        assert head is not None
+        end = StreamSeq(to_seq or head.stream_seq)
+        return exports.export(
+            self.store, self.label(name), StreamSeq(from_seq), end, target, form=form, files=Unsynced()
+        )
+
+    def clone(self, target: Path) -> Path:
+        clone(self.store, target, files=Unsynced())
+        return target
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def hub_pk(name: str) -> HubPk:
+    return HubPk(signing_key(name).public)
+
+
+def files_of(root: Path, pattern: str = "*.log") -> list[Path]:
+    """Chunk files below a folder, in the order of their names."""
+    return sorted(root.rglob(pattern))
+
+
+def rows(frame: Any, *columns: str) -> list[tuple[Any, ...]]:
+    """What a DataFrame holds, in stream order."""
+    ordered = frame.orderBy("file", "offset")
+    return [tuple(row) for row in ordered.select(*columns).collect()]
