@@ -32,7 +32,7 @@ _KNOWN_FLAGS: Final = FLAG_AUTHORIZE
 
 def entry_hash(msg_bytes: bytes, receipt_bytes: bytes) -> EntryHash:
     """``H("veen/entry" || msg_bytes || receipt_bytes)``, with no separator (§4.8.1, B8)."""
-    return EntryHash(H(b"veen/entry" + msg_bytes + receipt_bytes))
+    return bytes.__new__(EntryHash, H(b"".join((b"veen/entry", msg_bytes, receipt_bytes))))
 
 
 def authorize_leaf(auth_ref: AuthRef, token_bytes: bytes) -> LeafHash:

@@ -13,13 +13,14 @@ from hashlib import sha256
 from typing import Final
 
 from veen_core.errors import ProofError
-from veen_core.hashing import HASH_SIZE, Ht
+from veen_core.hashing import HASH_SIZE
 from veen_core.ids import MmrRoot, NodeHash, StreamSeq
 
 NodeLookup = Callable[[int, int], bytes]
 """``lookup(height, index)`` gives the hash of a complete node; storage serves it."""
 
 _NODE_TAG: Final = b"veen/mmr-node\x00"
+_ROOT_TAG: Final = b"veen/mmr-root\x00"
 
 
 def node_hash(left: bytes, right: bytes) -> NodeHash:
@@ -35,7 +36,7 @@ def root_of(peaks: Sequence[bytes]) -> MmrRoot:
     """The single peak bare, or the fold of several in increasing height (§5.1)."""
     if len(peaks) == 1:
         return MmrRoot(peaks[0])
-    return MmrRoot(Ht("veen/mmr-root", b"".join(peaks)))
+    return bytes.__new__(MmrRoot, sha256(b"".join((_ROOT_TAG, *peaks))).digest())
 
 
 def peak_heights(size: int) -> list[int]:
