@@ -96,11 +96,11 @@ class Entry:
         return header + self.msg_bytes + self.receipt_bytes
 
 
-def decode_frame(data: bytes) -> FrameHeader:
-    """Read a frame header; says which field is wrong."""
-    if len(data) < FRAME_SIZE:
-        raise _fail(f"want {FRAME_SIZE} bytes of frame header, found {len(data)}", fault=Fault.SIZE)
-    version, flags, label, stream_seq, msg_len, receipt_len, digest = _FRAME.unpack_from(data)
+def decode_frame(data: bytes, at: int = 0) -> FrameHeader:
+    """Read the frame header at ``at``; says which field is wrong."""
+    if len(data) - at < FRAME_SIZE:
+        raise _fail(f"want {FRAME_SIZE} bytes of frame header, found {len(data) - at}", fault=Fault.SIZE)
+    version, flags, label, stream_seq, msg_len, receipt_len, digest = _FRAME.unpack_from(data, at)
     if version != ENTRY_VERSION:
         raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", Fault.VERSION)
     if flags & ~_KNOWN_FLAGS:
@@ -136,7 +136,7 @@ def split_frames(data: bytes) -> Iterator[Entry]:
     offset = 0
     while offset < len(data):
         try:
-            header = decode_frame(data[offset : offset + FRAME_SIZE])
+            header = decode_frame(data, offset)
             entry = unframe(data[offset : offset + header.size])
         except DecodeError as exc:
             raise exc.within(f"entry at byte {offset}") from None

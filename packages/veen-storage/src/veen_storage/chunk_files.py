@@ -54,7 +54,7 @@ class ChunkFile:
         at = 0
         while at < len(data):
             try:
-                size = decode_frame(data[at : at + FRAME_SIZE]).size
+                size = decode_frame(data, at).size
                 found.append(unframe(data[at : at + size]))
             except DecodeError as exc:
                 raise DamageError(self.name, offset + at, str(exc)) from exc
@@ -72,8 +72,7 @@ class ChunkFile:
             if offset + FRAME_SIZE > window_at + len(window):
                 window, window_at = self.read(offset, min(WINDOW, size - offset)), offset
             try:
-                at = offset - window_at
-                length = decode_frame(window[at : at + FRAME_SIZE]).size
+                length = decode_frame(window, offset - window_at).size
             except DecodeError as exc:
                 raise DamageError(self.name, offset, str(exc)) from exc
             if offset + length > size:
