@@ -168,7 +168,7 @@ def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp
     secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
     (tmp_path / "key").write_bytes(secrets.encode())
     (tmp_path / "key").chmod(0o600)
-    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5}
+    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5, "rates": {}}
     policy = RealmPolicy(HERE, {**options, "refresh_sec": 0.001})
     known: dict[Label, StreamId] = {}
     before: list[str | None] = []

@@ -39,6 +39,7 @@ def policy_of(config: HubConfig, hub_id: HubId) -> AdmissionPolicy:
         "key": settings.key,
         "max_age_sec": settings.max_view_age_sec,
         "refresh_sec": settings.refresh_ms / 1_000,
+        "rates": {name: (rate.per_sec, rate.burst) for name, rate in settings.rates.items()},
     }
     return load_policy(REALM, hub_id, options)
 

@@ -4,9 +4,6 @@ A hub finds it by the entry point ``realm`` of the group ``veen_hub.policies``, 
 its settings, and runs ``follow`` while it listens. The streams that authority records name are made known
 to the hub *before* the view that has them counts: a replica that could not tell a stream's label would
 accept for it.
-
-Rates, padding and retention by class are in the view (``handling``, ``retention_sec``); the hub's
-AdmissionPolicy asks for none of them, so no hub enforces them yet.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from veen_core.cap import Rate
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
@@ -49,7 +47,8 @@ class RealmPolicy(ViewPolicy):
 
     def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
         view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)
-        super().__init__(view, lambda _label: None, options["max_age_sec"])
+        rates = {name: Rate(per_sec=each[0], burst=each[1]) for name, each in options["rates"].items()}
+        super().__init__(view, lambda _label: None, options["max_age_sec"], rates)
         self._keys = _keys(Path(options["key"]))
         self._refresh_sec: float = options["refresh_sec"]
         self._store = MemoryStore()
