@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -174,6 +175,39 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
     told(hub, "revoke", "client-id", device, realm=tmp_path.name)
     until(lambda: hub.as_("alice", "send", "x", "-s", "orders").code == Exit.REFUSED)
     hub.as_("bob", "send", "x", "-s", "orders").ok()
+
+
+def test_a_restarted_hub_goes_on_from_what_it_saw_and_is_not_shown_less(start: Start, tmp_path: Path) -> None:
+    """The realm's holder comes back from an old copy, which has no revocation: the hub lets nothing in."""
+    home = start("core")
+    hub = start("hardened", url=home.url, pinned=home.hub_id)
+    until(lambda: ready(hub))
+    homes, hubs = (("--data-dir", tmp_path / f"hub-{n}") for n in (0, 1))
+
+    def again(where: tuple[object, ...], town: Town, *flags: object) -> None:
+        port = ("--port", town.url.rpartition(":")[2], "--open", "--detach", "--log-level", "warning")
+        veen("hub", "start", *where, *port, *flags, "--json").ok()
+
+    veen("hub", "stop", *homes).ok()
+    shutil.copytree(tmp_path / "hub-0", tmp_path / "old")
+    again(homes, home)
+    device = hub.as_("alice", "id", "client-id", "-s", "orders", "--json").json["client_id"]
+    told(home, "revoke", "client-id", device, realm=tmp_path.name)
+    until(lambda: hub.as_("alice", "send", "x", "-s", "orders").code == Exit.REFUSED)
+    veen("hub", "stop", *hubs).ok()
+    again(hubs, hub, "--config", tmp_path / "hub-1.yaml")
+    until(lambda: ready(hub))
+    assert "REVOKED" in hub.as_("alice", "send", "x", "-s", "orders").failed(Exit.REFUSED)
+    for where in (hubs, homes):
+        veen("hub", "stop", *where).ok()
+    shutil.rmtree(tmp_path / "hub-0")
+    (tmp_path / "old").rename(tmp_path / "hub-0")
+    again(homes, home)
+    again(hubs, hub, "--config", tmp_path / "hub-1.yaml")
+    until(lambda: "rolled back" in (tmp_path / "hub-1.log").read_text())
+    assert not ready(hub)
+    said = hub.as_("alice", "send", "x", "-s", "orders", "--wait", "0.2")
+    assert said.code in (Exit.REFUSED, Exit.NETWORK), said
 
 
 # --- label classes (LCLASS0 6.2)

@@ -16,6 +16,7 @@ from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock, LogReader
+from veen_storage.view_store import ViewStore
 
 GROUP = "veen_hub.policies"
 REALM = "realm"
@@ -75,6 +76,8 @@ class Surroundings:
     """Here; only from inside a question."""
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     """From then on this hub knows these streams' labels."""
+    store: Callable[[str], ViewStore]
+    """By name, to keep what was folded; in the data directory, open while the hub runs."""
     clock: Clock
 
 
