@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ import yaml
 from veen_cli.exits import Exit
 
 from .conftest import Town
-from .running import ending_hubs, veen
+from .running import SCRIPTS, ending_hubs, veen
 
 STALE_AFTER = 2
 PATIENCE = 20.0
@@ -26,8 +29,10 @@ def start(square: Town, tmp_path: Path) -> Iterator[Start]:
     """Hubs beside the square's, which holds the realm's streams unless ``realm`` says otherwise."""
 
     def run(level: str, *flags: object, **realm: object) -> Town:
-        data = tmp_path / f"hub-{len(list(tmp_path.glob('hub-*')))}"
-        made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", "--json").json
+        data = tmp_path / f"hub-{len([each for each in tmp_path.glob('hub-*') if each.is_dir()])}"
+        profile = ("--profile", flags[flags.index("--profile") + 1]) if "--profile" in flags else ()
+        flags = tuple(flag for flag in flags if flag not in profile)
+        made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", *profile, "--json").json
         settings = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor"), **realm}
         config = tmp_path / f"{data.name}.yaml"
         config.write_text(yaml.safe_dump({"level": level, "realm": settings}))
@@ -170,6 +175,116 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
     told(hub, "revoke", "client-id", device, realm=tmp_path.name)
     until(lambda: hub.as_("alice", "send", "x", "-s", "orders").code == Exit.REFUSED)
     hub.as_("bob", "send", "x", "-s", "orders").ok()
+
+
+def test_a_restarted_hub_goes_on_from_what_it_saw_and_is_not_shown_less(start: Start, tmp_path: Path) -> None:
+    """The realm's holder comes back from an old copy, which has no revocation: the hub lets nothing in."""
+    home = start("core")
+    hub = start("hardened", url=home.url, pinned=home.hub_id)
+    until(lambda: ready(hub))
+    homes, hubs = (("--data-dir", tmp_path / f"hub-{n}") for n in (0, 1))
+
+    def again(where: tuple[object, ...], town: Town, *flags: object) -> None:
+        port = ("--port", town.url.rpartition(":")[2], "--open", "--detach", "--log-level", "warning")
+        veen("hub", "start", *where, *port, *flags, "--json").ok()
+
+    veen("hub", "stop", *homes).ok()
+    shutil.copytree(tmp_path / "hub-0", tmp_path / "old")
+    again(homes, home)
+    device = hub.as_("alice", "id", "client-id", "-s", "orders", "--json").json["client_id"]
+    told(home, "revoke", "client-id", device, realm=tmp_path.name)
+    until(lambda: hub.as_("alice", "send", "x", "-s", "orders").code == Exit.REFUSED)
+    veen("hub", "stop", *hubs).ok()
+    again(hubs, hub, "--config", tmp_path / "hub-1.yaml")
+    until(lambda: ready(hub))
+    assert "REVOKED" in hub.as_("alice", "send", "x", "-s", "orders").failed(Exit.REFUSED)
+    for where in (hubs, homes):
+        veen("hub", "stop", *where).ok()
+    shutil.rmtree(tmp_path / "hub-0")
+    (tmp_path / "old").rename(tmp_path / "hub-0")
+    again(homes, home)
+    again(hubs, hub, "--config", tmp_path / "hub-1.yaml")
+    until(lambda: "rolled back" in (tmp_path / "hub-1.log").read_text())
+    assert not ready(hub)
+    said = hub.as_("alice", "send", "x", "-s", "orders", "--wait", "0.2")
+    assert said.code in (Exit.REFUSED, Exit.NETWORK), said
+
+
+# --- label classes (LCLASS0 6.2)
+
+
+def classed(square: Town, hub: Town, stream: str, class_: str, *more: object, realm: str) -> None:
+    """The class of a stream's label at a hub."""
+    told(square, "label-class", "set", stream, class_, "--at-hub", hub.hub_id, *more, realm=realm)
+
+
+def test_a_class_slows_its_writers_down(
+    square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
+) -> None:
+    hub = start("meta", rates={"bulk": {"per_sec": 1, "burst": 2}}, **elsewhere)
+    until(lambda: ready(hub))
+    classed(square, hub, "dump", "bulk", realm=tmp_path.name)
+    lines = b"\n".join(b"%d" % n for n in range(40))
+
+    def slowed() -> bool:
+        """More than a burst at once."""
+        done = hub.as_("alice", "send", "--batch", "-s", "dump", "--wait", "0.1", stdin=lines)
+        return "E.RATE / CAP_RATE" in done.err
+
+    until(slowed)
+    hub.as_("alice", "send", "--batch", "-s", "free", stdin=lines).ok()
+    shown = veen("hub", "status", "--hub", hub.url, "--trust", hub.hub_id, "--json").json["enforces"]
+    assert [text for text in shown if "LCLASS0" in text or "KEX1+" in text or "AUTH1" in text] == shown[-3:]
+    assert "client key bounds" in shown
+
+
+def test_a_class_wants_padding(
+    square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
+) -> None:
+    bare, padded = start("meta", "--profile", "bulk", **elsewhere), start("meta", **elsewhere)
+    for hub in (bare, padded):
+        until(lambda hub=hub: ready(hub))  # type: ignore[misc]
+        hub.as_("alice", "send", "x", "-s", "diary").ok()
+        classed(square, hub, "diary", "user", realm=tmp_path.name)
+    until(lambda: bare.as_("alice", "send", "x", "-s", "diary").code == Exit.REFUSED)
+    assert "E.SIZE / PADDING" in bare.as_("bob", "send", "x", "-s", "diary").failed(Exit.REFUSED)
+    bare.as_("bob", "send", "x", "-s", "another").ok()
+    padded.as_("bob", "send", "x", "-s", "diary").ok()
+
+
+def test_a_class_says_how_long_payloads_are_kept(
+    square: Town, elsewhere: dict[str, object], tmp_path: Path
+) -> None:
+    """With chunks of four entries, since whole chunks go."""
+    config = tmp_path / "hub.yaml"
+    realm = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor"), **elsewhere}
+    limits = {"max_checkpoint_interval": 4}
+    config.write_text(yaml.safe_dump({"level": "meta", "realm": realm, "limits": limits}))
+    place = ("--data-dir", str(tmp_path / "hub"), "--config", str(config))
+    admin = veen("id", "show", "--client", square / "admin", "--json").json["id_sign"]
+    made = subprocess.run(
+        [SCRIPTS / "veen-hub", "--init", "--admin", admin, *place],
+        check=True,
+        timeout=60,
+        capture_output=True,
+    )
+    hub_id = re.findall(r"[0-9a-f]{64}", made.stdout.decode())[0]
+    with ending_hubs(tmp_path):
+        started = veen("hub", "start", *place, "--port", 0, "--open", "--detach", "--json").json
+        hub = Town(square.root, started["url"], hub_id)
+        until(lambda: ready(hub))
+        for stream in ("chatter", "orders"):
+            hub.as_("alice", "send", "--batch", "-s", stream, stdin=b"1\n2\n3\n4\n5\n6\n7\n8\n9").ok()
+        classed(square, hub, "chatter", "log", "--retention", "0s", realm=tmp_path.name)
+        pruned: list[int] = []
+
+        def goes() -> bool:
+            pruned.append(hub.as_("admin", "hub", "retention", "--json").json["entries"])
+            return sum(pruned) > 0
+
+        until(goes)
+        assert sum(pruned) == 8
+        assert hub.as_("alice", "stream", "-s", "orders", "--json").json["count"] == 9
 
 
 @pytest.mark.parametrize(

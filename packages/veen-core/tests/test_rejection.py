@@ -33,6 +33,7 @@ ADDED = {  # by RESOLUTIONS, each with the row it comes after
     ("auth", "E.CAP", "REVOKED"): "AUTH_REF",  # H6
     ("auth", "E.CAP", "CLIENT_BOUNDS"): "REVOKED",  # KEX1+ 4.1
     ("auth", "E.CAP", "CAP_SCOPE"): "CLIENT_BOUNDS",  # H4: after AUTH_REF, before CAP_TTL
+    ("auth", "E.SIZE", "PADDING"): "CAP_TTL",  # LCLASS0 6.2, H6
 }
 
 

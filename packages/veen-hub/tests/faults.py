@@ -14,7 +14,7 @@ from typing import Any
 from veen_core import pow as proof_of_work
 from veen_core import rejection
 from veen_core.cap import CapToken, Rate
-from veen_core.ids import UnixTime
+from veen_core.ids import Label, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.rejection import Rejection
@@ -36,6 +36,9 @@ class SetPolicy:
         self.says_not_primary: str | None = None
         self.says_revoked: str | None = None
         self.says_stale: str | None = None
+        self.says_pad_block = 0
+        self.says_rate: Rate | None = None
+        self.says_retention: dict[Label, int] = {}
         self.asked: list[Question] = []
 
     def not_primary(self, question: Question) -> str | None:
@@ -44,6 +47,18 @@ class SetPolicy:
 
     def revoked(self, question: Question) -> str | None:  # noqa: ARG002
         return self.says_revoked
+
+    def pad_block(self, question: Question) -> int:  # noqa: ARG002
+        return self.says_pad_block
+
+    def rate(self, question: Question) -> Rate | None:  # noqa: ARG002
+        return self.says_rate
+
+    def retention(self) -> dict[Label, int]:
+        return self.says_retention
+
+    def enforces(self) -> tuple[str, ...]:
+        return ("what the test wants",)
 
     def stale(self, now: UnixTime) -> str | None:  # noqa: ARG002
         return self.says_stale
@@ -183,6 +198,11 @@ def expired(scene: Scene) -> None:
     scene.passes = max(scene.passes, 6)
 
 
+def not_padded(scene: Scene) -> None:
+    """No ciphertext is as long as a prime this large."""
+    scene.last.append(lambda s: setattr(s.policy, "says_pad_block", 2_147_483_647))
+
+
 def no_rate_left(scene: Scene) -> None:
     scene.token["rate"] = Rate(per_sec=1, burst=0)
 
@@ -222,6 +242,7 @@ FAULTS: dict[Rejection, Fault] = {
     rejection.CLIENT_BOUNDS: beyond_bounds,
     rejection.CAP_SCOPE: out_of_scope,
     rejection.CAP_TTL: expired,
+    rejection.PADDING: not_padded,
     rejection.CAP_RATE: no_rate_left,
     rejection.PREV_ACK: ahead_of_the_stream,
     rejection.DUPLICATE: again,

@@ -13,6 +13,7 @@ import http.client
 import time
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from veen_core import cbor, rejection
 from veen_core import pow as proof_of_work
 from veen_core.api import ErrorEnvelope, SubmitRequest, SubmitResponse
 from veen_core.cap import CapToken, Rate
+from veen_core.hashing import H
 from veen_core.ids import AuthRef, Signature
 from veen_core.limits import Limits
 from veen_core.msg import Msg
@@ -376,6 +378,66 @@ def test_only_accepted_messages_use_up_the_rate(start_hub: StartHub) -> None:
     assert hub.submit(alice.next()).status == 200
 
 
+def test_a_rate_of_the_policy_stands_in_for_the_tokens_own(start_hub: StartHub) -> None:
+    """LCLASS0 6.2: a class may allow less, or more, and a writer without a rate gets one."""
+    clock, policy = SetClock(), SetPolicy()
+    hub = start_hub(clock=clock, policy=policy)
+    alice, bob = Writer("alice", hub.hub_id), hub.writer("bob")
+    alice.auth_ref = hub.authorize(alice.token(rate=Rate(per_sec=2, burst=4))).auth_ref
+    policy.says_rate = Rate(per_sec=1, burst=2)
+    for writer in (alice, bob):
+        assert [hub.submit(writer.next()).status for _ in range(2)] == [200] * 2
+        is_refused_by(rejection.CAP_RATE, hub.submit(writer.message(3)))
+    clock.time += 1
+    assert [hub.submit(writer.next()).status for writer in (alice, bob, alice)] == [200, 200, 429]
+    alice.seq -= 1
+    policy.says_rate = Rate(per_sec=50, burst=60)
+    clock.time += 1
+    assert [hub.submit(alice.next()).status for _ in range(30)] == [200] * 30
+    policy.says_rate = None
+    is_refused_by(rejection.CAP_RATE, hub.submit(alice.message(alice.seq + 1)))
+
+
+def test_a_bucket_of_the_policy_does_not_fill_up_by_a_restart(start_hub: StartHub) -> None:
+    clock, policy = SetClock(), SetPolicy()
+    policy.says_rate = Rate(per_sec=1, burst=2)
+    hub = start_hub(clock=clock, policy=policy)
+    alice = Writer("alice", hub.hub_id)
+    alice.auth_ref = hub.authorize(alice.token(rate=Rate(per_sec=1, burst=2))).auth_ref
+    assert [hub.submit(alice.next()).status for _ in range(2)] == [200] * 2
+    hub.stop()
+    hub = start_hub(clock=clock, policy=policy)
+    is_refused_by(rejection.CAP_RATE, hub.submit(alice.message(3)))
+
+
+def test_padding_that_a_policy_wants_is_of_the_ciphertext(start_hub: StartHub) -> None:
+    """LCLASS0 6.2, §4.2 step 11."""
+    policy = SetPolicy()
+    hub = start_hub(policy=policy, profile=PROFILES["bulk"])
+    alice = hub.writer()
+    policy.says_pad_block = len(Msg.decode(alice.message(1)).ciphertext)
+    hub.accept(alice.next())
+    policy.says_pad_block -= 1
+    is_refused_by(rejection.PADDING, hub.submit(alice.message(2)))
+    content = b"not a ciphertext of a MSG"
+    path, headers = f"/v1/attachment/{H(content).hex()}", alice.attachment_headers(content)
+    assert hub.call("PUT", path, content, headers).status == 200
+
+
+@pytest.mark.parametrize(("level", "bounded"), [("federated", False), ("hardened", True), ("meta", True)])
+def test_from_level_hardened_on_client_keys_have_bounds(
+    start_hub: StartHub, tmp_path: Path, level: str, bounded: bool
+) -> None:
+    """KEX1+ 4.1: deployments MUST configure them, so what is not configured is what it recommends."""
+    hub = start_hub(policy=SetPolicy(), level=level, realm={"id": "r", "key": str(tmp_path)})
+    assert ("client key bounds" in hub.status().enforces) == bounded
+    alice = Writer("alice", hub.hub_id)
+    alice.auth_ref = hub.authorize(alice.token(ttl=200_000)).auth_ref
+    hub.accept(alice.next())
+    hub.clock.time += 86_401
+    assert hub.submit(alice.next()).status == (403 if bounded else 200)
+
+
 def test_a_client_id_has_a_lifetime_on_a_label_if_the_hub_is_told_so(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(clock=clock, client_keys__max_client_id_lifetime_sec=100)
@@ -399,6 +461,7 @@ def test_a_policy_is_asked_with_what_the_hub_knows(start_hub: StartHub) -> None:
     assert asked.token is not None
     assert asked.token.subject_pk == alice.client_id
     assert hub.status().level == "hardened"
+    assert "what the test wants" in hub.status().enforces
 
 
 def test_a_policy_whose_view_is_stale_lets_nothing_in_and_the_hub_is_not_ready(start_hub: StartHub) -> None:

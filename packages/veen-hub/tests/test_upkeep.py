@@ -189,6 +189,26 @@ def test_a_streams_rule_reaches_its_labels_of_past_epochs(start_hub: StartHub) -
     assert hub.store.read.readable_from(chatter.label, StreamSeq(1)) == 9
 
 
+def test_a_policys_retention_stands_in_for_the_default_and_for_no_rule(start_hub: StartHub) -> None:
+    """LCLASS0 6.2: a hint selects the default window; what the configuration says of a stream counts."""
+    clock, policy = SetClock(), SetPolicy()
+    hub = start_hub(
+        clock=clock, limits=SMALL, policy=policy, retention__streams={"orders": {"long_term": True}}
+    )
+    orders, chatter, quiet = hub.writer("alice"), hub.writer("bob", to="chatter"), hub.writer("bob", to="q")
+    for _ in range(9):
+        for writer in (orders, chatter, quiet):
+            hub.accept(writer.next())
+    assert hub.store.settle()
+    clock.time += 100
+    policy.says_retention = {orders.label: 10, chatter.label: 10, hub.hub.control_label: 1}
+    gone = hub.admin("/tooling/retention").read(RetentionResponse)
+    assert (gone.chunks, gone.entries) == (2, 8)
+    assert hub.store.settle()
+    kept = [hub.store.read.readable_from(writer.label, StreamSeq(1)) for writer in (orders, chatter, quiet)]
+    assert kept == [1, 9, 1]
+
+
 # --- what it says of itself
 
 

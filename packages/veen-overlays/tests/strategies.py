@@ -13,7 +13,7 @@ from veen_core.wire import MapCodec
 from veen_overlays.event import Message, SeenOnce
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
 from veen_overlays.overlay import Overlay, Summary
-from veen_overlays.record import Record
+from veen_overlays.record import MAX_NESTING, Record
 
 SMALL_POOL = 3
 """Few distinct identifiers and keys, so that events of one log meet."""
@@ -27,11 +27,17 @@ def pooled(make: Any) -> st.SearchStrategy[Any]:
     return st.integers(0, SMALL_POOL - 1).map(make)
 
 
+def nested(depth: int) -> Any:
+    return {"in": nested(depth - 1)} if depth else 0
+
+
 def free_values() -> st.SearchStrategy[Any]:
+    """Shallow ones of all sorts, and some as deep as a record may hold beside the map around them."""
     leaves = st.none() | st.booleans() | st.integers(-(2**64), U64_MAX) | st.binary() | st.text()
-    return st.recursive(
+    shallow = st.recursive(
         leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
     )
+    return shallow | st.integers(1, MAX_NESTING - 1).map(nested)
 
 
 TIMES = st.sampled_from((0, 1, 86_399, 86_400, 90_000, 1_700_000_000, U64_MAX)) | st.integers(0, U64_MAX)

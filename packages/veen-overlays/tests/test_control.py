@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from logs import log_of
 
-from veen_core.cap import TokenHash
+from veen_core.cap import Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
 from veen_core.validity import until
 from veen_overlays.control.policy import DEFAULT_HANDLING, HANDLING, Bound, Level, PolicyView
@@ -194,10 +194,48 @@ def test_a_label_is_handled_by_its_class() -> None:
     wallet = LabelClass(label=LABEL, class_="wallet", retention_hint=60)
     held = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="log"), wallet))
     assert held.handling(LABEL) == HANDLING["wallet"]
-    assert held.retention_sec(LABEL) == 60
+    assert (held.pad_block(LABEL), held.pad_block(Label(b"\x09" * 32))) == (256, 0)
     assert held.handling(Label(b"\x09" * 32)) == DEFAULT_HANDLING
     odd = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="odd")))
     assert odd.handling(LABEL) == DEFAULT_HANDLING
+
+
+OWN = Rate(per_sec=10, burst=3)
+
+
+@pytest.mark.parametrize(
+    ("class_", "own", "wanted"),
+    [
+        ("bulk", OWN, Rate(per_sec=3, burst=1)),
+        ("admin", OWN, Rate(per_sec=40, burst=12)),
+        ("control", Rate(per_sec=0, burst=0), Rate(per_sec=0, burst=0)),
+        ("user", OWN, None),
+        ("odd", OWN, None),
+        ("bulk", None, None),
+        ("log", None, Rate(per_sec=1, burst=2)),
+        ("log", OWN, Rate(per_sec=1, burst=2)),
+    ],
+)
+def test_a_class_has_a_share_of_the_tokens_rate_or_the_rate_it_was_given(
+    class_: str, own: Rate | None, wanted: Rate | None
+) -> None:
+    """6.2: rates of None are the token's own, if it has one."""
+    held = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_=class_)))
+    assert held.rate(LABEL, own, {"log": Rate(per_sec=1, burst=2)}) == wanted
+    assert held.rate(Label(b"\x09" * 32), own, {"log": OWN}) is None
+
+
+def test_the_realms_own_streams_are_never_pruned_by_class() -> None:
+    elsewhere = Label(b"\x09" * 32)
+    hints = [
+        LabelClass(label=LABEL, class_="log", retention_hint=1),
+        LabelClass(label=elsewhere, class_="log", retention_hint=2),
+        LabelClass(label=Label(b"\x0a" * 32), class_="log"),
+    ]
+    held = view(classes=bound(LABEL_CLASSES, *hints))
+    assert held.needed()["label-class"][1].label == LABEL  # type: ignore[union-attr]
+    assert held.retention() == {elsewhere: 2}
+    assert view(Level.HARDENED, classes=bound(LABEL_CLASSES, *hints)).retention() == {}
 
 
 def test_class_is_spelled_class_on_the_wire() -> None:
@@ -244,6 +282,7 @@ def test_a_level_enforces_and_needs_what_it_includes(level: Level, streams: set[
     assert (held.not_primary(STREAM, NOW) is not None) == ("authority" in streams)
     assert (held.revoked(CLIENT, None, None, NOW) is not None) == ("revocation" in streams)
     assert (held.handling(LABEL) != DEFAULT_HANDLING) == ("label-class" in streams)
+    assert len(held.enforces()) == list(Level).index(level)
 
 
 def test_a_view_never_folded_or_too_old_is_stale() -> None:

@@ -373,6 +373,13 @@ def test_a_device_with_its_principals_token_is_the_account() -> None:
     assert found == Authenticated(ANN_CTX, ANN_PK, device_id(PHONE_PK))
 
 
+def test_a_principal_that_only_publishes_devices_is_one() -> None:
+    """§14: level Core asks for id.device.v1, and for no principal record."""
+    devices = [record for record in BASE if not isinstance(record, Principal)]
+    assert len(devices) < len(BASE)
+    assert isinstance(authenticate(claim(token()), directory(*devices)), Authenticated)
+
+
 DENIALS: dict[Step, tuple[Claim, tuple[Record, ...]]] = {
     Step.SIGNATURE: (replace(claim(token()), wire=claim(token(ttl=61)).wire), BASE),
     Step.TOKEN_PRESENT: (claim(None), BASE),

@@ -7,11 +7,11 @@ from logs import log_of, state_of
 from veen_core.ids import LeafHash
 from veen_overlays.event import Event
 from veen_overlays.kv import KV, Change, Delete, Put, change_of, get
-from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, holder
+from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, holder, job_id
 from veen_overlays.record import Record
 
 ANN, BEN = WorkerId(b"a" * 32), WorkerId(b"b" * 32)
-JOB = LeafHash(log_of(Enqueue(body=b"x"))[0].msg_id)
+JOB = job_id(Enqueue(body=b"x"), LeafHash(log_of(Enqueue(body=b"x"))[0].msg_id))
 
 
 def test_a_key_holds_what_was_put_last_until_it_is_deleted() -> None:
@@ -51,6 +51,12 @@ def test_jobs_come_in_stream_order() -> None:
     log = log_of(Enqueue(body=b"first"), Enqueue(body=b"second"))
     jobs = QUEUE.fold(log).inner
     assert [job.body for _, job in available(jobs, 0)] == [b"first", b"second"]
+
+
+def test_a_job_that_answers_another_job_is_a_job_of_its_own() -> None:
+    first, second = log_of(Enqueue(body=b"x"), Enqueue(body=b"and then"))
+    jobs = QUEUE.fold([first, second._replace(parent_id=first.msg_id), first._replace(seq=3)]).inner
+    assert [job.body for _, job in available(jobs, 0)] == [b"x", b"and then"]
 
 
 def test_a_taken_job_comes_back_when_its_lease_ends_unacknowledged() -> None:

@@ -106,6 +106,39 @@ def test_a_log_of_copies_is_the_same_events(name: str, data: st.DataObject) -> N
 
 @every_overlay
 @given(data=st.data())
+def test_a_message_that_answers_another_is_an_event_of_its_own(name: str, data: st.DataObject) -> None:
+    """RPC0.1 names what is answered as the parent too: only the same payload is a copy of it (ID 12.1)."""
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay, 12))
+    said = set()
+    for n in range(1, len(log)):
+        asked = log[data.draw(st.integers(0, n - 1))]
+        answer = asked.msg_id, log[n].schema, log[n].body
+        if answer not in said and (asked.schema, asked.body) != answer[1:]:
+            log[n] = log[n]._replace(parent_id=asked.msg_id)
+            said.add(answer)
+    plain = overlay.fold([m._replace(parent_id=None) for m in log])
+    folded = overlay.fold(log)
+    assert folded[:3] == plain[:3], "none is lost"
+    if name != "queue.jobs":  # where the identity is a job's name
+        assert overlay.state_bytes(folded) == overlay.state_bytes(plain)
+
+
+@every_overlay
+@given(data=st.data())
+def test_nobody_suppresses_a_copy_that_has_not_arrived(name: str, data: st.DataObject) -> None:
+    """A writer that names a message as its parent first, with another payload, takes nothing from it."""
+    overlay = OVERLAYS[name]
+    log = data.draw(logs(overlay, 8))
+    squatters = [
+        Message(n, H(b"squat" + u64be(n)), H(b"nobody's"), b"", m.msg_id) for n, m in enumerate(log, 1)
+    ]
+    copies = [m._replace(seq=len(log) + m.seq, msg_id=H(b"copy" + m.msg_id), parent_id=m.msg_id) for m in log]
+    assert overlay.fold([*squatters, *copies]).events == overlay.fold(log).events
+
+
+@every_overlay
+@given(data=st.data())
 def test_a_summary_is_its_bytes(name: str, data: st.DataObject) -> None:
     overlay = OVERLAYS[name]
     summary = overlay.fold(data.draw(logs(overlay)))

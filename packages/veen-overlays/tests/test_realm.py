@@ -24,7 +24,7 @@ from veen_core import (
     mint,
 )
 from veen_core.cap import CapToken
-from veen_core.errors import VeenError
+from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import AuthRef, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.keystore import Secrets
@@ -119,6 +119,7 @@ class Around(NamedTuple):
     stream_of: Callable[[Label], StreamId | None]
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     clock: Clock
+    store: Callable[[str], MemoryStore]
 
 
 def label_of(stream: StreamId) -> Label:
@@ -168,7 +169,7 @@ def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp
     secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
     (tmp_path / "key").write_bytes(secrets.encode())
     (tmp_path / "key").chmod(0o600)
-    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5}
+    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5, "rates": {}}
     policy = RealmPolicy(HERE, {**options, "refresh_sec": 0.001})
     known: dict[Label, StreamId] = {}
     before: list[str | None] = []
@@ -180,7 +181,7 @@ def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp
     async def check() -> None:
         logs = Logs()
         logs.at(label_of(admin_stream(REALM))).write(ELSEWHERE)
-        around = Around(logs, label_of, known.get, learn, Clock())
+        around = Around(logs, label_of, known.get, learn, Clock(), lambda _name: MemoryStore())
         task = asyncio.create_task(policy.follow(around))  # type: ignore[arg-type]
         async with asyncio.timeout(10):
             while policy.stale(NOW) is not None:
@@ -287,5 +288,29 @@ def test_a_restarted_follower_takes_up_its_store() -> None:
         again = await follower(logs, clock, store=store).refresh()
         assert log.read == 6
         assert again == first
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("case", ["rolled back", "rewritten", "gone"])
+def test_a_restarted_follower_does_not_take_back_what_it_saw(case: str) -> None:
+    """Also of a block that was not complete, so that nothing of it is in the stored tree."""
+
+    async def check() -> None:
+        clock, store = Clock(), MemoryStore()
+        label = label_of(revocation_stream(REALM))
+        before, after = Logs(), Logs()
+        before.at(label).write(revoked(b"\x01" * 32), revoked(b"\x02" * 32))
+        await follower(before, clock, store=store).refresh()
+        shown = {
+            "rolled back": [revoked(b"\x01" * 32)],
+            "rewritten": [revoked(b"\x03" * 32), revoked(b"\x04" * 32)],
+            "gone": [],
+        }
+        after.at(label).write(*shown[case])
+        with pytest.raises(DivergenceError, match="rolled back or rewritten"):
+            await follower(after, clock, store=store).refresh()
+        before.at(label).write(revoked(b"\x05" * 32))
+        assert await follower(before, clock, store=store).refresh()
 
     asyncio.run(check())

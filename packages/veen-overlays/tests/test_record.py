@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import records
+from strategies import nested, records
 
 from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.ids import UnixTime
 from veen_overlays.crdt import CounterAdd, ShardId
 from veen_overlays.record import (
+    MAX_NESTING,
     Record,
     Undecodable,
     at_least_one_of,
@@ -167,3 +168,14 @@ def test_a_record_knows_its_schema_as_the_hubs_client_asks_for_it(shape: type[Re
 def test_operations_have_prefixed_schema_ids() -> None:
     assert schema_id("state.checkpoint.v1", operation=True).hex().startswith("38d54b9a599a8b6f")
     assert schema_id("wallet.close.v1").hex().startswith("5d1356a5493844fe")
+
+
+def test_a_free_value_nests_no_deeper_than_a_state_can_hold() -> None:
+    """§3.1 bounds nesting at 32 and a state nests records: one deep value would leave all without a hash."""
+    assert decode_record((Both,), Both(a=1, free=nested(MAX_NESTING)).encode()) is not None
+    with pytest.raises(EncodeError, match="nests at most 16 deep"):
+        Both(a=1, free=nested(MAX_NESTING + 1)).encode()
+    deep = cbor.encode({"a": 1, "free": nested(MAX_NESTING + 1)})
+    found = decode_record((Both,), deep)
+    assert isinstance(found, Undecodable)
+    assert "nests at most 16 deep" in found.why

@@ -30,12 +30,13 @@ class Interpreter:
     daily_limit: int | None = None
     pending_daily_spent: int = 0
     last_limit_reset_ts: int = 0
-    seen_identities: set[bytes] = field(default_factory=set)
+    seen_identities: set[tuple[bytes, bytes, bytes]] = field(default_factory=set)
     seen_debits: set[bytes] = field(default_factory=set)
     seen_credits: set[bytes] = field(default_factory=set)
 
     def feed(self, message: Message) -> None:
-        identity = message.parent_id if message.parent_id is not None else message.msg_id
+        original = message.parent_id if message.parent_id is not None else message.msg_id
+        identity = original, message.schema, message.body  # copies are byte for byte (WALBR0 11.3)
         if identity in self.seen_identities:
             return
         self.seen_identities.add(identity)

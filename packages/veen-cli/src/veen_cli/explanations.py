@@ -71,6 +71,7 @@ NEXT: Final[dict[str, str]] = {
     "CLIENT_BOUNDS": "renew the client_id (`veen id client-id --renew`) and ask for a token for it",
     "CAP_SCOPE": "ask for a token that names this stream (`veen cap inspect` shows which it names)",
     "CAP_TTL": "ask for a new token: this one has expired (`veen cap status`)",
+    "PADDING": "write to a hub whose profile pads, or have the label's class changed (`veen label-class`)",
     "CAP_RATE": "wait as long as it says, or ask for a token with a higher rate",
     "PREV_ACK": "run `veen resync`",
     "DUPLICATE": "nothing is lost: it was accepted before; `veen resync` finds its receipt",

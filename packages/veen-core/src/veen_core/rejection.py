@@ -101,6 +101,9 @@ CLIENT_BOUNDS: Final = Rejection(
 )
 CAP_SCOPE: Final = Rejection(_A, Code.CAP, "CAP_SCOPE", "label is of no stream the token names (H4)")
 CAP_TTL: Final = Rejection(_A, Code.TIME, "CAP_TTL", "cap token ttl expired")
+PADDING: Final = Rejection(
+    _A, Code.SIZE, "PADDING", "ciphertext is not padded as the label's class wants (LCLASS0 6.2, H6)"
+)
 CAP_RATE: Final = Rejection(_A, Code.RATE, "CAP_RATE", "rate limit exceeded")
 PREV_ACK: Final = Rejection(_C, Code.SEQ, "PREV_ACK", "prev_ack regressed or is ahead of the stream (I6)")
 DUPLICATE: Final = Rejection(
@@ -128,6 +131,7 @@ TABLE: Final[tuple[Rejection, ...]] = (
     CLIENT_BOUNDS,
     CAP_SCOPE,
     CAP_TTL,
+    PADDING,
     CAP_RATE,
     PREV_ACK,
     DUPLICATE,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core import rejection
-from veen_core.cap import CapToken
+from veen_core.cap import CapToken, Rate
 from veen_core.client_state import UNUSED, ClientBounds
 from veen_core.errors import AdmissionError
 from veen_core.ids import (
@@ -27,10 +27,12 @@ from veen_core.ids import (
     StreamSeq,
     UnixTime,
 )
+from veen_core.msg import Msg
 from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
 from veen_hub.examination import Submission
 from veen_hub.labels import LabelMap, Place
+from veen_hub.pace import Pace, Who
 from veen_hub.policy import AdmissionPolicy, Question
 from veen_storage.ledger import Draft
 from veen_storage.records import CapRecord, ClientCursor
@@ -69,6 +71,7 @@ class Standing:
     client: ClientCursor | None
     cap: CapRecord | None
     token: CapToken | None
+    rate: Rate | None
     bucket: Bucket | None
     place: Place
 
@@ -125,8 +128,16 @@ def _token_is_alive(at: Standing) -> str | None:
     return None if at.hub_ts <= expires else f"the token expired at {expires}, it is {at.hub_ts}"
 
 
+def _is_padded(at: Standing) -> str | None:
+    block = at.policy.pad_block(at.question)
+    if not block or not isinstance(at.msg, Submission):
+        return None
+    length = len(Msg.decode(at.msg.wire).ciphertext)
+    return f"the label's class pads to {block}, the ciphertext has {length} bytes" if length % block else None
+
+
 def _rate_allows(at: Standing) -> str | None:
-    rate = at.token.allow.rate if at.token is not None else None
+    rate = at.rate
     if rate is None:
         return None
     bucket = (at.bucket or Bucket.full(rate, at.hub_ts)).at(rate, at.hub_ts)
@@ -166,6 +177,7 @@ STATEFUL: Final[tuple[tuple[Rejection, Callable[[Standing], str | None]], ...]] 
     (rejection.CLIENT_BOUNDS, _client_is_within_bounds),
     (rejection.CAP_SCOPE, _label_is_in_scope),
     (rejection.CAP_TTL, _token_is_alive),
+    (rejection.PADDING, _is_padded),
     (rejection.CAP_RATE, _rate_allows),
     (rejection.PREV_ACK, _prev_ack_is_behind),
     (rejection.DUPLICATE, _client_seq_is_new),
@@ -187,34 +199,53 @@ class Hearing:
     rules: Rules
     policy: AdmissionPolicy
     labels: LabelMap
+    pace: Pace
 
-    def _bucket(self, msg: Submission | Writer, token: CapToken | None) -> Bucket | None:
-        if msg.auth_ref is None or token is None or token.allow.rate is None:
-            return None
-        return self.view.bucket(msg.auth_ref, msg.label)
+    def _rate(self, msg: Submission | Writer, question: Question) -> tuple[Rate | None, Bucket | None]:
+        """The class's rate with its bucket, else the token's with its own."""
+        token, own = question.token, None
+        rate = token.allow.rate if token is not None else None
+        if rate is not None and msg.auth_ref is not None:
+            own = self.view.bucket(msg.auth_ref, msg.label)
+        if (paced := self.policy.rate(question)) is None:
+            return rate, own
+        own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
+        return paced, self.pace.bucket(_who(msg), paced, self.hub_ts, own)
 
     def standing(self, msg: Submission | Writer, size: int) -> Standing:
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         token = cap.token if cap is not None else None
+        question = Question(msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts)
+        rate, bucket = self._rate(msg, question)
         return Standing(
             msg,
             self.rules,
             self.policy,
-            Question(msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts),
+            question,
             self.hub_ts,
             label.log.size if label is not None else 0,
             self.view.client(msg.label, msg.client_id),
             cap,
             token,
-            self._bucket(msg, token),
+            rate,
+            bucket,
             self.labels.place(msg.label, self.hub_ts, token.allow.stream_ids if token is not None else ()),
         )
 
 
 def admit(submission: Submission, hearing: Hearing) -> None:
     """Decide; raise ``AdmissionError`` with the first failing row."""
-    _judge(STATEFUL, hearing.standing(submission, len(submission.wire)))
+    standing = hearing.standing(submission, len(submission.wire))
+    _judge(STATEFUL, standing)
+    token = standing.token
+    if standing.rate is not None and (token is None or standing.rate is not token.allow.rate):
+        assert standing.bucket is not None  # a class's rate comes with its bucket
+        hearing.pace.take(_who(submission), standing.rate, standing.bucket)
+
+
+def _who(msg: Submission | Writer) -> Who:
+    return msg.client_id if msg.auth_ref is None else msg.auth_ref, msg.label
 
 
 def admit_writer(writer: Writer, size: int, hearing: Hearing) -> None:

@@ -136,6 +136,14 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRate:
+    """A token bucket, as in a cap token."""
+
+    per_sec: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RealmSettings:
     """Whose admin streams a hub above level core follows, where they are, and how old its view may be."""
 
@@ -151,6 +159,8 @@ class RealmSettings:
     max_view_age_sec: int = 30
     """From an older view nothing is accepted."""
     refresh_ms: int = 200
+    rates: Mapping[str, ClassRate] = field(default_factory=dict)
+    """By label class, for each writer at each label; without one, a class takes a share of a token's."""
 
     def __post_init__(self) -> None:
         if (self.url is None) != (self.pinned is None):

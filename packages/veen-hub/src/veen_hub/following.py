@@ -18,6 +18,7 @@ from veen_core.ids import Epoch, HubId, Label, StreamId
 from veen_hub.config import HubConfig, RealmSettings
 from veen_hub.logs import log
 from veen_hub.policy import REALM, AdmissionPolicy, FollowingPolicy, Surroundings, load_policy
+from veen_storage.view_store import ViewStore
 
 if TYPE_CHECKING:
     from veen_hub.hub import Hub
@@ -39,6 +40,7 @@ def policy_of(config: HubConfig, hub_id: HubId) -> AdmissionPolicy:
         "key": settings.key,
         "max_age_sec": settings.max_view_age_sec,
         "refresh_sec": settings.refresh_ms / 1_000,
+        "rates": {name: (rate.per_sec, rate.burst) for name, rate in settings.rates.items()},
     }
     return load_policy(REALM, hub_id, options)
 
@@ -49,6 +51,7 @@ class Following:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._task: asyncio.Task[None] | None = None
+        self._stores: dict[str, ViewStore] = {}
 
     def start(self, own_url: str) -> None:
         """``own_url`` is where this hub listens: its realm's streams may be its own."""
@@ -61,6 +64,15 @@ class Following:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        for store in self._stores.values():
+            store.close()
+        self._stores = {}
+
+    def _store(self, name: str) -> ViewStore:
+        """Opened once: LMDB takes no second opening in one process."""
+        if name not in self._stores:
+            self._stores[name] = ViewStore(self._hub.store.layout.view(name))
+        return self._stores[name]
 
     async def _run(self, policy: FollowingPolicy, settings: RealmSettings, own_url: str) -> None:
         told = ""
@@ -96,6 +108,7 @@ class Following:
                     label_of=lambda stream: there.link.label(stream, Epoch(0)),
                     stream_of=self._stream_of,
                     learn=self._learn,
+                    store=self._store,
                     clock=hub.clock,
                 )
             )

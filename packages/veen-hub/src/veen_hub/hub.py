@@ -28,13 +28,14 @@ from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
 from veen_hub.clock import WallClock
-from veen_hub.config import HubConfig
+from veen_hub.config import ClientKeys, HubConfig
 from veen_hub.examination import Submission, Supported
 from veen_hub.feed import Feed
 from veen_hub.following import policy_of
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
+from veen_hub.pace import Pace
 from veen_hub.policy import AdmissionPolicy
 from veen_hub.sequencer import Sequencer, Ticket
 from veen_hub.upkeep import Upkeep
@@ -49,6 +50,8 @@ T = TypeVar("T")
 
 MAX_EVIDENCE: Final = 1_024
 """Reports of equivocation that are remembered."""
+KEX1_LEVELS: Final = ("hardened", "meta")
+"""spec-2 §8: where client keys have bounds."""
 
 
 class Hub:
@@ -101,8 +104,10 @@ class Hub:
             labels=self.labels,
             anchor=anchor,
             control_label=self.control_label,
+            policy=self.policy,
         )
         self._heard: Hearing | None = None
+        self._pace = Pace()
         self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
         self._intake = Intake(
             self._sequencer,
@@ -124,7 +129,10 @@ class Hub:
         self._last: Entry | Head | None = None
 
     def _client_bounds(self) -> ClientBounds | None:
+        """As configured; from level hardened on KEX1+ 4.1 counts, with its own bounds if none are."""
         keys = self.config.client_keys
+        if keys is None and self.config.level in KEX1_LEVELS:
+            keys = ClientKeys()
         if keys is None:
             return None
         return ClientBounds(
@@ -291,7 +299,7 @@ class Hub:
     def _hearing(self, batch: Batch) -> Hearing:
         """One for all messages of a batch."""
         if self._heard is None or self._heard.view is not batch.view:
-            self._heard = Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels)
+            self._heard = Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels, self._pace)
         return self._heard
 
     # --- what it says of itself
@@ -317,10 +325,18 @@ class Hub:
             "signatures",
             "limits",
             *(["cap tokens", "stream scope", "ttl", "rate"] if scoped else []),
+            *(["client key bounds"] if self._rules.bounds is not None else []),
+            *self.policy.enforces(),
         ]
         cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
         if not scoped:
             cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
+            if (
+                self.config.level != "core"
+                and self.config.realm is not None
+                and self.config.realm.url is None
+            ):
+                cannot.append("who rules the realm: gating is off, anybody may write its admin streams")
         return Status(
             identity=self.identity,
             identity_sig=self._identity_signature,

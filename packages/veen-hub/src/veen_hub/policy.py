@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
-from veen_core.cap import CapToken
+from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock, LogReader
+from veen_storage.view_store import ViewStore
 
 GROUP = "veen_hub.policies"
 REALM = "realm"
@@ -36,13 +37,25 @@ class Question:
 
 @runtime_checkable
 class AdmissionPolicy(Protocol):
-    """Each answer is None (go on) or the reason, which the client sees."""
+    """Where an answer is a text or None, None means go on, and the text is the reason the client sees."""
 
     def not_primary(self, question: Question) -> str | None:
         """AUTH1 3.3: why this hub may not accept for the label → E.AUTH / NOT_PRIMARY."""
 
     def revoked(self, question: Question) -> str | None:
         """KEX1+ 4.3: what is revoked → E.CAP / REVOKED."""
+
+    def pad_block(self, question: Question) -> int:
+        """LCLASS0 6.2: what a ciphertext's length is a multiple of → E.SIZE / PADDING; 0: anything."""
+
+    def rate(self, question: Question) -> Rate | None:
+        """LCLASS0 6.2: the rate of the label's class → E.RATE / CAP_RATE; None: the token's own counts."""
+
+    def retention(self) -> Mapping[Label, int]:
+        """LCLASS0 6.2: for how many seconds payloads are kept, of labels whose class says so."""
+
+    def enforces(self) -> tuple[str, ...]:
+        """What it refuses or does, in words: for the hub's status."""
 
     def stale(self, now: UnixTime) -> str | None:
         """Why the view is too old to answer from; then the hub accepts nothing (fail closed)."""
@@ -63,6 +76,8 @@ class Surroundings:
     """Here; only from inside a question."""
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
     """From then on this hub knows these streams' labels."""
+    store: Callable[[str], ViewStore]
+    """By name, to keep what was folded; in the data directory, open while the hub runs."""
     clock: Clock
 
 
@@ -82,6 +97,18 @@ class AllowAll:
 
     def revoked(self, question: Question) -> str | None:  # noqa: ARG002
         return None
+
+    def pad_block(self, question: Question) -> int:  # noqa: ARG002
+        return 0
+
+    def rate(self, question: Question) -> Rate | None:  # noqa: ARG002
+        return None
+
+    def retention(self) -> Mapping[Label, int]:
+        return {}
+
+    def enforces(self) -> tuple[str, ...]:
+        return ()
 
     def stale(self, now: UnixTime) -> str | None:  # noqa: ARG002
         return None

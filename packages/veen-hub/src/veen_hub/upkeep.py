@@ -23,6 +23,7 @@ from veen_hub.config import HubConfig, RetentionRule
 from veen_hub.labels import LabelMap
 from veen_hub.logs import LOGGER, log
 from veen_hub.metrics import Metrics
+from veen_hub.policy import AdmissionPolicy
 from veen_storage import retention
 from veen_storage.store import Store
 from veen_storage.writer import Batch
@@ -54,6 +55,7 @@ class Upkeep:
         labels: LabelMap,
         anchor: Anchor | None,
         control_label: Label,
+        policy: AdmissionPolicy,
     ) -> None:
         self._config = config
         self._store = store
@@ -63,6 +65,7 @@ class Upkeep:
         self._labels = labels
         self._anchor = anchor
         self._control_label = control_label
+        self._policy = policy
         self._grown: set[Label] = set()
         """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
         self._unanchored: dict[Label, int] = {}
@@ -193,10 +196,13 @@ class Upkeep:
     # --- retention
 
     def retention_policy(self) -> retention.Policy:
-        """The configuration's rules by label; a stream's are those of its labels of all epochs."""
+        """The configuration's rules by label; a stream's are those of its labels of all epochs.
+
+        A class's wish stands in for the default only: a rule of the configuration counts more.
+        """
         settings = self._config.retention
         by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
-        rules = {}
+        rules = {label: retention.Rule(max_age_sec=age) for label, age in self._policy.retention().items()}
         for label in self._store.read.all_labels() if by_stream else ():
             if label not in self._streams:
                 first_ts = self._store.read.receipt(label, StreamSeq(1)).hub_ts

@@ -1,19 +1,26 @@
 """Messages and events: what a fold may look at, and which messages are the same one twice (§11, §11.1).
 
 A fold depends on schema, body and stream order, and on nothing else of a MSG. Two messages are the
-same event if they have the same identity: ``parent_id`` where a bridge set it (ANCHOR0.3, WALBR0 11.4,
-ID 12.1), else the msg_id. The first in order counts, so a replay or a mirrored copy changes nothing.
-An overlay may name further keys of its own, such as a transfer_id, of which the first use counts.
+same event if they have the same origin and the same payload: a bridge copies schema and body byte for
+byte and names the original as ``parent_id`` (ANCHOR0.3, WALBR0 11.3, ID 12.1). The first in order counts,
+so a replay or a mirrored copy changes nothing. A message that *answers* another names it as its parent
+too (RPC0.1); its payload is another one, so it is an event of its own and can suppress nobody's. (Two
+answers to one message with one payload cannot be told from a copy, and count once.) An overlay may
+name further keys of its own, such as a transfer_id, of which the first use counts.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from veen_core.hashing import H
 from veen_overlays.record import Record
 
 Stamp = tuple[int, int, bytes]
 """``(timestamp, stream_seq, identity)``: the order of §11.1 where a timestamp exists."""
+
+EVENT: Final = b"veen/event\x00"
+"""``Ht``'s tag, spelled out: an identity is computed of every message."""
 
 
 class Message(NamedTuple):
@@ -27,9 +34,14 @@ class Message(NamedTuple):
     parent_id: bytes | None = None
 
     @property
-    def identity(self) -> bytes:
-        """What the message is, wherever it was copied from."""
+    def origin(self) -> bytes:
+        """The msg_id of the message it is a copy of, as it says; else its own."""
         return self.parent_id or self.msg_id
+
+    @property
+    def identity(self) -> bytes:
+        """What the message is, wherever it was copied from: ``Ht("veen/event", origin, schema, body)``."""
+        return H(EVENT + (self.parent_id or self.msg_id) + self.schema + self.body)
 
 
 class Event(NamedTuple):
@@ -49,7 +61,7 @@ class Fault(NamedTuple):
     """A message that is no event of this overlay: foreign (another's schema) or undecodable."""
 
     seq: int
-    identity: bytes
+    origin: bytes
     schema: bytes
     why: str
     """Empty for a foreign one: it is somebody else's, and nothing is wrong with it."""

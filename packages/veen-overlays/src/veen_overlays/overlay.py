@@ -25,7 +25,7 @@ from veen_overlays.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-FORM: Final = 1
+FORM: Final = 2
 """Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
 LISTED: Final = 16
 """How many foreign or undecodable messages a summary names; it counts them all."""
@@ -91,10 +91,10 @@ class Overlay(Generic[S]):
         """Total (§4.7): the event, or what is wrong with the message."""
         shapes = self.shapes.get(message.schema)
         if shapes is None:
-            return Fault(message.seq, message.identity, message.schema, "")
+            return Fault(message.seq, message.origin, message.schema, "")
         record = decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
-            return Fault(message.seq, message.identity, message.schema, record.why)
+            return Fault(message.seq, message.origin, message.schema, record.why)
         return Event(message.seq, message.identity, record, repeated)
 
     def summarise(self, event: Event | Fault) -> Summary[S]:

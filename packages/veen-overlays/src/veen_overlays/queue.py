@@ -1,9 +1,9 @@
 """Queue: jobs in stream order, delivered at least once (§11.4).
 
-A job is a put; its id is the identity of that message. A worker takes a job for a lease, and acknowledges
-it when it is done. Two takes of one job are settled by stream order: a take counts if the lease before it
-had ended by its own ``ts``, or was the same worker's. A lease that ends without an acknowledgement makes
-the job available again. An acknowledged job is done, whoever acknowledged it.
+A job is a put; its id is the identity of that message, the same in a mirrored copy. A worker takes a job
+for a lease, and acknowledges it when it is done. Two takes of one job are settled by stream order: a take
+counts if the lease before it had ended by its own ``ts``, or was the same worker's. A lease that ends
+without an acknowledgement makes the job available again. An acknowledged job is done, whoever did it.
 
 A summary keeps the ids of finished jobs: an acknowledgement may lie in another range than its put.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from veen_core.ids import FixedBytes, LeafHash, UnixTime
-from veen_overlays.event import Event
+from veen_core.ids import FixedBytes, LeafHash, StreamSeq, UnixTime
+from veen_overlays.event import Event, Message
 from veen_overlays.monoid import Monoid, table
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record, record
@@ -23,6 +23,12 @@ from veen_overlays.record import Record, record
 
 class WorkerId(FixedBytes):
     """Who works on a job; a client_id will do."""
+
+    __slots__ = ()
+
+
+class JobId(FixedBytes):
+    """The identity of a put; ``job_id`` says how it follows from the message."""
 
     __slots__ = ()
 
@@ -35,12 +41,17 @@ class Enqueue(Record):
     body: bytes
 
 
+def job_id(put: Enqueue, msg_id: LeafHash) -> JobId:
+    """Of a put that got this msg_id."""
+    return JobId(Message(StreamSeq(0), bytes(msg_id), bytes(put.SCHEMA), put.encode()).identity)
+
+
 @record("queue.take.v1", section="11.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Record):
     """Claim a job until ``ts + lease_sec``."""
 
-    job: LeafHash
+    job: JobId
     worker: WorkerId
     ts: UnixTime
     lease_sec: int
@@ -51,7 +62,7 @@ class Take(Record):
 class Ack(Record):
     """The job is done."""
 
-    job: LeafHash
+    job: JobId
     worker: WorkerId
     ts: UnixTime
 

@@ -20,11 +20,15 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
+from veen_core.kinds import Free
 from veen_core.wire import MapCodec, Wire, text_map, where
 from veen_overlays.pattern import Pattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
 """Before the names of spec-3's operations (B14)."""
+MAX_NESTING: Final = 16
+"""Of a record's free values. Canonical CBOR nests 32 deep (§3.1) and a state nests its records: deeper ones
+would stand in the log and leave the whole state without an encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,19 @@ def at_least_one_of(*names: str) -> Rule:
 def is_map(name: str) -> Rule:
     """The free value of this field, where present, is a map."""
     return Rule(f"{name} is a map", lambda record: getattr(record, name) is None or _is_dict(record, name))
+
+
+def nests_little(name: str) -> Rule:
+    """The free value of this field can be shown inside a state."""
+    text = f"{name} nests at most {MAX_NESTING} deep"
+    return Rule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
+
+
+def _nests(value: Any, left: int) -> bool:
+    if type(value) not in (dict, list):
+        return True
+    inner = value.values() if type(value) is dict else value
+    return left > 0 and all(_nests(each, left - 1) for each in inner)
 
 
 def _is_dict(record: object, name: str) -> bool:
@@ -127,7 +144,8 @@ def record(
         # A key that Python or this class has taken (``class``) has a field with an underscore after it.
         fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
-        cls.NAME, cls.RULES = name, rules
+        free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, Free))
+        cls.NAME, cls.RULES = name, (*rules, *free)
         cls.SCHEMA = schema_id(name, operation=operation)
         cls.PATTERN = pattern_of(cls.codec.fields)
         cls.SLOTS = tuple(getattr(cls, f.name).__set__ for f in cls.codec.fields)

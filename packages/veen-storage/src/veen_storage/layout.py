@@ -13,6 +13,7 @@ attachments/          ciphertexts by coid (H17)
 fork.cbor             of a fork: where it left which hub, with fork-cuts.cborseq (fork)
 ancestry/             of a fork: the retained prefix, a data directory by its old hub_id
 index/                LMDB; rebuildable from all of the above
+views/                what the hub's policy has folded (view_store); rebuildable from the logs it follows
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ class Layout:
     @property
     def index(self) -> Path:
         return self.root / "index"
+
+    def view(self, name: str) -> Path:
+        return self.root / "views" / name
 
     @property
     def fork(self) -> Path:

@@ -215,7 +215,8 @@ def class_set(
 ) -> Answer:
     """Say what kind of traffic a label carries.
 
-    Known classes: user, wallet, log, metric, admin, control, bulk. A hint to hubs, not a right.
+    Known classes: user, wallet, log, metric, admin, control, bulk. Hubs of level meta pad, slow
+    down and prune by it.
     """
     del out
     found = _label(label, at_hub)

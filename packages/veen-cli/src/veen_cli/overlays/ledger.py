@@ -141,7 +141,7 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | 
     told = [
         {
             "stream_seq": each.seq,
-            "id": each.identity.hex(),
+            "id": each.origin.hex(),
             "wallet": each.wallet_id.hex(),
             "code": each.code.value,
             "why": each.why,

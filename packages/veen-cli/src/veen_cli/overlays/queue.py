@@ -14,9 +14,20 @@ from veen_cli.frame import command
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told, text_or_hex, told_bytes
-from veen_core.ids import LeafHash
 from veen_core.receipt import Receipt
-from veen_overlays.queue import DONE, QUEUE, Ack, Enqueue, Job, Take, WorkerId, available, deliveries
+from veen_overlays.queue import (
+    DONE,
+    QUEUE,
+    Ack,
+    Enqueue,
+    Job,
+    JobId,
+    Take,
+    WorkerId,
+    available,
+    deliveries,
+    job_id,
+)
 
 COMMANDS: Final = {
     "put": Own("veen_cli.overlays.queue:put", "Add a job."),
@@ -41,13 +52,14 @@ def _worker(reach: Reach, named: WorkerId | None) -> WorkerId:
 def put(out: Output, *, reach: Reach, stream: str, body: str) -> Answer:
     """Add a job.
 
-    Its id is the message's; a worker names it when it takes and acknowledges the job.
+    It gets an id, which also a mirrored copy has; a worker names it when it takes and acknowledges the job.
     """
     del out
     record = Enqueue(body=body.encode())
     receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "job": receipt.leaf_hash.hex()}
-    return Answer(told, [f"job {receipt.leaf_hash.hex()}"])
+    job = job_id(record, receipt.leaf_hash)
+    told = {**sent_told(record, receipt, stream), "job": job.hex()}
+    return Answer(told, [f"job {job.hex()}"])
 
 
 async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job, Take, Receipt] | None:
@@ -58,13 +70,13 @@ async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job
             found = next(available(jobs, place.now), None)
             if found is None:
                 return None
-            job_id, job = found
-            record = Take(job=LeafHash(job_id), worker=worker, ts=place.now, lease_sec=lease)
+            named, job = found
+            record = Take(job=JobId(named), worker=worker, ts=place.now, lease_sec=lease)
             receipt = await place.send(record)
             await view.catch_up()
             jobs = (await view.state()).summary.inner
-            if (bytes(worker), record.ts, lease) in deliveries(jobs[job_id]):
-                return job_id, job, record, receipt
+            if (bytes(worker), record.ts, lease) in deliveries(jobs[named]):
+                return named, job, record, receipt
 
 
 @command("veen queue take --stream jobs --lease 5m", "veen queue take --stream jobs --quiet")
@@ -89,26 +101,26 @@ def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId
     claimed = asyncio.run(work())
     if claimed is None:
         return Answer({"stream": stream, "job": None}, [f"no job waits in {stream}"])
-    job_id, job, record, receipt = claimed
+    named, job, record, receipt = claimed
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(job.body))
     told: dict[str, Any] = {
         **sent_told(record, receipt, stream),
-        "job": job_id.hex(),
+        "job": named.hex(),
         **told_bytes("body", job.body),
         "worker": me.hex(),
         "until": record.ts + record.lease_sec,
     }
     until = moments.shown(record.ts + record.lease_sec)
-    return Answer(told, [f"job {job_id.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
+    return Answer(told, [f"job {named.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
 
 
 @command("veen queue ack JOB --stream jobs")
-@click.argument("job", type=Hex(LeafHash))
+@click.argument("job", type=Hex(JobId))
 @worker_option
 @stream_option
 @reaches
-def ack(out: Output, *, reach: Reach, stream: str, job: LeafHash, worker: WorkerId | None) -> Answer:
+def ack(out: Output, *, reach: Reach, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
     """Say that a job is done.
 
     Nothing is sent, with exit code 6, if the stream has no such job, or it is done already.

@@ -46,7 +46,7 @@ async def _found(place: Place, wanted: TransferId) -> tuple[Transfer, LeafHash] 
         event = LEDGER.distinct(message, seen)
         record = event.record if isinstance(event, Event) else None
         if isinstance(record, Transfer) and record.transfer_id == wanted:
-            return record, LeafHash(message.identity)
+            return record, LeafHash(message.origin)
     return None
 
 

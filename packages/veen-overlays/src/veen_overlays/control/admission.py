@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from veen_core.cap import CapToken
+from veen_core.cap import CapToken, Rate
 from veen_core.ids import AuthRef, ClientId, Label, StreamId, UnixTime
 from veen_overlays.control.policy import PolicyView
 
@@ -33,9 +33,15 @@ class ViewPolicy:
     """Answers from a view that is at most ``max_age_sec`` old; from an older one, nothing is accepted."""
 
     def __init__(
-        self, view: PolicyView, stream_of: Callable[[Label], StreamId | None], max_age_sec: int
+        self,
+        view: PolicyView,
+        stream_of: Callable[[Label], StreamId | None],
+        max_age_sec: int,
+        rates: Mapping[str, Rate] | None = None,
     ) -> None:
+        """``rates`` by class, in place of a share of a token's own."""
         self.view = view
+        self._rates = rates or {}
         self._stream_of = stream_of
         self._max_age_sec = max_age_sec
         self._now = UnixTime(0)
@@ -48,6 +54,22 @@ class ViewPolicy:
         """KEX1+ 4.3 → E.CAP / REVOKED."""
         token = None if question.token is None else question.token.token_hash
         return self.view.revoked(question.client_id, question.auth_ref, token, question.hub_ts)
+
+    def pad_block(self, question: Question) -> int:
+        """LCLASS0 6.2 → E.SIZE / PADDING."""
+        return self.view.pad_block(question.label)
+
+    def rate(self, question: Question) -> Rate | None:
+        """LCLASS0 6.2 → E.RATE / CAP_RATE."""
+        own = question.token.allow.rate if question.token is not None else None
+        return self.view.rate(question.label, own, self._rates)
+
+    def retention(self) -> Mapping[Label, int]:
+        """LCLASS0 6.2, COMP0.1."""
+        return self.view.retention()
+
+    def enforces(self) -> tuple[str, ...]:
+        return self.view.enforces()
 
     def stale(self, now: UnixTime) -> str | None:
         """Why the view is too old to answer from."""

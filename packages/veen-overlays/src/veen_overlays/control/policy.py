@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from veen_core.cap import TokenHash
+from veen_core.cap import Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId
 from veen_overlays.control.records import (
     Authority,
@@ -63,25 +63,38 @@ class Bound(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How a hub treats a class of labels; advisory (LCLASS0 6.2)."""
+    """How a hub treats a class of labels (LCLASS0 6.2)."""
 
-    pad_blocks: tuple[int, ...]
-    """The padding it may choose."""
-    rate_percent: int
+    pad_block: int = 0
+    """What a ciphertext's length is a multiple of; 0: anything. 256 lets 1024 pass, its multiple."""
+    rate_percent: int = 100
     """Of the rate a token allows."""
 
+    def rate(self, own: Rate) -> Rate:
+        """The share of a token's rate, rounded up: a class does not turn little into nothing."""
+        return Rate(
+            per_sec=-(-own.per_sec * self.rate_percent // 100), burst=-(-own.burst * self.rate_percent // 100)
+        )
 
-DEFAULT_HANDLING: Final = Handling((0, 256, 1024), 100)
+
+DEFAULT_HANDLING: Final = Handling()
 HANDLING: Final[Mapping[str, Handling]] = {
-    "user": Handling((256, 1024), 100),
-    "wallet": Handling((256, 1024), 100),
-    "log": Handling((0,), 100),
-    "metric": Handling((0,), 100),
-    "admin": Handling((0, 256, 1024), 400),
-    "control": Handling((0, 256, 1024), 400),
-    "bulk": Handling((0, 256, 1024), 25),
+    "user": Handling(pad_block=256),
+    "wallet": Handling(pad_block=256),
+    "log": Handling(),
+    "metric": Handling(),
+    "admin": Handling(rate_percent=400),
+    "control": Handling(rate_percent=400),
+    "bulk": Handling(rate_percent=25),
 }
 """6.2's hints as numbers: admin and control four times, bulk a quarter."""
+
+
+ENFORCED: Final = (
+    (Level.FEDERATED, "authority: only a stream's primary accepts (AUTH1)"),
+    (Level.HARDENED, "revocation of client keys, auth_refs and tokens (KEX1+)"),
+    (Level.META, "padding, rate and retention by label class (LCLASS0)"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +169,37 @@ class PolicyView:
         found = self.label_class(label)
         return DEFAULT_HANDLING if found is None else HANDLING.get(found.class_, DEFAULT_HANDLING)
 
-    def retention_sec(self, label: Label) -> int | None:
-        """How long the label's class wants its payloads kept; None: no wish."""
+    def pad_block(self, label: Label) -> int:
+        """What the length of the label's ciphertexts is a multiple of; 0: anything."""
+        return self.handling(label).pad_block
+
+    def rate(self, label: Label, own: Rate | None, rates: Mapping[str, Rate]) -> Rate | None:
+        """The rate of the label's class: as the deployment set it, else a share of the token's own.
+
+        None: the class says nothing, or there is no rate to take a share of.
+        """
         found = self.label_class(label)
-        return None if found is None else found.retention_hint
+        if found is None:
+            return None
+        if (chosen := rates.get(found.class_)) is not None:
+            return chosen
+        handling = HANDLING.get(found.class_, DEFAULT_HANDLING)
+        return None if own is None or handling.rate_percent == 100 else handling.rate(own)
+
+    def retention(self) -> dict[Label, int]:
+        """For how long payloads are kept, where a class says so; never of the realm's own streams.
+
+        Those are what the view is folded from: a hub that pruned them could not start again.
+        """
+        if self.classes is None or not self.level.includes(Level.META):
+            return {}
+        spared = {held.label for _, held in self.needed().values() if held is not None}
+        found = (class_of(self.classes.state, Label(label)) for label in self.classes.state)
+        return {
+            each.label: each.retention_hint
+            for each in found
+            if each is not None and each.retention_hint is not None and each.label not in spared
+        }
 
     def schema(self, schema: SchemaId) -> SchemaDescriptor | None:
         if self.schemas is None or not self.level.includes(Level.META):
@@ -167,6 +207,10 @@ class PolicyView:
         return schema_of(self.schemas.state, schema)
 
     # --- how old, and on what it rests
+
+    def enforces(self) -> tuple[str, ...]:
+        """What the level refuses or does, in words."""
+        return tuple(text for level, text in ENFORCED if self.level.includes(level))
 
     def needed(self) -> dict[str, tuple[StreamId, Bound[Any] | None]]:
         """The admin streams that the level wants followed, and what is held of each."""

@@ -145,7 +145,11 @@ def _token_revoked(claim: Claim, directory: Directory) -> str | None:
 
 def _principal(claim: Claim, directory: Directory) -> str | None:
     known = directory.is_principal(claim.principal)
-    return None if known else "the token's issuer has no principal record: it binds to no account"
+    return (
+        None
+        if known
+        else "the token's issuer has neither a principal nor a device record: it binds to no account"
+    )
 
 
 def _ctx_revoked(claim: Claim, directory: Directory) -> str | None:

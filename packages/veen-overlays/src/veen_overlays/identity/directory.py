@@ -46,8 +46,12 @@ class Directory:
     # --- principals and devices (§6)
 
     def is_principal(self, principal: PrincipalPk) -> bool:
-        """Whether a principal record stands on the principal's stream."""
-        return bytes(principal) in self._at(principal_stream(principal), "principals")
+        """Whether its stream names it: in a principal record, or in a device's, all that level Core has."""
+        stream = principal_stream(principal)
+        if bytes(principal) in self._at(stream, "principals"):
+            return True
+        devices = self._at(stream, "devices").values()
+        return any(Device.decode(held[1]).principal_pk == principal for held in devices)
 
     def device(self, principal: PrincipalPk, device: DeviceId) -> Device | None:
         """The last record of a device of this principal."""

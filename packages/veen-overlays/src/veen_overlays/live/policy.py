@@ -5,8 +5,8 @@ its settings, and runs ``follow`` while it listens. The streams that authority r
 to the hub *before* the view that has them counts: a replica that could not tell a stream's label would
 accept for it.
 
-Rates, padding and retention by class are in the view (``handling``, ``retention_sec``); the hub's
-AdmissionPolicy asks for none of them, so no hub enforces them yet.
+What was folded is kept in the store that the hub hands over, so a restart takes it up, and what the streams
+once said they may not take back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from veen_core.cap import Rate
 from veen_core.errors import ConfigError, DecodeError
+from veen_core.hashing import H
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.keystore import Secrets
@@ -26,7 +28,7 @@ from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Level, PolicyView
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.live.realm import RealmFollower
-from veen_overlays.store import MemoryStore
+from veen_overlays.store import Store
 
 
 class Around(Protocol):
@@ -42,6 +44,8 @@ class Around(Protocol):
     def learn(self) -> Callable[[Iterable[StreamId]], Awaitable[None]]: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def store(self) -> Callable[[str], Store]: ...
 
 
 class RealmPolicy(ViewPolicy):
@@ -49,12 +53,16 @@ class RealmPolicy(ViewPolicy):
 
     def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
         view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)
-        super().__init__(view, lambda _label: None, options["max_age_sec"])
+        rates = {name: Rate(per_sec=each[0], burst=each[1]) for name, each in options["rates"].items()}
+        super().__init__(view, lambda _label: None, options["max_age_sec"], rates)
         self._keys = _keys(Path(options["key"]))
         self._refresh_sec: float = options["refresh_sec"]
-        self._store = MemoryStore()
-        """Outlives a connection: what the streams once said, they may not take back."""
         self._known: frozenset[StreamId] = frozenset()
+
+    @property
+    def _view_name(self) -> str:
+        """A view of other keys is another view: what a key does not open is nothing to it."""
+        return f"realm-{H(b''.join(key.public for key in self._keys)).hex()[:16]}"
 
     async def follow(self, around: Around) -> None:
         """Renew the view, for ever; whatever cannot be read or contradicts itself is raised."""
@@ -66,7 +74,7 @@ class RealmPolicy(ViewPolicy):
             reader=around.reader,
             label_of=around.label_of,
             key=self._keys,
-            store=self._store,
+            store=around.store(self._view_name),
             clock=around.clock,
         )
         while True:

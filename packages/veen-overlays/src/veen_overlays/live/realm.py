@@ -3,6 +3,9 @@
 A view's age counts from the moment *before* its streams were read to their ends: what a hub did not know
 then, it may still not know. A stream that cannot be read, or contradicts itself, leaves the old view in
 place, which grows stale, and a stale view lets nothing in.
+
+The last receipt of each stream is kept in the store: after a restart the log must still have it, also where
+its block was not complete and so is no part of the stored tree.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from veen_core.errors import VeenError
+from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import Clock, LogReader
+from veen_core.receipt import Receipt
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Bound, Level, PolicyView
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
@@ -30,6 +34,8 @@ FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "meta-schema": ("schemas", SCHEMAS),
 }
 """Of each admin stream: which part of the view it is, and its overlay."""
+LAST: Final = b"last receipt/"
+"""Before a label, in the store."""
 
 
 class RealmFollower:
@@ -48,12 +54,13 @@ class RealmFollower:
         clock: Clock,
     ) -> None:
         self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id)
-        self._clock = clock
+        self._clock, self._reader, self._store = clock, reader, store
         self._views = {
             name: Materializer(FOLDED_BY[name][1], label_of(stream), reader, key=key, store=store)
             for name, (stream, _) in self._empty.needed().items()
         }
         self._opened: set[str] = set()
+        self._last: dict[Label, Receipt] = {}
 
     @property
     def nothing(self) -> PolicyView:
@@ -66,15 +73,39 @@ class RealmFollower:
         for name, view in self._views.items():
             if name not in self._opened:
                 await view.open()
+                await self._check_last(view.label)
                 self._opened.add(name)
             as_of = self._clock.now()
             await view.catch_up()
             answer = await view.state()
+            self._keep_last(view.label, answer.receipt)
             parts[FOLDED_BY[name][0]] = Bound(
                 view.label, answer.range.to_seq, answer.mmr_root, as_of, answer.summary.inner
             )
         empty = self._empty
         return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
+
+    async def _check_last(self, label: Label) -> None:
+        """What was the last receipt once, in this run or an earlier one, must stand in the log."""
+        kept = self._store.get(LAST + label)
+        if kept is None:
+            return
+        held = Receipt.decode(kept)
+        head = await self._reader.head(label)
+        behind = head is None or head.stream_seq < held.stream_seq
+        shown = head if behind else await self._reader.receipt(label, held.stream_seq)
+        if behind or shown is None or shown.mmr_root != held.mmr_root:
+            raise DivergenceError(
+                f"the log of label {label.hex()} no longer has entry {held.stream_seq} as it was seen: "
+                "it was rolled back or rewritten",
+                held=kept,
+                shown=b"" if shown is None else shown.encode(),
+            )
+
+    def _keep_last(self, label: Label, receipt: Receipt | None) -> None:
+        if receipt is not None and self._last.get(label) != receipt:
+            self._store.write({LAST + label: receipt.encode()})
+            self._last[label] = receipt
 
     async def run(
         self, policy: ViewPolicy, every_sec: float, failed: Callable[[VeenError], None] = lambda _: None

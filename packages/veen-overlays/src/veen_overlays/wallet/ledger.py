@@ -1,7 +1,7 @@
 """The wallet overlay: all wallets of a stream, or one of them (WAL §3.1, §6, §11).
 
 A transfer's debit and its credit each count once per transfer_id and wallet (5.5): those are the keys
-this overlay names. Bridged copies are dropped before, by their parent_id (WALBR0 11.4).
+this overlay names. Bridged copies are dropped before, by their identity (WALBR0 11.4).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from veen_overlays.event import Event, Message, Seen
+from veen_core.hashing import H
+from veen_overlays.event import EVENT, Event, Message, Seen
 from veen_overlays.identifiers import WalletId
 from veen_overlays.monoid import table
 from veen_overlays.overlay import Overlay
@@ -121,7 +122,7 @@ class _Bulk:
         transfer_id = bytes(wal.Transfer.SCHEMA)
         for message in messages:
             seq, msg_id, schema, body, parent_id = message
-            if not first(parent_id or msg_id, seq):
+            if not first(H(EVENT + (parent_id or msg_id) + schema + body), seq):
                 continue
             if schema == deposit_id and (groups := deposit(body)) is not None:
                 runs[groups[0]].credit(uint(groups[1]))

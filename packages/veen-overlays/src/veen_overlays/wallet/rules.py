@@ -67,7 +67,8 @@ class Violation(NamedTuple):
     """An event in a log that should not be there."""
 
     seq: int
-    identity: bytes
+    origin: bytes
+    """The message's id, or that of the one it is a copy of."""
     wallet_id: bytes
     code: WalCode
     why: str
@@ -175,20 +176,20 @@ def violations(messages: Iterable[Message], seen: Seen | None = None) -> Iterato
         if not isinstance(event, Event):
             continue
         if not (event.repeated and event.repeated[0]):
-            yield from _of_source(states, event)
-        yield from _of_destination(states, event)
+            yield from _of_source(states, event, message.origin)
+        yield from _of_destination(states, event, message.origin)
         for wallet, account in LEDGER.lift(event).items():
             states[wallet] = account.apply(states.get(wallet, NEVER))
 
 
-def _of_source(states: dict[bytes, State], event: Event) -> Iterator[Violation]:
+def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
     broken = next(_broken(states.get(wallet, NEVER), event.record, reported=True), None)
     if broken is not None:
-        yield Violation(event.seq, event.identity, wallet, *broken)
+        yield Violation(event.seq, origin, wallet, *broken)
 
 
-def _of_destination(states: dict[bytes, State], event: Event) -> Iterator[Violation]:
+def _of_destination(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
     """A credit to a wallet that this log closed is lost (§6); a wallet it does not know is elsewhere."""
     record = event.record
     if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:
@@ -196,4 +197,4 @@ def _of_destination(states: dict[bytes, State], event: Event) -> Iterator[Violat
     wallet, credited_before = bytes(record.to_wallet_id), bool(event.repeated and event.repeated[1])
     if states.get(wallet, NEVER).closed and not credited_before:
         why = "the destination is closed; it was not credited"
-        yield Violation(event.seq, event.identity, wallet, WalCode.CLOSED, why)
+        yield Violation(event.seq, origin, wallet, WalCode.CLOSED, why)

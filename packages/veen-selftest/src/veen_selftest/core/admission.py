@@ -16,7 +16,7 @@ from veen_selftest.bench import Bench
 from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core import faults
 from veen_selftest.hub import Answer, Hub, refused_by
-from veen_selftest.policy import ELSEWHERE, OUTCASTS, REVOKED
+from veen_selftest.policy import ELSEWHERE, OUTCASTS, REVOKED, UNPADDED
 from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
 from veen_selftest.writer import Writer, key_of
 
@@ -87,6 +87,13 @@ def _revoked(bench: Bench) -> None:
     refused_by(rejection.CAP_MISSING, writer.hub.submit(bare, VEEN_PoW=_cookie(writer.hub, bare)))
     wire = writer.authorized().message(1)
     refused_by(rejection.REVOKED, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
+
+
+def _padding(bench: Bench) -> None:
+    """A ciphertext that is not as long as a policy wants is refused, with a token that is right (LCLASS0)."""
+    writer = _outcast(bench, UNPADDED, rejection.PADDING).authorized()
+    wire = writer.message(1)
+    refused_by(rejection.PADDING, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
 
 
 def _cap_invalid(bench: Bench) -> None:
@@ -169,6 +176,7 @@ OTHERS: Final[dict[Rejection, Callable[[Bench], None]]] = {
     rejection.REVOKED: _revoked,
     rejection.CLIENT_BOUNDS: _client_bounds,
     rejection.CAP_TTL: _cap_ttl,
+    rejection.PADDING: _padding,
     rejection.EPOCH: _epoch,
 }
 """Rows that one message to a plain hub cannot show."""
