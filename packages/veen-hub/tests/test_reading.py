@@ -251,7 +251,7 @@ def test_a_label_without_a_checkpoint_says_so(hub: RunningHub, alice: Writer) ->
     assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
 
 
-def test_checkpoints_are_found_by_their_epochs(start_hub: StartHub) -> None:
+def test_checkpoints_are_found_by_their_epochs(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SetClock()
     hub = start_hub(profile=PROFILES["rotating"], clock=clock)
     first = hub.status().epoch
@@ -270,7 +270,21 @@ def test_checkpoints_are_found_by_their_epochs(start_hub: StartHub) -> None:
     assert found("") == list(range(first, first + 4))
     assert found(f"?epoch_min={first + 1}&epoch_max={first + 2}") == [first + 1, first + 2]
     assert found(f"?epoch_min={first + 9}") == []
-    for wrong in ("?epoch_min=x", "?epoch_max=-1", "?epoch_min=1.5", "?epoch_min=99999999999999999999"):
+    everything = list(cbor.split_sequence(hub.get("/v1/checkpoint").body))
+    pages, query = [], "?"
+    monkeypatch.setattr("veen_hub.http.reading.MAX_CHECKPOINTS", 3)
+    while query:
+        answer = hub.get(f"/v1/checkpoint{query}")
+        page = list(cbor.split_sequence(answer.body))
+        assert len(page) <= 3
+        pages += page
+        query = f"?{answer.headers['veen-next']}" if "veen-next" in answer.headers else ""
+    assert pages == everything
+    assert len(pages) > 3
+    nowhere = f"?after_label={'0' * 64}&after_seq=1"
+    assert hub.get(f"/v1/checkpoint{nowhere}").error.code == "E.NOT_FOUND"
+    wrongs = ("?epoch_min=x", "?epoch_max=-1", "?epoch_min=1.5", "?epoch_min=99999999999999999999")
+    for wrong in (*wrongs, "?after_seq=1", "?after_label=zz&after_seq=1"):
         assert hub.get(f"/v1/checkpoint{wrong}").error.code == "E.BAD_REQUEST"
 
 

@@ -268,6 +268,11 @@ def test_checkpoints_are_in_order_of_epochs_wherever_they_are(make_store: MakeSt
     assert places == [(ORDERS, 1), (INVOICES, 1), (ORDERS, 2), (INVOICES, 2)]
     assert store.read.checkpoints_by_epoch(0, 10**9, 3) == found[:3]
     assert store.read.checkpoints_by_epoch(found[3].epoch, 10**9, 3) == found[3:]
+    for at_, made in enumerate(found):  # page by page, wherever the last one of a page lies
+        after = (made.label_curr, made.upto_seq)
+        assert store.read.checkpoints_by_epoch(made.epoch, 10**9, 10, after) == found[at_ + 1 :]
+    with pytest.raises(AbsentError):
+        store.read.checkpoints_by_epoch(0, 10**9, 10, (label("nowhere"), seq(1)))
 
 
 def test_reading_a_closed_directory_is_refused_in_our_words(make_store: MakeStore) -> None:

@@ -375,22 +375,38 @@ class Reader:
     def latest_checkpoint(self, label: Label) -> Checkpoint | None:
         return self.checkpoint_before(label, StreamSeq(2**64 - 1))
 
-    def checkpoints_by_epoch(self, first: int, last: int, limit: int) -> list[Checkpoint]:
-        """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range)."""
+    def checkpoints_by_epoch(
+        self, first: int, last: int, limit: int, after: tuple[Label, StreamSeq] | None = None
+    ) -> list[Checkpoint]:
+        """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range).
+
+        ``after`` is the last of the page before, in epoch ``first``: label and upto_seq.
+        """
+        start = (first, *self._place_after(after)) if after is not None else (first, 0, 0)
         found = {
-            (int(made.epoch), int(number), int(made.upto_seq)): made
+            place: made
             for number, made in self._tail.all_checkpoints()
-            if first <= made.epoch <= last
+            if start <= (place := (int(made.epoch), int(number), int(made.upto_seq))) and made.epoch <= last
         }
         waiting = len(found)
         with self._index.reading() as view:
-            for key, _nothing in view.scan("epochs", U64.pack(first)):
+            for key, _nothing in view.scan("epochs", EPOCH_LABEL_SEQ.pack(*start)):
                 epoch, number, upto = EPOCH_LABEL_SEQ.unpack(key)
                 if epoch > last or len(found) >= limit + waiting:
                     break
                 made = Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b"")
                 found[epoch, number, upto] = made
         return [made for _place, made in sorted(found.items(), key=lambda row: row[0])][:limit]
+
+    def _place_after(self, last: tuple[Label, StreamSeq]) -> tuple[int, int]:
+        label, upto = last
+        if (number := self._tail.number(label)) is None:
+            with self._index.reading() as view:
+                row = view.get("labels", label)
+            if row is None:
+                raise AbsentError(f"label {label.hex()} holds nothing")
+            number = LabelNo(U32.unpack(row)[0])
+        return number, upto + 1
 
     def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
         """Where a checkpoint was anchored, if it was (ANCHOR0.2)."""

@@ -92,6 +92,11 @@ class Tail:
         with self._lock:
             return self._bytes
 
+    def number(self, label: Label) -> LabelNo | None:
+        with self._lock:
+            held = self._labels.get(label)
+            return held.number if held is not None else None
+
     def last(self, label: Label) -> Placed | None:
         with self._lock:
             held = self._labels.get(label)

@@ -26,6 +26,7 @@ from veen_core.api import (
     StreamResponse,
 )
 from veen_core.cap import CapToken
+from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, DecodeError
@@ -276,16 +277,39 @@ async def checkpoint(request: web.Request) -> web.Response:
 
 
 async def checkpoints(request: web.Request) -> web.Response:
-    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence, at most 1,000 (spec-1 §16)."""
+    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence (spec-1 §16).
+
+    At most 1,000 of them; if there are more, the header ``Veen-Next`` is the query of the next page.
+    """
     hub = hub_of(request)
     first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
-    found = await hub.reading(lambda: hub.store.read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS))
-    return web.Response(body=b"".join(c.encode() for c in found), content_type=CBOR_SEQ)
+    after = None
+    if "after_label" in request.query or "after_seq" in request.query:
+        after = (
+            label_named(request.query.get("after_label", "")),
+            StreamSeq(number_of(request, "after_seq", 0)),
+        )
+    read = hub.store.read
+    found = await hub.reading(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
+    given = found[:MAX_CHECKPOINTS]
+    headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
+    return web.Response(
+        body=b"".join(made.encode() for made in given), content_type=CBOR_SEQ, headers=headers
+    )
+
+
+def _next_page(made: Checkpoint, epoch_max: int) -> str:
+    place = f"after_label={made.label_curr.hex()}&after_seq={made.upto_seq}"
+    return f"epoch_min={made.epoch}&epoch_max={epoch_max}&{place}"
 
 
 def label_of(request: web.Request) -> Label:
+    return label_named(request.match_info["label"])
+
+
+def label_named(text: str) -> Label:
     try:
-        return Label.from_hex(request.match_info["label"])
+        return Label.from_hex(text)
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
 
