@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from veen_core import SigningKey, SigningSeed
+from veen_core import SigningKey, SigningSeed, hub_identity
 from veen_core.api import CheckpointResponse
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.errors import ConfigError, IdentityError, SignatureError, StateError
-from veen_core.ids import HubId, UnixTime
+from veen_core.ids import HubId, HubPk, UnixTime
 from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect
+from veen_hub.client.trust import check_status
 from veen_storage.rotation import rotate
 
 from .certificates import Certificates
@@ -116,6 +117,20 @@ def test_a_connection_outlives_a_key_rotation(tmp_path: Path) -> None:
                 assert len(connected.identity.hub_keys) == 2
 
     run(story())
+
+
+def test_a_key_is_not_ended_before_receipts_that_were_verified_under_it(start_hub: StartHub) -> None:
+    hub = start_hub()
+    status = hub.status()
+    grown = hub_identity.rotate(
+        status.identity, HUB_KEY, HubPk(signing_key("hub/1").public), UnixTime(BORN + 100), 50
+    )
+    shown = dataclasses.replace(
+        status, identity=grown, identity_sig=hub_identity.sign_identity(signing_key("hub/1"), grown)
+    )
+    check_status(shown, status.identity, seen=UnixTime(BORN + 149))
+    with pytest.raises(IdentityError, match="its receipts go on to"):
+        check_status(shown, status.identity, seen=UnixTime(BORN + 150))
 
 
 def test_in_a_rotation_window_a_checkpoint_needs_the_signatures_of_both_keys(start_hub: StartHub) -> None:

@@ -114,7 +114,7 @@ class Link:
     async def refresh(self) -> None:
         """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4)."""
         status = await self.ask(self.api.status)
-        check_status(status, self.status.identity)
+        check_status(status, self.status.identity, seen=self.time.signed)
         if status.identity != self.status.identity:
             await self.workers.run(self.store.save, self.hub_id, IDENTITY, status.identity.encode())
         self.status = status

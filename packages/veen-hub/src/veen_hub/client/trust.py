@@ -36,23 +36,26 @@ class PinOnFirstUse:
 Pin = HubId | HubPk | HubIdentity | PinOnFirstUse | str
 
 
-def check_status(status: Status, pin: Pin) -> None:
-    """The identity that a hub shows is the pinned one, whole and signed; raises ``IdentityError``."""
+def check_status(status: Status, pin: Pin, seen: UnixTime | None = None) -> None:
+    """The identity that a hub shows is the pinned one, whole and signed; raises ``IdentityError``.
+
+    ``seen`` is the newest ``hub_ts`` in a receipt verified under ``pin``: no key may end before it.
+    """
     shown = status.identity
     verify_identity(shown)
     verify_identity_signature(shown, status.identity_sig)
-    _check_pin(status, pin)
+    _check_pin(status, pin, seen)
     if status.control_label != stream.control_label(stream.routing_key(shown.hub_id)):
         raise IdentityError("status.control_label: is not the one that follows from hub_id (H5)")
 
 
-def _check_pin(status: Status, pin: Pin) -> None:
+def _check_pin(status: Status, pin: Pin, seen: UnixTime | None) -> None:
     shown = status.identity
     match pin:
         case PinOnFirstUse():
             _check_first_use(status, named(pin.path))
         case HubIdentity():
-            verify_successor(pin, shown, status.identity_sig)
+            verify_successor(pin, shown, status.identity_sig, seen=seen)
         case HubPk():
             verify_identity(shown, pinned=stream.hub_id(pin))
         case HubId():
