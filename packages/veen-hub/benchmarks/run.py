@@ -270,8 +270,8 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def sync_seconds(place: Path) -> float:
-    """One small write and ``fdatasync`` on the same disk, at the median."""
-    fd = os.open(place / "sync", os.O_CREAT | os.O_WRONLY)
+    """One small write and ``fdatasync`` on the same disk, at the median; the file grows, as a journal does."""
+    fd = os.open(place / "sync", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     times = []
     for at in range(200):
         os.pwrite(fd, bytes(1_500), at * 1_500)
