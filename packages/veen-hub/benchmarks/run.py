@@ -270,7 +270,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def sync_seconds(place: Path) -> float:
-    """One small write and ``fdatasync`` on the same disk, at the median; the file grows, as a journal does."""
+    """One small write and ``fdatasync`` on the same disk, at the median; the file grows as a journal does."""
     fd = os.open(place / "sync", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     times = []
     for at in range(200):
