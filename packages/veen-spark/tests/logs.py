@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from veen_core import stream
 from veen_core.cap import CapToken, mint
@@ -196,9 +195,3 @@ def hub_pk(name: str) -> HubPk:
 def files_of(root: Path, pattern: str = "*.log") -> list[Path]:
     """Chunk files below a folder, in the order of their names."""
     return sorted(root.rglob(pattern))
-
-
-def rows(frame: Any, *columns: str) -> list[tuple[Any, ...]]:
-    """What a DataFrame holds, in stream order."""
-    ordered = frame.orderBy("file", "offset")
-    return [tuple(row) for row in ordered.select(*columns).collect()]

@@ -50,12 +50,9 @@ DAMAGE: Final = pa.struct([pa.field("reason", _TEXT), pa.field("length", _LONG),
 """``mode=quarantine``: a last column, null for an entry; else all of the above but ``file`` and ``offset`` is
 null, and this says why, how many bytes were passed over, and the first of them."""
 
-ENTRY_SCHEMA: Final = pa.schema(
-    [pa.field(name, kind, nullable=not always) for name, kind, always, _ in COLUMNS]
-)
-QUARANTINE_SCHEMA: Final = pa.schema(
-    [*(pa.field(name, kind) for name, kind, _, _ in COLUMNS), pa.field("damage", DAMAGE)]
-)
+ENTRY_SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in COLUMNS])
+"""Every field is nullable, as Spark has it for whatever it reads from files."""
+QUARANTINE_SCHEMA: Final = pa.schema([*ENTRY_SCHEMA, pa.field("damage", DAMAGE)])
 
 
 def arrow_schema(*, quarantine: bool = False) -> pa.Schema:
@@ -63,8 +60,7 @@ def arrow_schema(*, quarantine: bool = False) -> pa.Schema:
 
 
 def spark_schema(*, quarantine: bool = False) -> StructType:
-    """The same for Spark; every column is nullable there, as Spark has it for what it reads from files."""
+    """The same for Spark."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - slow to import
 
-    schema = arrow_schema(quarantine=quarantine)
-    return from_arrow_schema(pa.schema([field.with_nullable(True) for field in schema]))
+    return from_arrow_schema(arrow_schema(quarantine=quarantine))

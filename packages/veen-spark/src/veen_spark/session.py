@@ -48,11 +48,16 @@ def start(
     verbose: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session; one that this process has open already is taken."""
-    master = master or LOCAL
+    """A session that knows ``format("veen")``; one that this process has open already is taken."""
+    master, config = master or LOCAL, config or {}
     if master.startswith("sc://"):
-        return _connected(master, config or {})
-    return _own(master, app_name, verbose=verbose, config=config or {})
+        session = _connected(master, config)
+    else:
+        session = _own(master, app_name, verbose=verbose, config=config)
+    from veen_spark.source import register  # noqa: PLC0415 - loads pyspark, as a session does
+
+    register(session)
+    return session
 
 
 def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]) -> SparkSession:

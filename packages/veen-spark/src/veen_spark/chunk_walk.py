@@ -1,0 +1,211 @@
+"""Walking a chunk file frame by frame, in windows: never all of it in memory (§4.8.1, §4.8.2).
+
+Every frame's extent, entry hash and label are checked here; what is inside is for whoever takes it. Bytes
+that are no frame become one ``Damage``, and the walk goes on at the next frame whose hash holds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import BinaryIO, Final, Protocol
+
+import pyarrow as pa
+
+from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
+from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
+from veen_spark.layout import PAD
+from veen_spark.segment import SAMPLE, Authorize, Damage, Items, Segment, Span
+
+WINDOW: Final = 4 * 1_048_576
+MOST_ENTRIES: Final = 8_192
+"""In one span."""
+MAX_FRAME: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
+_LENGTHS: Final = struct.Struct(">II")
+_LENGTHS_AT: Final = 42
+_NUMBERS: Final = struct.Struct(">QII")
+"""stream_seq and both lengths."""
+_NUMBERS_AT: Final = 34
+_DIGEST_AT: Final = 50
+_ENTRY: Final = sha256(b"veen/entry")
+_MORE: Final = "more bytes are needed"
+_CUT: Final = "the file ends inside an entry: it was cut short (§4.8.1)"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+
+
+class Readable(Protocol):
+    """A file, or what decompresses one."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def open_raw(path: str, begin: int) -> tuple[BinaryIO, Readable]:
+    """The file, to be closed, and its uncompressed bytes from ``begin`` on (§4.8.4)."""
+    file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if file.read(len(_ZSTD)) != _ZSTD:
+        file.seek(begin)
+        return file, file
+    file.seek(0)
+    stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+    while begin > 0:
+        begin -= len(stream.read(min(begin, WINDOW))) or begin
+    return file, stream
+
+
+def is_compressed(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_ZSTD)) == _ZSTD
+
+
+class _Lost:
+    """Bytes passed over since the last good frame."""
+
+    __slots__ = ("length", "offset", "reason", "sample")
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset = offset
+        self.reason = reason
+        self.length = 0
+        self.sample = b""
+
+    def add(self, data: bytes) -> None:
+        self.length += len(data)
+        self.sample = (self.sample + data[:SAMPLE])[:SAMPLE]
+
+    def item(self) -> Damage:
+        return Damage(self.offset, self.length, self.reason, self.sample)
+
+
+class ChunkWalk:
+    """One pass over a chunk's frames."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
+        self._data = b""
+        self._at = 0
+        """Where the next frame begins, in ``_data``."""
+        self._base = segment.begin
+        """Where ``_data`` begins, in the file."""
+        self._ended = False
+        self._lost: _Lost | None = None
+
+    def items(self) -> Items:
+        file, stream = open_raw(self._segment.path, self._segment.begin)
+        with file:
+            while not self._ended or self._at < len(self._data):
+                self._fill(stream)
+                yield from self._window()
+            yield from self._found_again()
+
+    def _fill(self, stream: Readable) -> None:
+        """Drop what was walked, read another window behind what is left."""
+        self._base += self._at
+        rest = self._data[self._at :]
+        wanted = WINDOW
+        if self._segment.end is not None:
+            wanted = min(WINDOW, self._segment.end - self._base - len(rest))
+        try:
+            more = stream.read(wanted) if wanted > 0 else b""
+        except OSError as exc:
+            self._lost = self._lost or _Lost(self._base + len(rest), f"does not decompress: {exc}")
+            more = b""
+        self._data, self._at, self._ended = rest + more, 0, not more
+
+    def _window(self) -> Items:
+        """Everything up to the first frame that is not whole in memory."""
+        while self._at < len(self._data) and (fault := self._fault(self._at)) is not _MORE:
+            if fault is None and self._lost is None:
+                yield from self._span()
+            elif self._resync(fault):
+                yield from self._found_again()
+
+    def _found_again(self) -> Items:
+        if self._lost is not None:
+            yield self._lost.item()
+            self._lost = None
+
+    def _fault(self, at: int) -> str | None:
+        """None for a whole good frame, ``_MORE`` if more bytes are needed to tell, else what is wrong."""
+        data = self._data
+        if len(data) - at < FRAME_SIZE:
+            return _CUT if self._ended else _MORE
+        if not data.startswith(self._starts, at):
+            return self._header_fault(at)
+        msg_len, receipt_len = _LENGTHS.unpack_from(data, at + _LENGTHS_AT)
+        size = FRAME_SIZE + msg_len + receipt_len
+        if size > MAX_FRAME or not receipt_len:
+            return f"the header announces an entry of {size} bytes with a RECEIPT of {receipt_len} (§4.8.1)"
+        if len(data) - at < size:
+            return _CUT if self._ended else _MORE
+        digest = _ENTRY.copy()
+        digest.update(data[at + FRAME_SIZE : at + size])
+        if digest.digest() != data[at + _DIGEST_AT : at + FRAME_SIZE]:
+            return "entry.entry_hash §4.8.1: does not match the bytes of the entry"
+        return None
+
+    def _header_fault(self, at: int) -> str:
+        version, flags = self._data[at], self._data[at + 1]
+        if version != ENTRY_VERSION:
+            return f"entry.entry_ver §4.8.1: want {ENTRY_VERSION}, found {version}"
+        if flags & ~FLAG_AUTHORIZE:
+            return f"entry.flags §4.8.1: unused bits are set, found {flags:#04x}"
+        return "entry.label §4.8.1: is not the label of the file's name"
+
+    def _resync(self, fault: str | None) -> bool:
+        """Pass over bytes up to the next good frame; False if none is in memory yet."""
+        if self._lost is None:
+            assert fault is not None
+            self._lost = _Lost(self._base + self._at, fault)
+        at = self._at
+        while True:
+            if fault is None:
+                self._pass(at)
+                return True
+            found = [place for start in self._starts if (place := self._data.find(start, at + 1)) >= 0]
+            if not found:
+                kept = 0 if self._ended else len(self._starts[0]) - 1  # the next start may be half read
+                self._pass(len(self._data) - kept)
+                return False
+            at = min(found)
+            if (fault := self._fault(at)) is _MORE:
+                self._pass(at)
+                return False
+
+    def _pass(self, at: int) -> None:
+        assert self._lost is not None
+        self._lost.add(self._data[self._at : at])
+        self._at = at
+
+    def _span(self) -> Items:
+        """The good frames from here on: a span of MSGs, or one control entry."""
+        data, at, base = self._data, self._at, self._base
+        if data[at + 1]:
+            seq, msg_len, receipt_len = _NUMBERS.unpack_from(data, at + _NUMBERS_AT)
+            receipt_at = at + FRAME_SIZE + msg_len
+            self._at = receipt_at + receipt_len
+            yield Authorize(seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at])
+            return
+        span = Span(data + bytes(PAD), [], [], [], [], [])
+        while len(span.seq) < MOST_ENTRIES and self._fault(at) is None and not data[at + 1]:
+            seq, msg_len, receipt_len = _NUMBERS.unpack_from(data, at + _NUMBERS_AT)
+            span.seq.append(seq)
+            span.offset.append(base + at)
+            span.msg_at.append(at + FRAME_SIZE)
+            span.receipt_at.append(at + FRAME_SIZE + msg_len)
+            at += FRAME_SIZE + msg_len + receipt_len
+            span.end.append(at)
+        self._at = at
+        yield span
+
+
+def headers(path: str) -> Iterator[tuple[int, int]]:
+    """Offset and stream_seq of every frame of an uncompressed chunk, by its headers alone."""
+    with open(path, "rb", buffering=65_536) as file:
+        offset = 0
+        while len(header := file.read(FRAME_SIZE)) == FRAME_SIZE:
+            seq, msg_len, receipt_len = _NUMBERS.unpack_from(header, _NUMBERS_AT)
+            yield offset, seq
+            offset += FRAME_SIZE + msg_len + receipt_len
+            file.seek(offset)

@@ -1,0 +1,146 @@
+"""Finding logs: what lies under a path, as segments.
+
+A path is an export (``manifest.cbor``, as a set or as chunks), a hub's data directory or a clone of one
+(``VERSION`` and ``log/``), a folder of chunk files, a single chunk file, or a folder or glob of any of these.
+A directory that a hub has open holds more than its chunk files say: read a clone of it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from veen_core.chunk import ChunkName, parse_chunk_name
+from veen_core.errors import VeenError
+from veen_core.export import MANIFEST, PAYLOADS, RECEIPTS, Manifest, sequence_name
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import HubId
+from veen_spark.errors import DamagedLog, SparkSetupError
+from veen_spark.segment import Segment
+
+IDENTITY: Final = "hub-identity.cbor"
+_KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
+"""Of a chunk in two forms the first counts: a hub was stopped between writing one and removing the other."""
+_DEPTH: Final = 4
+
+
+def find_segments(paths: Iterable[str]) -> list[Segment]:
+    """Every stretch of log under the paths, in the order of labels and entries; one that has none raises."""
+    found: dict[str, Segment] = {}
+    for path in paths:
+        places = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+        if not places:
+            raise SparkSetupError(f"nothing matches {path}")
+        for place in places:
+            if (segments := _under(Path(place), _DEPTH)) is None:
+                raise SparkSetupError(
+                    f"{place} is no export, no data directory and no chunk file, and holds none"
+                )
+            found |= {segment.path: segment for segment in segments}
+    return sorted(found.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
+
+
+def _under(path: Path, depth: int) -> list[Segment] | None:
+    """None where there is nothing of a log: an empty log is an empty list."""
+    if not path.exists():
+        raise SparkSetupError(f"{path} does not exist")
+    if path.is_file():
+        return _chunk_file(path)
+    if (path / MANIFEST).is_file():
+        return _exported(path)
+    if (path / "VERSION").is_file():
+        return _chunks(path / "log", path)
+    folders, loose = [], False
+    for entry in os.scandir(path):
+        loose = loose or parse_chunk_name(entry.name) is not None
+        if entry.is_dir() and not entry.name.startswith("."):
+            folders.append(Path(entry.path))
+    parts = [_chunks(path, path)] if loose else []
+    parts += [
+        found for folder in sorted(folders) if depth and (found := _under(folder, depth - 1)) is not None
+    ]
+    return [segment for part in parts for segment in part] if parts else None
+
+
+def _chunk_file(path: Path) -> list[Segment] | None:
+    name = parse_chunk_name(path.name)
+    if name is None or name.kind == "summary":
+        return None
+    home = path.parent.parent if path.parent.name == "log" else path.parent
+    return [_segment(path.parent, path.name, name, hub_id_of(home), path.stat().st_size)]
+
+
+def _chunks(folder: Path, home: Path) -> list[Segment]:
+    """The chunk files of a folder; the identity lies in ``home``."""
+    hub, best = hub_id_of(home), dict[tuple[bytes, int], tuple[int, Segment]]()
+    for name, parsed, size in _names(folder):
+        rank, key = _KINDS[parsed.kind], (parsed.label, parsed.start)
+        if key not in best or rank < best[key][0]:
+            best[key] = (rank, _segment(folder, name, parsed, hub, size))
+    return [segment for _, segment in best.values()]
+
+
+def _names(folder: Path) -> Iterator[tuple[str, ChunkName, int]]:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        raise SparkSetupError(f"{folder} is missing: this is no whole data directory") from None
+    for entry in entries:
+        if (parsed := parse_chunk_name(entry.name)) is not None and parsed.kind in _KINDS:
+            yield entry.name, parsed, entry.stat().st_size
+
+
+def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size: int) -> Segment:
+    return Segment(
+        form="pruned" if parsed.kind == "pruned" else "chunk",
+        origin=str(folder),
+        path=str(folder / name),
+        hub_id=hub,
+        label=parsed.label,
+        start_seq=parsed.start,
+        end_seq=parsed.end,
+        size=size,
+    )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    try:
+        return Manifest.decode((folder / MANIFEST).read_bytes())
+    except VeenError as exc:
+        raise DamagedLog(str(folder / MANIFEST), 0, str(exc)) from exc
+
+
+def _exported(folder: Path) -> list[Segment]:
+    manifest = read_manifest(folder)
+    if manifest.form == "chunks":
+        return _chunks(folder, folder)
+    payloads, receipts = (folder / sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
+    for path in (payloads, receipts):
+        if not path.is_file():
+            raise DamagedLog(str(path), 0, "is missing from the export")
+    return [
+        Segment(
+            form="set",
+            origin=str(folder),
+            path=str(payloads),
+            hub_id=manifest.hub_id,
+            label=manifest.label,
+            start_seq=manifest.from_seq,
+            end_seq=manifest.to_seq,
+            receipts=str(receipts),
+            size=payloads.stat().st_size + receipts.stat().st_size,
+        )
+    ]
+
+
+def hub_id_of(home: Path) -> HubId | None:
+    """As the identity beside the log claims; verifying is another matter (``verify``)."""
+    try:
+        return HubIdentity.decode((home / IDENTITY).read_bytes()).hub_id
+    except FileNotFoundError:
+        return None
+    except VeenError as exc:
+        raise DamagedLog(str(home / IDENTITY), 0, str(exc)) from exc

@@ -1,0 +1,104 @@
+"""Dealing out work: segments into partitions of about the same size.
+
+A chunk larger than ``max_bytes`` is cut at frames, a set at entries that its index names; small ones go
+together, since a task costs more than reading a small file. Segments keep their order: a partition holds
+neighbours, and partitions follow each other as the log does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from veen_core.export import PAYLOADS, RECEIPTS, sidecar_name
+from veen_spark.chunk_walk import headers, is_compressed
+from veen_spark.segment import Segment
+from veen_spark.set_walk import SequenceIndex
+
+MAX_BYTES: Final = 64 * 1_048_576
+"""A chunk is never larger by default (§4.8.2): one chunk, one partition."""
+MOST_SEGMENTS: Final = 4_096
+"""In one partition: opening files takes time too."""
+
+
+def pack(segments: Iterable[Segment], max_bytes: int = MAX_BYTES) -> list[list[Segment]]:
+    """Partitions, in order."""
+    partitions: list[list[Segment]] = []
+    room = files = 0
+    for segment in segments:
+        for part in cut(segment, max_bytes):
+            if part.size > room or files >= MOST_SEGMENTS:
+                partitions.append([])
+                room, files = max_bytes, 0
+            partitions[-1].append(part)
+            room, files = room - part.size, files + 1
+    return partitions
+
+
+def cut(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+    """The segment, or parts of it, each of about ``max_bytes`` at the most."""
+    if segment.size <= max_bytes or segment.form == "pruned":
+        yield segment
+    elif segment.form == "set":
+        yield from _cut_set(segment, -(-segment.size // max_bytes))
+    elif is_compressed(segment.path):
+        yield segment  # its frames are found only by decompressing it
+    else:
+        yield from _cut_chunk(segment, max_bytes)
+
+
+def _cut_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+    places = [(0, segment.start_seq)]
+    for offset, seq in headers(segment.path):
+        if offset - places[-1][0] >= max_bytes:
+            places.append((offset, seq))
+    size = os.path.getsize(segment.path)
+    ends = [*places[1:], (size, None)]
+    for (begin, seq), (end, after) in zip(places, ends, strict=True):
+        yield dataclasses.replace(
+            segment,
+            begin=begin,
+            end=end,
+            start_seq=seq,
+            end_seq=segment.end_seq if after is None else after - 1,
+            size=end - begin,
+            whole=len(places) == 1,
+        )
+
+
+def _cut_set(segment: Segment, parts: int) -> Iterator[Segment]:
+    folder = Path(segment.origin)
+    paths = [folder / sidecar_name(stem) for stem in (PAYLOADS, RECEIPTS)]
+    if not all(path.is_file() for path in paths):
+        yield segment
+        return
+    payloads, receipts = (SequenceIndex(str(path)) for path in paths)
+    places: list[tuple[int, int, int]] = [(segment.start_seq, 0, 0)]
+    for part in range(1, parts):
+        row = payloads.at_fraction(part, parts)
+        if row is None or row.stream_seq <= places[-1][0] or row.offset <= places[-1][1]:
+            continue
+        if (beside := receipts.of_seq(row.stream_seq)) is not None and beside.offset > places[-1][2]:
+            places.append((row.stream_seq, row.offset, beside.offset))
+    assert segment.receipts is not None
+    last = (
+        (segment.end_seq or 0) + 1,
+        os.path.getsize(segment.path),
+        os.path.getsize(segment.receipts),
+    )
+    for (seq, begin, receipts_begin), (after, end, receipts_end) in pairwise([*places, last]):
+        yield dataclasses.replace(
+            segment,
+            begin=begin,
+            end=end,
+            start_seq=seq,
+            end_seq=after - 1,
+            receipts_begin=receipts_begin,
+            receipts_end=receipts_end,
+            size=end - begin + receipts_end - receipts_begin,
+            whole=len(places) == 1,
+        )

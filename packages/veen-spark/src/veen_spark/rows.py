@@ -1,0 +1,229 @@
+"""From walked items to Arrow batches of the data source's row (``columns``).
+
+A span of recognized entries becomes a batch column by column (``layout``). If a single one of them is not
+recognized, veen_core's decoders take the span entry by entry: each is a row, or damage with their reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from veen_core.cap import CapToken
+from veen_core.errors import DecodeError
+from veen_core.msg import Msg
+from veen_core.receipt import Receipt
+from veen_spark import layout
+from veen_spark.columns import COLUMNS, QUARANTINE_SCHEMA, arrow_schema
+from veen_spark.errors import DamagedLog
+from veen_spark.segment import SAMPLE, Authorize, Damage, Item, Pruned, Segment, Span
+
+SLOW_ROWS: Final = 1_024
+"""Rows made one at a time are sent in batches of so many."""
+_SIGNED_MAX: Final = 2**63 - 1
+Row = dict[str, Any]
+
+
+def batches(segment: Segment, items: Iterable[Item], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
+    """The rows of a segment; damage raises ``DamagedLog`` unless it is to be put in quarantine."""
+    slow: list[Row] = []
+    for item in items:
+        if isinstance(item, Span) and (fast := fast_batch(segment, item)) is not None:
+            if slow:
+                yield _slow_batch(slow, quarantine=quarantine)
+                slow = []
+            yield _with_damage(fast) if quarantine else fast
+            continue
+        for one in _single(item):
+            slow.append(_row(segment, one, quarantine=quarantine))
+            if len(slow) >= SLOW_ROWS:
+                yield _slow_batch(slow, quarantine=quarantine)
+                slow = []
+    if slow:
+        yield _slow_batch(slow, quarantine=quarantine)
+
+
+# --- many at once
+
+
+def fast_batch(segment: Segment, span: Span) -> pa.RecordBatch | None:
+    """All entries of a span at once, or None if any of them is in doubt."""
+    data = np.frombuffer(span.data, dtype=np.uint8)
+    msg_at, receipt_at, end = (
+        np.array(at, dtype=np.int64) for at in (span.msg_at, span.receipt_at, span.end)
+    )
+    msgs = layout.msgs(data, msg_at, receipt_at - msg_at)
+    receipts = layout.receipts(data, receipt_at, end - receipt_at)
+    label = np.frombuffer(segment.label, dtype=np.uint8)
+    if not (msgs.ok.all() and receipts.ok.all() and (receipts.stream_seq == span.seq).all()):
+        return None
+    for at in (msgs.label_at, receipts.label_at):
+        if not (layout.fixed(data, at) == label).all():
+            return None
+    count = len(span.offset)
+    hashes = {
+        "label": receipts.label_at,
+        "client_id": msgs.client_at,
+        "leaf_hash": receipts.leaf_at,
+        "mmr_root": receipts.root_at,
+        "ct_hash": msgs.ct_hash_at,
+    }
+    columns: dict[str, pa.Array] = {
+        **{name: _fixed_column(layout.fixed(data, at)) for name, at in hashes.items()},
+        "stream_seq": pa.array(receipts.stream_seq),
+        "hub_ts": pa.array(receipts.hub_ts),
+        "client_seq": pa.array(msgs.client_seq),
+        "prev_ack": pa.array(msgs.prev_ack),
+        "auth_ref": _auth_column(data, msgs),
+        "msg": _variable_column(span.data, span.msg_at, span.receipt_at),
+        "receipt": _variable_column(span.data, span.receipt_at, span.end),
+        "kind": _same(b"msg", count, pa.string()),
+        "hub_id": pa.nulls(count, pa.binary()) if segment.hub_id is None else _same(segment.hub_id, count),
+        "file": _same(segment.path.encode(), count, pa.string()),
+        "offset": pa.array(span.offset, pa.int64()),
+    }
+    return pa.RecordBatch.from_arrays([columns[c.name] for c in COLUMNS], schema=arrow_schema())
+
+
+def _fixed_column(values: layout.Bytes) -> pa.Array:
+    count, width = values.shape
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def _variable_column(data: bytes, starts: list[int], ends: list[int]) -> pa.Array:
+    view = memoryview(data)
+    held = b"".join([view[a:b] for a, b in zip(starts, ends, strict=True)])
+    sizes = np.array(ends, dtype=np.int32) - np.array(starts, dtype=np.int32)
+    offsets = np.zeros(len(starts) + 1, dtype=np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(held)])
+
+
+def _auth_column(data: layout.Bytes, msgs: layout.Msgs) -> pa.Array:
+    if not msgs.gated.any():
+        return pa.nulls(len(msgs.gated), pa.binary())
+    held = _fixed_column(layout.fixed(data, np.where(msgs.gated, msgs.auth_at, 0)))
+    return pc.if_else(pa.array(msgs.gated), held, pa.scalar(None, pa.binary()))
+
+
+def _same(value: bytes, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    offsets = np.arange(0, (count + 1) * len(value), len(value), dtype=np.int32)
+    return pa.Array.from_buffers(
+        kind or pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(value * count)]
+    )
+
+
+def _with_damage(batch: pa.RecordBatch) -> pa.RecordBatch:
+    none = pa.nulls(batch.num_rows, QUARANTINE_SCHEMA.field("damage").type)
+    return pa.RecordBatch.from_arrays([*batch.columns, none], schema=QUARANTINE_SCHEMA)
+
+
+# --- one at a time
+
+
+def _single(item: Item) -> Iterator[Item]:
+    """A span as spans of one entry; anything else as it is."""
+    if not isinstance(item, Span):
+        yield item
+        return
+    for n, offset in enumerate(item.offset):
+        msg_at, receipt_at, end = item.msg_at[n], item.receipt_at[n], item.end[n]
+        data = item.data[msg_at:end]
+        yield Span(data, [item.seq[n]], [offset], [0], [receipt_at - msg_at], [end - msg_at])
+
+
+def _row(segment: Segment, item: Item, *, quarantine: bool) -> Row:
+    if not isinstance(item, Damage):
+        try:
+            return _entry_row(segment, item)
+        except DecodeError as exc:
+            item = _damaged(item, str(exc))
+    if not quarantine:
+        raise DamagedLog(segment.path, item.offset, item.reason)
+    return {
+        "label": bytes(segment.label),
+        "hub_id": segment.hub_id,
+        "file": segment.path,
+        "offset": item.offset,
+        "damage": {"reason": item.reason, "length": item.length, "bytes": item.sample},
+    }
+
+
+def _damaged(item: Item, reason: str) -> Damage:
+    data = item.data if isinstance(item, Span) else b""
+    if isinstance(item, Authorize):
+        data = item.token + item.receipt
+    offset = item.offset[0] if isinstance(item, Span) else item.offset
+    return Damage(offset, len(data), reason, data[:SAMPLE])
+
+
+def _entry_row(segment: Segment, item: Span | Authorize | Pruned) -> Row:
+    if isinstance(item, Pruned):
+        receipt, row = item.entry.receipt, _pruned_fields(item)
+    elif isinstance(item, Authorize):
+        receipt = Receipt.decode(item.receipt)
+        row = {"auth_ref": CapToken.decode(item.token).auth_ref, "msg": item.token, "receipt": item.receipt}
+        row |= {"kind": "authorize", "offset": item.offset}
+    else:
+        msg_bytes, receipt_bytes = (
+            item.data[: item.receipt_at[0]],
+            item.data[item.receipt_at[0] : item.end[0]],
+        )
+        receipt, row = Receipt.decode(receipt_bytes), _msg_fields(msg_bytes)
+        row |= {"receipt": receipt_bytes, "offset": item.offset[0]}
+    if receipt.label != segment.label:
+        raise DecodeError("is of another label than its file", where="RECEIPT.label §4.3")
+    promised = item.seq[0] if isinstance(item, Span) else item.seq
+    if receipt.stream_seq != promised:
+        raise DecodeError(
+            f"is {receipt.stream_seq}, its place says {promised}", where="RECEIPT.stream_seq §4.3"
+        )
+    row |= {
+        "label": bytes(receipt.label),
+        "stream_seq": receipt.stream_seq,
+        "hub_ts": receipt.hub_ts,
+        "leaf_hash": bytes(receipt.leaf_hash),
+        "mmr_root": bytes(receipt.mmr_root),
+        "hub_id": segment.hub_id,
+        "file": segment.path,
+    }
+    if any(isinstance(value, int) and value > _SIGNED_MAX for value in row.values()):
+        raise DecodeError("an integer beyond 2^63 - 1 has no place in a column")
+    return row
+
+
+def _msg_fields(wire: bytes) -> Row:
+    msg = Msg.decode(wire)
+    return {
+        "client_id": bytes(msg.client_id),
+        "client_seq": msg.client_seq,
+        "prev_ack": msg.prev_ack,
+        "auth_ref": msg.auth_ref,
+        "ct_hash": bytes(msg.ct_hash),
+        "msg": wire,
+        "kind": "msg",
+    }
+
+
+def _pruned_fields(item: Pruned) -> Row:
+    kept = item.entry
+    return {
+        "client_id": bytes(kept.client_id),
+        "client_seq": kept.client_seq,
+        "prev_ack": kept.prev_ack,
+        "auth_ref": kept.auth_ref,
+        "ct_hash": bytes(kept.ct_hash),
+        "receipt": kept.receipt.encode(),
+        "kind": "pruned",
+        "offset": item.offset,
+    }
+
+
+def _slow_batch(rows: list[Row], *, quarantine: bool) -> pa.RecordBatch:
+    schema = arrow_schema(quarantine=quarantine)
+    return pa.RecordBatch.from_pylist(rows, schema=schema)

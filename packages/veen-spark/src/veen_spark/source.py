@@ -1,0 +1,130 @@
+"""The ``veen`` data source: ``spark.read.format("veen").load(path)``.
+
+Options: ``mode`` is ``failfast`` (a damaged entry fails the read, naming file and byte) or ``quarantine`` (it
+becomes a row with ``damage`` set); ``maxPartitionBytes`` is how much one task reads at the most.
+Paths must be readable under the same name on every executor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from veen_spark.columns import spark_schema
+from veen_spark.errors import SparkSetupError
+from veen_spark.log_files import find_segments
+from veen_spark.plan import MAX_BYTES, pack
+from veen_spark.pushdown import Wanted
+from veen_spark.rows import batches
+from veen_spark.segment import Segment
+from veen_spark.walk import walk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+NAME: Final = "veen"
+MODES: Final = ("failfast", "quarantine")
+_BATCH_OPTIONS: Final = frozenset({"path", "paths", "mode", "maxpartitionbytes"})
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("veen")`` known to a session."""
+    spark.dataSource.register(VeenDataSource)
+
+
+class Options:
+    """What was asked of the source, checked: a misspelt option would otherwise be no option."""
+
+    def __init__(self, given: Mapping[str, str], known: frozenset[str] = _BATCH_OPTIONS) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        if unknown := sorted(self._given.keys() - known):
+            raise SparkSetupError(
+                f"format veen has no option {unknown[0]}: it has {', '.join(sorted(known))}"
+            )
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._given.get(name.lower(), default)
+
+    def number(self, name: str, default: int) -> int:
+        value = self.text(name, str(default))
+        if not value.isdecimal() or int(value) < 1:
+            raise SparkSetupError(f"option {name}: want a whole number of at least 1, found {value}")
+        return int(value)
+
+    def choice(self, name: str, values: Sequence[str]) -> str:
+        value = self.text(name, values[0]).lower()
+        if value not in values:
+            raise SparkSetupError(f"option {name}: want {' or '.join(values)}, found {value}")
+        return value
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    @property
+    def paths(self) -> list[str]:
+        if "paths" in self._given:
+            return [str(path) for path in json.loads(self._given["paths"])]
+        if "path" not in self._given:
+            raise SparkSetupError('format veen reads a path: load("exports/*"), or follows a hub: option hub')
+        return [self._given["path"]]
+
+
+class Part(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        super().__init__(segments)
+        self.segments = segments
+
+
+class VeenDataSource(DataSource):
+    """Logs as rows (``columns``)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return spark_schema(quarantine=self._quarantine)
+
+    @property
+    def _quarantine(self) -> bool:
+        return self.options.get("mode", MODES[0]).lower() == "quarantine"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the schema is ours
+        return VeenReader(Options(self.options))
+
+
+class VeenReader(DataSourceReader):
+    """Plans once, on the driver; reads in tasks, which have nothing but a ``Part``."""
+
+    def __init__(self, options: Options) -> None:
+        self._paths = options.paths
+        self._quarantine = options.choice("mode", MODES) == "quarantine"
+        self._max_bytes = options.number("maxPartitionBytes", MAX_BYTES)
+        self._wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        for condition in filters:
+            self._wanted = self._wanted.narrowed(condition)
+        return filters  # Spark applies them again: what is left out here is only what cannot match
+
+    def partitions(self) -> Sequence[InputPartition]:
+        segments = self._wanted.segments(find_segments(self._paths))
+        return [Part(part) for part in pack(segments, self._max_bytes)] or [Part([])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Part)
+        for segment in partition.segments:
+            for batch in self._batches(segment):
+                if (kept := self._wanted.rows(batch)).num_rows:
+                    yield kept
+
+    def _batches(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        return batches(segment, walk(segment), quarantine=self._quarantine)

@@ -1,0 +1,285 @@
+"""What lies in files as rows; ``test_source`` has Spark do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+
+from veen_core.entry import FRAME_SIZE, split_entries
+from veen_core.msg import Msg
+from veen_core.receipt import Receipt
+from veen_spark.errors import DamagedLog, SparkSetupError
+
+from .logs import BORN, Hub, files_of
+from .reading import Reading
+
+
+@pytest.fixture
+def orders(hub: Hub) -> Hub:
+    """Thirty entries: three sealed chunks of eight and one that still grows."""
+    for n in range(3):
+        hub.send("orders", 10, who=("alice", "bob")[n % 2])
+    return hub
+
+
+def test_every_form_of_a_log_gives_the_same_rows_as_the_hub_has(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    orders.export("orders", tmp_path / "chunks", form="chunks")
+    clone = orders.clone(tmp_path / "clone")
+    entries = orders.store.read.entries(orders.label("orders"), 1, 30)
+    held = [(entry.stream_seq, entry.receipt_bytes, entry.msg_bytes) for entry in entries]
+    for place in (tmp_path / "set", tmp_path / "chunks", clone, clone / "log"):
+        table = Reading(place).table
+        columns = (table[name].to_pylist() for name in ("stream_seq", "receipt", "msg"))
+        assert list(zip(*columns, strict=True)) == held
+        assert set(table["hub_id"].to_pylist()) == {None if place.name == "log" else orders.hub_id}
+
+
+def test_the_columns_are_what_the_objects_say(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "chunks", form="chunks")
+    for row in Reading(tmp_path / "chunks").table.to_pylist():
+        receipt, msg = Receipt.decode(row["receipt"]), Msg.decode(row["msg"])
+        for name in ("label", "stream_seq", "hub_ts", "leaf_hash", "mmr_root"):
+            assert row[name] == getattr(receipt, name)
+        for name in ("client_id", "client_seq", "prev_ack", "auth_ref", "ct_hash"):
+            assert row[name] == getattr(msg, name)
+        assert (row["kind"], row["hub_id"]) == ("msg", orders.hub_id)
+        assert Path(row["file"]).read_bytes()[row["offset"] + FRAME_SIZE :].startswith(row["msg"])
+
+
+def test_pruned_and_control_entries_are_rows_too(orders: Hub, tmp_path: Path) -> None:
+    token = orders.authorize()
+    assert orders.prune("orders", max_bytes=10_000) == 2
+    orders.export("orders", tmp_path / "set")
+    for place in (orders.clone(tmp_path / "clone"), tmp_path / "set"):
+        found = Reading(place).table.to_pylist()
+        pruned = [row for row in found if row["kind"] == "pruned"]
+        assert [row["stream_seq"] for row in pruned] == list(range(1, 17))
+        assert all(row["msg"] is None and row["client_id"] is not None for row in pruned)
+        assert all(Receipt.decode(row["receipt"]).leaf_hash == row["leaf_hash"] for row in pruned)
+        assert sum(row["kind"] == "msg" for row in found) == 14
+    (control,) = (row for row in Reading(tmp_path / "clone").table.to_pylist() if row["kind"] == "authorize")
+    assert (control["msg"], control["auth_ref"]) == (token.encode(), token.auth_ref)
+    orders.export("control", tmp_path / "control")
+    (exported,) = Reading(tmp_path / "control").table.to_pylist()
+    assert (exported["kind"], exported["msg"]) == ("authorize", token.encode())
+
+
+def test_compressed_chunks_are_read_as_if_they_were_not(make_hub: Callable[..., Hub], tmp_path: Path) -> None:
+    hub = make_hub(zstd_level=3)
+    hub.send("orders", 30)
+    table = Reading(hub.clone(tmp_path / "clone")).table
+    assert table["stream_seq"].to_pylist() == list(range(1, 31))
+    before = hub.store.read.entries(hub.label("orders"), 1, 7)
+    assert table["offset"][7].as_py() == sum(len(entry.encode()) for entry in before)
+
+
+def test_a_chunk_is_cut_at_frames_and_a_set_at_its_index(hub: Hub, tmp_path: Path) -> None:
+    hub.send("orders", 40)
+    hub.export("orders", tmp_path / "set")
+    for place in (hub.clone(tmp_path / "clone"), tmp_path / "set"):
+        for size in ("700", "1500", "4000", "1000000"):
+            reading = Reading(place, maxPartitionBytes=size)
+            assert reading.numbers == list(range(1, 41))
+            assert len(reading.parts) >= {"700": 20, "1500": 10, "4000": 5}.get(size, 1)
+        assert len(reading.parts) == 1
+
+
+def test_a_list_a_glob_and_a_folder_of_exports_are_read_together(orders: Hub, tmp_path: Path) -> None:
+    exports = tmp_path / "exports"
+    orders.export("orders", exports / "a", to_seq=12)
+    orders.export("orders", exports / "b", from_seq=13, form="chunks")
+    for paths in ((exports / "*",), (exports,), (exports / "a", exports / "b"), (exports, exports / "a")):
+        assert Reading(*paths).numbers == list(range(1, 31))
+
+
+def test_a_hub_without_messages_is_an_empty_table(hub: Hub, tmp_path: Path) -> None:
+    assert Reading(hub.clone(tmp_path / "clone")).numbers == []
+
+
+# --- filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ((GreaterThan(("stream_seq",), 8), LessThanOrEqual(("stream_seq",), 16)), range(9, 17)),
+        ((EqualTo(("stream_seq",), 20),), [20]),
+        ((In(("stream_seq",), (17, 20)),), range(17, 21)),
+        ((EqualTo(("hub_ts",), BORN + 2),), range(11, 21)),
+        ((GreaterThanOrEqual(("hub_ts",), BORN + 2), LessThan(("stream_seq",), 18)), range(11, 18)),
+        ((GreaterThan(("hub_ts",), BORN + 3),), []),
+        ((StringContains(("file",), "chunk"),), range(1, 31)),
+    ],
+    ids=["range", "one", "in", "moment", "since", "later", "not understood"],
+)
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_filters_leave_out_rows_that_cannot_match_and_no_others(
+    filters: Any, expected: Any, form: Any, orders: Hub, tmp_path: Path
+) -> None:
+    orders.export("orders", tmp_path / "export", form=form)
+    assert Reading(tmp_path / "export", filters=filters).numbers == list(expected)
+
+
+def test_files_that_filters_leave_out_are_not_read(orders: Hub, tmp_path: Path) -> None:
+    orders.send("invoices", 4)
+    clone, invoices = orders.clone(tmp_path / "clone"), orders.label("invoices")
+    chunks = [path for path in files_of(clone / "log", "chunk-*") if invoices.hex() not in path.name]
+    for path in chunks:
+        if "00001-0" in path.name or "00009-0" in path.name:
+            path.write_bytes(b"damaged")
+    assert Reading(clone, filters=(EqualTo(("label",), bytes(invoices)),)).numbers == [1, 2, 3, 4]
+    assert Reading(clone, filters=(In(("label",), (bytes(invoices), b"")),)).numbers == [1, 2, 3, 4]
+    only_orders = EqualTo(("label",), bytes(orders.label("orders")))
+    after = (only_orders, GreaterThan(("stream_seq",), 16))
+    assert Reading(clone, filters=after).numbers == list(range(17, 31))
+    late = (only_orders, GreaterThan(("hub_ts",), BORN + 2))
+    with pytest.raises(DamagedLog):  # its first receipt cannot be read, so nothing is left out for its sake
+        assert Reading(clone, filters=late).numbers
+
+
+def test_a_time_leaves_out_chunks_by_their_first_receipts(orders: Hub, tmp_path: Path) -> None:
+    clone = orders.clone(tmp_path / "clone")
+    assert len(Reading(clone, maxPartitionBytes="1").parts) == 30
+    late = Reading(clone, filters=(GreaterThan(("hub_ts",), BORN + 2),), maxPartitionBytes="100000")
+    (part,) = late.parts
+    assert [segment.start_seq for segment in part.segments] == [17, 25]
+
+
+# --- damage
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def frames(path: Path) -> list[int]:
+    """Where each entry of a chunk begins."""
+    starts = [0]
+    for entry in split_entries(path.read_bytes()):
+        starts.append(starts[-1] + len(entry.encode()))
+    return starts
+
+
+@pytest.fixture
+def second_chunk(orders: Hub, tmp_path: Path) -> Path:
+    orders.export("orders", tmp_path / "chunks", form="chunks")
+    return files_of(tmp_path / "chunks")[1]
+
+
+EVERYWHERE = [0, 1, 10, 34, 41, 43, 47, 60, 82, 83, 90, 186, 500]
+"""Every field of the header, and the entry."""
+
+
+@pytest.mark.parametrize("at", EVERYWHERE, ids=lambda at: f"byte {at}")
+def test_a_damaged_frame_fails_the_read_with_file_and_offset(at: int, second_chunk: Path) -> None:
+    third = frames(second_chunk)[2]
+    flip(second_chunk, third + at)
+    with pytest.raises(DamagedLog) as failed:
+        assert Reading(second_chunk.parent).numbers
+    assert str(failed.value).startswith(f"{second_chunk}, byte {third}: ")
+
+
+@pytest.mark.parametrize("at", EVERYWHERE, ids=lambda at: f"byte {at}")
+@pytest.mark.parametrize("size", ["1000000", "1000"], ids=["whole", "cut"])
+def test_in_quarantine_it_is_a_row_of_its_own_and_the_rest_is_there(
+    at: int, size: str, second_chunk: Path
+) -> None:
+    starts = frames(second_chunk)
+    reading = Reading(second_chunk.parent, mode="quarantine", maxPartitionBytes=size)  # cut before the damage
+    flip(second_chunk, starts[2] + at)
+    assert reading.numbers == [n for n in range(1, 31) if n != 11]
+    (damaged,) = (row for row in reading.table.to_pylist() if row["damage"] is not None)
+    assert (damaged["file"], damaged["offset"]) == (str(second_chunk), starts[2])
+    assert damaged["damage"]["reason"]
+    if at not in (1, 34, 41):  # the header alone: the frame holds, and what is inside is shown
+        assert damaged["damage"]["length"] == starts[3] - starts[2]
+        assert damaged["damage"]["bytes"] == second_chunk.read_bytes()[starts[2] :][:64]
+    assert (damaged["stream_seq"], damaged["msg"]) == (None, None)
+    assert damaged["label"] is not None  # so that a filter on the label keeps it
+
+
+def test_a_chunk_cut_short_keeps_its_whole_entries_and_tells_the_rest(second_chunk: Path) -> None:
+    starts = frames(second_chunk)
+    second_chunk.write_bytes(second_chunk.read_bytes()[: starts[5] + 30])
+    reading = Reading(second_chunk, mode="quarantine")
+    assert reading.numbers == [9, 10, 11, 12, 13]
+    damaged = reading.table.to_pylist()[-1]
+    assert (damaged["offset"], damaged["damage"]["length"]) == (starts[5], 30)
+    assert "cut short" in damaged["damage"]["reason"]
+
+
+def test_two_damaged_places_are_two_rows(second_chunk: Path) -> None:
+    starts = frames(second_chunk)
+    for n in (1, 4, 5):
+        flip(second_chunk, starts[n] + 45)
+    rows = Reading(second_chunk, mode="quarantine").table.to_pylist()
+    lost = [(row["offset"], row["damage"]["length"]) for row in rows if row["damage"] is not None]
+    assert lost == [(starts[1], starts[2] - starts[1]), (starts[4], starts[6] - starts[4])]
+
+
+@pytest.mark.parametrize("name", ["receipts", "payloads"])
+def test_a_damaged_set_fails_or_is_kept_apart(name: str, orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    flip(tmp_path / "set" / f"{name}.cborseq", 3)  # the length of the first item's first hash
+    with pytest.raises(DamagedLog):
+        assert Reading(tmp_path / "set").numbers
+    rows = Reading(tmp_path / "set", mode="quarantine").table.to_pylist()
+    assert any(row["damage"] for row in rows)
+
+
+def test_an_entry_missing_from_a_set_is_damage_not_a_shift(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    path = tmp_path / "set" / "receipts.cborseq"
+    first = orders.store.read.receipt(orders.label("orders"), 1)
+    assert first is not None
+    path.write_bytes(path.read_bytes()[len(first.encode()) :])
+    with pytest.raises(DamagedLog, match="is 2, its place says 1"):
+        assert Reading(tmp_path / "set").numbers
+
+
+def test_what_a_message_carries_does_not_pass_for_an_entry(hub: Hub, tmp_path: Path) -> None:
+    """A writer who puts a whole frame of the log into its message moves no boundary."""
+    hub.send("orders", 1)
+    entry = next(iter(hub.store.read.entries(hub.label("orders"), 1, 1)))
+    hub.send("orders", bodies=[entry.encode()] * 8, cheap=True)
+    hub.export("orders", tmp_path / "chunks", form="chunks")
+    for size in ("300", "1000", "100000"):
+        assert Reading(tmp_path / "chunks", maxPartitionBytes=size).numbers == list(range(1, 10))
+
+
+# --- what is asked wrongly
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("nowhere", {}, "does not exist"),
+        ("nothing-*", {}, "nothing matches"),
+        ("", {}, "is no export, no data directory and no chunk file"),
+        ("unrelated.txt", {}, "is no export, no data directory and no chunk file"),
+        ("", {"mode": "permissive"}, "want failfast or quarantine"),
+        ("", {"mod": "quarantine"}, "has no option mod"),
+        ("", {"maxPartitionBytes": "0"}, "want a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_read_says_why(
+    path: str, options: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "unrelated.txt").write_text("nothing of a log")
+    with pytest.raises(SparkSetupError, match=message):
+        Reading(tmp_path / path, **options)
