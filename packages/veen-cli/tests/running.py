@@ -18,7 +18,7 @@ from veen_cli.main import run
 from veen_storage.holder import holder
 
 SCRIPTS = Path(sys.executable).parent
-PATIENCE = 120
+PATIENCE = 300
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,18 @@ from veen_cli import settings
 from veen_cli.exits import Exit
 from veen_cli.main import run
 
+TELLER = """
+import click
+
+@click.command()
+@click.option("--hub", envvar="VEEN_HUB")
+@click.argument("stream", required=False)
+def told(hub, stream):
+    print(hub, stream)
+
+many = click.Group("many", {"told": told})
+"""
+
 
 @pytest.fixture(autouse=True)
 def _own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +70,51 @@ def test_paths_are_kept_absolute(
     assert told(capsys, "context", "add", "here", "--client", "me")["client"] == str(tmp_path / "me")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--hub", "127.0.0.1:8080"],
+        ["--hub", "http://hub.example:none"],
+        ["--trust", "zz"],
+        ["--trust", "ab" * 31],
+        ["--ca", "/nowhere.pem"],
+        [],
+    ],
+    ids=["no scheme", "no port", "no hex", "too short", "no authority", "nothing"],
+)
+def test_what_no_command_could_use_is_not_taken_into_a_context(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["context", "add", "one", *wrong]) == Exit.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+    assert settings.load() == settings.Contexts()
+
+
+def test_what_is_not_there_yet_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["context", "add", "one", "--client", "nobody"]) == Exit.OK
+    assert "nobody yet (--client)" in capsys.readouterr().err
+
+
+def test_a_command_of_another_distribution_gets_the_context_below_flag_and_variable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "veen_told.py").write_text(TELLER)
+    about = tmp_path / "veen_told-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.4\nName: veen-told\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[veen.commands]\ntold = veen_told:told\nmany = veen_told:many\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1", "--stream", "orders")
+    for command in (["told"], ["many", "told"]):
+        assert run(command) == Exit.OK
+        assert capsys.readouterr().out == "http://127.0.0.1:1 None\n", "an argument is not filled in"
+    assert run(["told", "--hub", "http://flag"]) == Exit.OK
+    assert capsys.readouterr().out == "http://flag None\n"
+    monkeypatch.setenv("VEEN_HUB", "http://variable")
+    assert run(["told"]) == Exit.OK
+    assert capsys.readouterr().out == "http://variable None\n"
+
+
 def test_a_context_that_is_not_there_says_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "use", "nowhere"]) == Exit.USAGE
     assert "veen context add nowhere" in capsys.readouterr().err
@@ -79,7 +136,18 @@ def test_a_damaged_list_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert str(settings.path()) in capsys.readouterr().err
 
 
+REGISTERS = {
+    "bash": ["complete -o nosort -F _veen_completion veen", "_veen_completion_setup;"],
+    "zsh": ["#compdef veen", "_veen_completion() {", "compdef _veen_completion veen"],
+    "fish": ['complete --no-files --command veen --arguments "(_veen_completion)";'],
+}
+"""How a script takes effect in its shell, as click promises it; only bash is also run (test_terminal)."""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_the_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == Exit.OK
-    assert "_VEEN_COMPLETE" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert f"_VEEN_COMPLETE={shell}_complete" in script
+    for line in REGISTERS[shell]:
+        assert line in [each.strip() for each in script.splitlines()]

@@ -53,5 +53,17 @@ def test_the_client_example_writes_and_reads(
     assert capsys.readouterr().out.endswith(" two coffees\n")
 
 
+def sections(text: str) -> dict[str, str]:
+    """The page by its second headings."""
+    return {part.partition("\n")[0]: part for part in text.split("\n## ")}
+
+
 def test_the_reference_is_up_to_date() -> None:
-    assert (ROOT / "docs/cli.md").read_text() == page(), "run: python -m veen_cli.reference > docs/cli.md"
+    shown, real = sections((ROOT / "docs/cli.md").read_text()), sections(page())
+    absent = {f"`veen {name}`" for name in ELSEWHERE} - real.keys()  # of distributions not installed here
+    kept = {name: part.rstrip() for name, part in shown.items() if name not in absent}
+    made = {name: part.rstrip() for name, part in real.items()}
+    assert kept == made, "run: python -m veen_cli.reference > docs/cli.md"
+
+
+ELSEWHERE = ("bridge", "selftest", "spark")

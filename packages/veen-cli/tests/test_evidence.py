@@ -11,9 +11,9 @@ import pytest
 
 from veen_cli.exits import Exit
 from veen_core.card import IdentityCard
-from veen_core.checkpoint import Checkpoint
-from veen_core.hub_identity import HubIdentity, new_identity
-from veen_core.ids import HubPk, LeafHash, UnixTime
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
+from veen_core.hub_identity import HubIdentity, new_identity, rotate
+from veen_core.ids import Epoch, HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
@@ -68,6 +68,70 @@ def test_all_of_it_holds_without_the_hub(town: Town, case: Path) -> None:
         "hub-identity",
         "RECEIPT",
     ]
+
+
+def test_the_keys_for_it_come_from_the_hub_itself(town: Town, case: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.cbor"
+    told = veen("hub", "keys", "--hub", town.url, "--trust", town.hub_id, "--out", file, "--json").json
+    assert (told["hub_id"], told["pinned"]) == (town.hub_id, True)
+    assert file.read_bytes() == (case / "hub-identity.cbor").read_bytes()
+    unpinned = veen("hub", "keys", "--hub", town.url)
+    assert (unpinned.code, unpinned.err.startswith("note: not pinned")) == (0, True)
+    veen("hub", "keys", "--hub", town.url, "--trust", "ab" * 32).failed(Exit.PROTOCOL)
+    veen("hub", "keys", "--hub", town.url, "--data-dir", town / "hub").failed(Exit.USAGE)
+    assert "--data-dir is missing" in veen("hub", "keys").failed(Exit.USAGE)
+
+
+def test_what_is_missing_is_named_and_nothing_else(town: Town, case: Path) -> None:
+    receipt, keys = case / "receipt.cbor", case / "hub-identity.cbor"
+    assert "--trust HUB_ID" in veen("verify", receipt, keys).failed(Exit.PROTOCOL)
+    told = veen("verify", receipt, "--trust", town.hub_id).failed(Exit.PROTOCOL)
+    assert "veen hub keys --hub" in told
+    assert "--trust HUB_ID" not in told
+    wrong = veen("verify", receipt, keys, "--trust", "ab" * 32)
+    assert "is of hub" in wrong.failed(Exit.PROTOCOL)
+    assert "64 hex digits" in veen("verify", receipt, "--trust", "zz").failed(Exit.USAGE)
+
+
+def test_in_a_rotation_window_a_checkpoint_holds_only_with_both_signatures(
+    tmp_path: Path,
+) -> None:
+    """KEX0.1: made after the second key began, as a receipt that it covers shows."""
+    old, new = (SigningKey(SigningSeed(bytes([n] * 32))) for n in (1, 2))
+    began = UnixTime(1_700_000_000)
+    identity = rotate(new_identity(old, began), old, HubPk(new.public), UnixTime(began + 100), window_sec=800)
+    label, root = Label(bytes(32)), MmrRoot(bytes([7] * 32))
+
+    def receipt(at: int) -> Receipt:
+        unsigned = Receipt(
+            label=label, stream_seq=StreamSeq(1), leaf_hash=LeafHash(root), mmr_root=root, hub_ts=UnixTime(at)
+        )
+        return sign_receipt(old if at < began + 100 else new, unsigned)
+
+    unsigned = Checkpoint(
+        label_prev=label, label_curr=label, upto_seq=StreamSeq(1), mmr_root=root, epoch=Epoch(0)
+    )
+    objects = {
+        "before": receipt(began + 50),
+        "within": receipt(began + 500),
+        "alone": sign_checkpoint(new, unsigned),
+        "old": sign_checkpoint(old, unsigned),
+        "both": sign_checkpoint(new, unsigned, [old, new]),
+        "keys": identity,
+    }
+    for name, each in objects.items():
+        (tmp_path / name).write_bytes(each.encode())
+
+    def holds(*names: str) -> bool:
+        done = veen(
+            "verify", *(tmp_path / n for n in (*names, "keys")), "--trust", identity.hub_id.hex(), "--json"
+        )
+        return json.loads(done.out)["holds"] is True
+
+    assert holds("both", "within")
+    assert not holds("old", "within")
+    assert holds("old", "before"), "it may have been made before the window"
+    assert holds("old")
 
 
 def test_a_client_that_knows_the_hub_needs_no_identity_file(town: Town, case: Path) -> None:

@@ -57,7 +57,10 @@ def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
     assert "not pinned" in unpinned.ok().out
     assert veen("hub", "status", "--hub", town.url, "--trust", "ab" * 32).code == Exit.PROTOCOL
     assert veen("hub", "health", "--hub", town.url, "--json").json["ready"] is True
-    assert veen("hub", "metrics", "--hub", town.url, "--json").json["veen_submit_ok_total"] >= 0
+    samples = veen("hub", "metrics", "--hub", town.url, "--json").json["samples"]
+    assert [each["value"] >= 0 for each in samples if each["name"] == "veen_submit_ok_total"] == [True]
+    stages = {each["labels"]["stage"] for each in samples if each["name"] == "veen_stage_entries"}
+    assert {"accepted", "durable"} <= stages
     veen("hub", "health", "--hub", "http://127.0.0.1:9").failed(Exit.NETWORK)
     veen("hub", "health", "--hub", "ftp://x").failed(Exit.USAGE)
 
@@ -65,7 +68,8 @@ def test_status_health_and_metrics_of_a_running_hub(town: Town) -> None:
 def test_only_the_admin_may_ask_for_checkpoints_and_retention(town: Town) -> None:
     assert "FORBIDDEN" in town.as_("bob", "hub", "checkpoint").failed(Exit.REFUSED)
     assert town.as_("admin", "hub", "retention", "--json").json == {"chunks": 0, "entries": 0}
-    town.as_("admin", "hub", "anchor").failed(Exit.REFUSED)
+    refused = town.as_("admin", "hub", "anchor").failed(Exit.REFUSED)
+    assert refused.endswith("set anchor.backend in hub.yaml\n")
 
 
 def test_a_running_hub_keeps_its_directory_to_itself(town: Town, tmp_path: Path) -> None:
@@ -123,13 +127,19 @@ def test_a_hub_that_cannot_start_says_why(place: Path, tmp_path: Path, town: Tow
     port = town.url.rpartition(":")[2]
     busy = veen("hub", "start", "--data-dir", place / "hub", "--port", port, "--detach")
     assert "ended at once" in busy.failed(Exit.USAGE)
+    assert "another" in busy.err
+    foreground = process(tmp_path, "hub", "start", "--data-dir", place / "hub", "--port", port)
+    assert "choose another" in foreground.failed(Exit.USAGE)
+    assert "veen-hub" not in foreground.err
     assert holder(place / "hub") is None
 
 
 def test_init_wants_to_know_who_the_admin_is_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:
     assert "--no-admin" in veen("hub", "init", "--data-dir", tmp_path / "h").failed(Exit.USAGE)
     assert "not empty" in veen("hub", "init", "--data-dir", place / "hub", "--no-admin").failed(Exit.USAGE)
-    veen("hub", "init", "--data-dir", tmp_path / "h", "--no-admin", "--profile", "bulk", "--zstd", 3).ok()
+    made = veen("hub", "init", "--data-dir", tmp_path / "h", "--no-admin", "--profile", "bulk", "--zstd", 3)
+    assert "--open" in made.ok().out
+    assert "issuers" in made.out
     assert "VEEN_DATA_DIR" in veen("hub", "fsck").failed(Exit.USAGE)
 
 
@@ -247,7 +257,7 @@ def test_under_a_profile_with_epochs_a_message_is_found_in_its_epoch(tmp_path: P
         assert epoch > 0
         assert "in its minute" in veen("stream", "--epoch", epoch, *flags).ok().out
         assert veen("receipt", "get", 1, "--epoch", epoch, *flags, "--json").json["value"]["stream_seq"] == 1
-        assert "holds nothing" in veen("stream", "--epoch", epoch - 5, *flags).ok().out
+        assert f"in epoch {epoch - 5}" in veen("stream", "--epoch", epoch - 5, *flags).ok().out
         assert "one label" in veen("kv", "get", *flags).failed(Exit.POLICY)
         folded = veen("fold", "kv.map", "log", *flags[2:], "--epoch", epoch, "--json").json
         assert (folded["upto_seq"], folded["foreign"]) == (1, 1)
@@ -278,6 +288,9 @@ def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(tmp_path
     try:
         url = start(tmp_path / "hub", "--open", "--config", str(config)).json["url"]
         assert url.startswith("https://")
+        plain = veen("hub", "status", "--hub", url.replace("https", "http"))
+        assert "write https://" in plain.failed(Exit.NETWORK)
+        assert "--ca" in veen("hub", "status", "--hub", url).failed(Exit.NETWORK)
         flags = ("--hub", url, "--trust", made["hub_id"])
         veen("hub", "status", *flags).failed(Exit.NETWORK)
         veen("hub", "health", *flags).failed(Exit.NETWORK)

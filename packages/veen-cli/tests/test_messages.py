@@ -230,8 +230,18 @@ def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytes
 
 
 def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) -> None:
-    assert "holds nothing" in town.as_("alice", "stream", "-s", "never-used").ok().out
+    unknown = town.as_("alice", "stream", "-s", "never-used")
+    assert "nothing was ever written to never-used" in unknown.ok().out
+    town.as_("alice", "send", "so that there is one", "-s", STREAM).ok()
+    told = town.as_("alice", "stream", "-s", STREAM, "--from", 100_000, "--json").json
+    assert told["count"] == 0
+    assert told["newest"] > 0
+    beyond = town.as_("alice", "stream", "-s", STREAM, "--from", 100_000)
+    assert f"its newest message is number {told['newest']}" in beyond.ok().out
     town.as_("alice", "stream", "-s", STREAM, "--follow", "--to", 3).failed(Exit.USAGE)
+    reversed_ = town.as_("alice", "stream", "-s", STREAM, "--from", 3, "--to", 2)
+    assert "ends before it begins" in reversed_.failed(Exit.USAGE)
+    town.as_("alice", "stream", "-s", STREAM, "--json", "--out", "jsonl").failed(Exit.USAGE)
     assert os.environ.get("VEEN_HUB") is None
 
 

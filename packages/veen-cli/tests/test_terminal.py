@@ -135,6 +135,29 @@ def test_commands_and_options_are_completed(shell: str, tmp_path: Path) -> None:
     assert "--follow" in completed(tmp_path, shell, "veen stream --fol")
 
 
+def test_bash_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+    lines = [
+        'eval "$(veen completion bash)"',
+        "COMP_WORDS=(veen hub che) COMP_CWORD=2",
+        "_veen_completion veen",
+        'printf "%s\\n" "${COMPREPLY[@]}"',
+    ]
+    assert shell_prints(tmp_path, lines) == ["checkpoint"]
+
+
+def shell_prints(cwd: Path, lines: list[str]) -> list[str]:
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=cwd,
+        env=environment(cwd),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_is_one_that_the_shell_reads(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:

@@ -18,8 +18,9 @@ from click.testing import CliRunner
 
 from veen_core.ids import UnixTime
 from veen_core.keys import DhSecret, SigningSeed
-from veen_core.keystore import Secrets
+from veen_core.keystore import MODERATE, KeystoreNonce, Salt, Secrets, seal_keystore
 from veen_selftest import command
+from veen_selftest.admin_key import read_key
 from veen_selftest.fleet import OwnFleet
 from veen_selftest.setup import PLAIN
 
@@ -98,7 +99,7 @@ def test_lines_for_people_and_nothing_when_quiet(healthy: OwnFleet, key_file: Pa
     assert second.startswith("skip  identity.restart")
     assert "run it without --hub" in why
     assert last.startswith("1 passed, 0 failed, 1 skipped in ")
-    assert done.stderr == ""
+    assert done.stderr == f"judging {hub}, from VEEN_HUB; --own starts hubs instead\n"
     quiet = run(*about, f"--hub={hub}", "--quiet")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
@@ -132,6 +133,9 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
         (["--only=nonsense"], 1, "see --list"),
         (["--admin-key=/dev/null"], 1, "--admin-key"),
         (["--hub=http://x", "--hub-command=y"], 1, "give one of them"),
+        (["--hub=http://x", "--own"], 1, "give one of them"),
+        (["--count=many"], 1, "'many' is not a valid integer"),
+        (["--hub=http://x", "--admin-key=/"], 1, "holds no identity"),
         (["--only=scenario.A", "--hub-command=false"], 5, ""),
     ],
     ids=[
@@ -141,6 +145,9 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
         "no check",
         "a key and no hub",
         "two hubs",
+        "its own and another",
+        "no number",
+        "a folder of no identity",
         "a hub that does not start",
     ],
 )
@@ -154,8 +161,28 @@ def test_what_is_wrong_is_one_line_and_a_code(arguments: list[str], code: int, s
 
 def test_what_answers_and_is_no_hub_is_said_to_be_none(healthy: OwnFleet) -> None:
     done = run(f"--hub={healthy.hub(PLAIN).url}/healthz")
-    assert done.returncode == 5
-    assert "is not a hub of this protocol" in done.stderr
+    assert done.returncode == 2
+    assert "no hub answers" in done.stderr
+    assert "HTTP 404" in done.stderr
+    tls = run(f"--hub={healthy.hub(PLAIN).url.replace('http', 'https')}")
+    assert tls.returncode == 2
+    assert "http:// or https://" in tls.stderr
+
+
+def test_a_key_that_is_not_the_admins_is_refused_before_anything_is_judged(
+    healthy: OwnFleet, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    done = run(f"--hub={healthy.hub(PLAIN).url}", f"--admin-key={tmp_path / 'key'}")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "E.FORBIDDEN" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_own_starts_a_hub_whatever_the_environment_says() -> None:
+    done = run("--only=api.version", "--own", VEEN_HUB="http://127.0.0.1:1")
+    assert done.returncode == 0, done.stderr
+    assert "against its own" in done.stdout
 
 
 @pytest.mark.parametrize("form", ["raw", "hex", "secrets"])
@@ -167,7 +194,40 @@ def test_a_key_is_read_in_every_form_it_comes_in(form: str, tmp_path: Path) -> N
         form
     ]
     path.write_bytes(content)
-    assert command.read_key(path).public == secrets.signing_key.public
+    assert read_key(path).public == secrets.signing_key.public
+
+
+def test_the_key_of_a_sealed_identity_is_opened_with_its_passphrase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = Secrets(
+        id_sign=SigningSeed(bytes(range(32))), id_dh=DhSecret(bytes(32)), created_at=UnixTime(0)
+    )
+    salt, nonce = Salt(bytes(Salt.SIZE)), KeystoreNonce(bytes(KeystoreNonce.SIZE))
+    sealed = seal_keystore(secrets, b"correct horse", salt=salt, nonce=nonce, cost=MODERATE)
+    (tmp_path / "keystore.enc").write_bytes(sealed.encode())
+    phrase = tmp_path / "phrase"
+    phrase.write_text("correct horse\n")
+    with pytest.raises(click.UsageError, match="chmod 600"):
+        read_key(tmp_path, phrase)
+    phrase.chmod(0o600)
+    assert read_key(tmp_path, phrase).public == secrets.signing_key.public
+    monkeypatch.setenv("VEEN_PASSPHRASE", "correct horse")
+    assert read_key(tmp_path / "keystore.enc").public == secrets.signing_key.public
+    monkeypatch.setenv("VEEN_PASSPHRASE", "wrong")
+    with pytest.raises(click.BadParameter, match="VEEN_PASSPHRASE"):
+        read_key(tmp_path)
+
+
+def test_the_reference_names_every_option_with_its_help() -> None:
+    page = (Path(__file__).parents[3] / "docs/cli.md").read_text(encoding="utf-8")
+    section = page.partition("## `veen selftest`")[2].partition("\n## ")[0]
+    for each in command.selftest.params:
+        if isinstance(each, click.Option) and each.name not in ("as_json", "quiet"):
+            assert f"`{each.opts[0]}" in section
+            assert (each.help or "")[:60] in section
+    for example in command.EXAMPLES:
+        assert example in section
 
 
 def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:

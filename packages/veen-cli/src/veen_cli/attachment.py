@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import click
 
+from veen_cli import private
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.stream import readers_of
 from veen_core.ids import Epoch
@@ -24,9 +26,9 @@ COMMANDS: Final = {
 }
 attachment = Group("attachment", COMMANDS, path="attachment", help="Attachments: fetch, open, compare.")
 
-index_argument = click.argument("index", type=click.IntRange(0), default=0)
+index_argument = click.argument("index", type=Whole(0), default=0)
 epoch_option = click.option(
-    "--epoch", type=click.IntRange(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's]."
 )
 reader_option = click.option(
     "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
@@ -68,7 +70,7 @@ def _told(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, 
 
 
 @command("veen attachment get 2 --stream orders --out contract.txt --client bob", name="get")
-@click.argument("seq", type=click.IntRange(1))
+@click.argument("seq", type=Whole(1))
 @index_argument
 @stream_option
 @epoch_option
@@ -90,11 +92,11 @@ def get(
 ) -> Answer:
     """Fetch an attachment, check it, open it and write it to a file.
 
-    SEQ is the message, INDEX which of its attachments, from 0.
+    SEQ is the message, INDEX which of its attachments, from 0. A new file is readable by you alone.
     """
     del out
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
-    file.write_bytes(plain)
+    private.write(file, plain)
     return Answer(
         _told(message, index, plain, file=str(file)),
         [f"wrote {file}: {len(plain)} bytes, attachment {index} of message {seq}, verified"],
@@ -103,7 +105,7 @@ def get(
 
 @command("veen attachment verify contract.txt 2 --stream orders --client bob", name="verify")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("seq", type=click.IntRange(1))
+@click.argument("seq", type=Whole(1))
 @index_argument
 @stream_option
 @epoch_option
@@ -124,9 +126,9 @@ def verify(
 
     The attachment is fetched, checked against the message's coid and size, opened, and compared.
     """
-    del out
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     if file.read_bytes() != plain:
+        out.object_only(_told(message, index, plain, file=str(file), holds=False))
         raise CommandFailed(
             f"{file} is not attachment {index} of message {seq}: fetch that with `veen attachment get`",
             Exit.PROTOCOL,

@@ -15,6 +15,7 @@ from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import Folder, verify_key_named
+from veen_cli.objects import read_object, write_new
 from veen_cli.output import Answer, Output, fields
 from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_core.cap import CapToken, Rate, mint, verify_token
@@ -96,7 +97,7 @@ def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
 @click.option("--stream", "-s", "streams", multiple=True, required=True, help="Name or id; may be repeated.")
 @click.option(
     "--ttl",
-    type=moments.Duration(),
+    type=moments.Duration(1),
     default="1d",
     show_default=True,
     help="How long it holds once the hub has it.",
@@ -127,7 +128,7 @@ def issue(
     names = {stream_id(name).hex(): f" ({name})" for name in streams}
     token = mint(key, subject_pk, [stream_id(name) for name in streams], ttl, rate)
     verify_token(token)
-    target.write_bytes(token.encode())
+    write_new(target, token.encode())
     return Answer({**told(token), "file": str(target)}, [f"wrote {target}", *lines(token, names)])
 
 
@@ -140,7 +141,7 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
     Its time runs from the receipt that comes back. Doing it again changes nothing, and never renews it.
     """
     del out
-    made = CapToken.decode(token.read_bytes())
+    made = read_object(CapToken, token)
 
     async def work() -> Any:
         async with target.connect() as hub:
@@ -169,7 +170,7 @@ def inspect(out: Output, *, token: Path) -> Answer:
     Whether a hub accepts the issuer, only the hub can tell: `veen cap status`.
     """
     del out
-    made = CapToken.decode(token.read_bytes())
+    made = read_object(CapToken, token)
     verify_token(made)
     return Answer(
         {**told(made), "signatures": len(made.sig_chain), "holds": True},
@@ -180,7 +181,7 @@ def inspect(out: Output, *, token: Path) -> Answer:
 def _auth_ref(text: str) -> AuthRef:
     path = Path(text)
     if path.exists():
-        return CapToken.decode(path.read_bytes()).auth_ref
+        return read_object(CapToken, path).auth_ref
     try:
         return AuthRef.from_hex(text)
     except DecodeError:

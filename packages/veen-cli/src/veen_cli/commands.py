@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Never
 import click
 from click.shell_completion import CompletionItem
 
+from veen_cli import settings
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.listing import line_of
 
@@ -73,6 +74,15 @@ class Group(click.Group):
                 return load(entry)
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Commands that others bring get what the context in use says, below flag and variable."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and name not in self.own and not ctx.resilient_parsing:
+            ctx.default_map = {name: defaults_of(command, settings.in_use().told())}
+        return name, command, rest
+
     def lines(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Every command with its line of help; none is imported for it."""
         del ctx
@@ -89,6 +99,21 @@ class Group(click.Group):
             CompletionItem(name, help=line) for name, line in self.lines(ctx) if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def defaults_of(command: click.Command, told: Mapping[str, str]) -> dict[str, Any]:
+    """Those of a context's values for which the command, or one below it, has an option of that name."""
+    if isinstance(command, click.Group):
+        return {name: defaults_of(each, told) for name, each in command.commands.items()}
+    return {
+        each.name: told[each.name]
+        for each in command.params
+        if isinstance(each, click.Option) and each.name in told and _flag(each.name) in each.opts
+    }
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def load(entry: EntryPoint) -> click.Command:

@@ -19,11 +19,11 @@ from veen_cli import settings
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder
 from veen_cli.passphrase import Passphrase, passphrase_option
+from veen_cli.remembered import Remembered
 from veen_core.client_state import ClientBounds
 from veen_core.keystore import Secrets
 from veen_hub.client import Hub, Pin, PinOnFirstUse, Retry, Tls, connect
 
-FIRST: Final = "first"
 TOKEN_LIFE: Final = ClientBounds(max_client_id_lifetime_sec=2**40)
 """A client_id that a token names serves for as long as the token does: the issuer chose its end (§6)."""
 
@@ -46,7 +46,7 @@ class Target:
     @property
     def pin(self) -> Pin:
         path = self.folder.pin(self.url) if self.folder is not None else None
-        if self.trust == FIRST:
+        if self.trust == settings.FIRST:
             if path is None:
                 raise click.UsageError("--trust first needs --client: the pin is kept with the identity.")
             return PinOnFirstUse(path)
@@ -64,7 +64,7 @@ class Target:
     async def connect(self, *, anonymous: bool = False) -> AsyncIterator[Hub]:
         """A verified connection; ``anonymous`` for whoever only reads evidence."""
         secrets = None if anonymous else self.secrets()
-        state = self.folder.state if self.folder is not None else None
+        state = Remembered(self.folder.state) if self.folder is not None else None
         retry = Retry(attempts=1_000, deadline=self.wait)
         async with connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry) as hub:
             if hub.link.status.gating:
@@ -112,8 +112,8 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
         ca = settings.filled("ca", ca)
         client = settings.filled("client", client)
         target = Target(
-            url=settings.needed("hub", hub),
-            trust=settings.filled("trust", trust),
+            url=settings.address_of(settings.needed("hub", hub)),
+            trust=settings.trust_of(settings.filled("trust", trust)),
             folder=Folder(Path(client).expanduser()) if client is not None else None,
             passphrase=Passphrase(passphrase_file),
             tls=Tls(ca=ca, cert=cert, key=cert_key) if ca or cert else None,

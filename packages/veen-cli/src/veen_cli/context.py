@@ -53,10 +53,14 @@ def add(
     use_it: bool,
 ) -> Answer:
     """Make a context, or replace it."""
-    del out
+    given = (hub, trust, client, data_dir, stream, ca)
+    if not name.strip() or all(each is None for each in given):
+        raise click.UsageError("a context has a name and at least one of the options.")
+    if ca is not None and not Path(ca).expanduser().is_file():
+        raise click.UsageError(f"--ca {ca}: there is no such file.")
     made = Context(
-        hub=hub,
-        trust=trust,
+        hub=settings.address_of(hub) if hub is not None else None,
+        trust=settings.trust_of(trust),
         client=_absolute(client),
         data_dir=_absolute(data_dir),
         stream=stream,
@@ -67,6 +71,9 @@ def add(
         contexts = settings.Contexts(current=name, named=contexts.named)
     settings.save(contexts)
     used = contexts.current == name
+    for flag, path in (("--client", made.client), ("--data-dir", made.data_dir)):
+        if path is not None and not Path(path).is_dir():
+            out.tell(f"note: there is no {path} yet ({flag})")
     return Answer(
         {"name": name, "in_use": used, **made.told()},
         [

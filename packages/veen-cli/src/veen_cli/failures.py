@@ -6,6 +6,8 @@ that is merely wrong does not load the client.
 
 from __future__ import annotations
 
+import errno
+import re
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -24,7 +26,8 @@ from veen_core.errors import (
     VeenError,
     VerificationError,
 )
-from veen_hub.client.errors import BoundsReached, Diverged, Refused, Unreachable
+from veen_core.rejection import Code
+from veen_hub.client.errors import BoundsReached, Diverged, Misbehaved, Refused, Unreachable
 from veen_storage.errors import DamageError, MismatchError, StorageError
 
 CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
@@ -47,14 +50,37 @@ CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
 """First match counts."""
 
 NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (Unreachable, "check that the hub runs (`veen hub start`) and its address (--hub)"),
     (IdentityError, "this is not the hub you pinned: do not send to it, ask its operator"),
     (KeystoreError, "check the passphrase (VEEN_PASSPHRASE, --passphrase-file) and --client"),
     (OpenError, "read as the identity it was sealed to (--client)"),
+    (Misbehaved, "something else may answer there: check the address (--hub), then ask the hub's operator"),
     (DecodeError, "see what it is with `veen inspect`"),
     (VerificationError, "do not rely on it: ask for it again, and keep this one as evidence"),
 )
 """What to do, where the error itself does not say."""
+
+
+SYSTEM: Final = {
+    errno.ENOENT: "check the name, and the folder you are in",
+    errno.EACCES: "check who owns it, and run as somebody who may",
+    errno.EPERM: "check who owns it, and run as somebody who may",
+    errno.EISDIR: "name a file in it",
+    errno.ENOTDIR: "something in that path is a file",
+    errno.ENOSPC: "make room and try again",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EADDRINUSE: "choose another --port, or stop what listens there",
+}
+"""What to do, by the system's number."""
+SILENCE: Final = {
+    "WRONG_VERSION_NUMBER": "nobody speaks TLS there: if the hub is plain HTTP, write http:// in --hub",
+    "certificate": "name the authority that signed its certificate with --ca",
+    "CERTIFICATE": "name the authority that signed its certificate with --ca",
+    "disconnected": "if the hub uses TLS, write https:// in --hub",
+    "Connection reset": "if the hub uses TLS, write https:// in --hub",
+    "not an address": "write an address like https://hub.example:8080 in --hub",
+}
+"""What to do about a hub that does not answer, by what the network's words contain."""
+_CONNECTING: Final = re.compile(r"Cannot connect to host \S+ ssl:\S+ \[(.*)\]", re.DOTALL)
 
 
 def judge(error: BaseException) -> tuple[str, Exit] | None:
@@ -70,7 +96,7 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
     if isinstance(error, DivergenceError) and (kept := keep_evidence(error)) is not None:
         return f"{message}; stop using this hub: the evidence is in {kept} (`veen inspect {kept}/*`)", code
     if isinstance(error, Unreachable):
-        message = message.partition("; gave up")[0]
+        return _of_silence(message.partition("; gave up")[0]), code
     hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None)
     return (f"{message}; {hint}" if hint else message), code
 
@@ -98,10 +124,21 @@ def _of_refusal(error: Refused) -> str:
     shown = f"{error.code.value} / {name}" if error.detail_enum else name
     again = f" in {error.retry_after} s" if error.retry_after is not None else ""
     known = explain(name)
+    if error.code is Code.NOT_FOUND and error.message.startswith("there is no /"):
+        return f"the hub refused, {shown}: {error.message}; leave the path out of the address (--hub)"
     hint = f"; {known.next}{again}" if known is not None else ""
     return f"the hub refused, {shown}: {error.message}{hint} (`veen explain {name}`)"
 
 
 def _of_system(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {what}" if error.filename else what
+    said = f"{error.filename}: {what}" if error.filename else what
+    hint = SYSTEM.get(error.errno or 0)
+    return f"{said}; {hint}" if hint else said
+
+
+def _of_silence(message: str) -> str:
+    """Why no answer came, without the words of the library that noticed, and what helps against it."""
+    message = _CONNECTING.sub(r"\1", message)
+    hint = next((hint for sign, hint in SILENCE.items() if sign in message), None)
+    return f"{message}; {hint or 'check that the hub runs (`veen hub start`) and its address (--hub)'}"

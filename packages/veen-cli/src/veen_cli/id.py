@@ -119,7 +119,7 @@ def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
 @command("veen id rotate --client alice --ttl 30d")
 @client_option
 @click.option(
-    "--ttl", type=moments.Duration(), default="30d", show_default=True, help="How long others use it."
+    "--ttl", type=moments.Duration(1), default="30d", show_default=True, help="How long others use it."
 )
 @passphrase_option
 def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path | None) -> Answer:

@@ -10,7 +10,6 @@ hubs/               hubs believed on first use, by address
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from veen_cli.exits import CommandFailed, Exit
+from veen_cli.objects import read_object
 from veen_cli.passphrase import Passphrase
+from veen_cli.private import refuse_if_shared
 from veen_core.card import IdentityCard, sign_card, sign_prekey, verify_card
 from veen_core.errors import DecodeError
 from veen_core.ids import DhPublicKey, UnixTime, VerifyKey
@@ -35,7 +36,7 @@ from veen_core.keystore import (
 )
 from veen_storage.files import SECRET, Files
 
-OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+RESTORE: Final = "restore it from a backup: keys cannot be made again"
 HEX: Final = 64
 K = TypeVar("K", DhPublicKey, VerifyKey)
 
@@ -128,16 +129,13 @@ class Folder:
     def open(self, passphrase: Callable[[], bytes]) -> Secrets:
         """The secrets; ``passphrase`` is called only if they are sealed."""
         if self.sealed:
-            return open_keystore(Keystore.decode(self.keystore.read_bytes()), passphrase())
+            return open_keystore(read_object(Keystore, self.keystore, RESTORE), passphrase())
         if not self.plain.exists():
             raise CommandFailed(
                 f"{self.root} holds no identity: make one with `veen keygen --out {self.root}`", Exit.USAGE
             )
-        if self.plain.stat().st_mode & OTHERS:
-            raise CommandFailed(
-                f"{self.plain} can be read by others: `chmod 600 {self.plain}` first", Exit.POLICY
-            )
-        return Secrets.decode(self.plain.read_bytes())
+        refuse_if_shared(self.plain)
+        return read_object(Secrets, self.plain, RESTORE)
 
     def card(self) -> IdentityCard:
         """Public; needs no passphrase."""
@@ -151,7 +149,7 @@ def read_card(path: Path) -> IdentityCard:
     """A card that verifies."""
     if not path.exists():
         raise CommandFailed(f"{path}: there is no such identity; see `veen keygen --help`", Exit.USAGE)
-    card = IdentityCard.decode(path.read_bytes())
+    card = read_object(IdentityCard, path)
     verify_card(card)
     return card
 

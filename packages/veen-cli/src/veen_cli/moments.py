@@ -26,16 +26,22 @@ def shown(seconds: int) -> str:
 
 
 class Duration(click.ParamType[int]):
-    """Seconds, or a number with s, m, h, d or w."""
+    """Seconds, or a number with s, m, h, d or w; of at least ``least`` seconds."""
 
     name = "duration"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         if (match := _DURATION.fullmatch(str(value))) is None:
             self.fail(f"{value!r} is no duration: write 90, 10m, 12h or 7d", param, ctx)
-        return int(match[1]) * UNITS[match[2]]
+        seconds = int(match[1]) * UNITS[match[2]]
+        if seconds < self.least:
+            self.fail(f"{value!r} is no time at all: write 90, 10m, 12h or 7d", param, ctx)
+        return seconds
 
 
 class Moment(click.ParamType[int]):
@@ -43,10 +49,17 @@ class Moment(click.ParamType[int]):
 
     name = "time"
 
+    def __init__(self, *, ahead: bool = False) -> None:
+        self.ahead = ahead
+        """Whether it must lie in the future: what ended before it began is a slip."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = str(value)
+        found = value if isinstance(value, int) else self._parse(str(value), param, ctx)
+        if self.ahead and found <= now():
+            self.fail(f"{value!r} has passed already: write a time to come, or +10m", param, ctx)
+        return found
+
+    def _parse(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if text.startswith("+"):
             return now() + Duration().convert(text[1:], param, ctx)
         if text.isdecimal():
@@ -54,5 +67,5 @@ class Moment(click.ParamType[int]):
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{value!r} is no time: write 2030-01-31T12:00, 1900000000 or +10m", param, ctx)
+            self.fail(f"{text!r} is no time: write 2030-01-31T12:00, 1900000000 or +10m", param, ctx)
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())

@@ -132,6 +132,11 @@ class Output:
             for line in answer.lines:
                 click.echo(harmless(line))
 
+    def object_only(self, data: Mapping[str, Any]) -> None:
+        """The object of a command that then fails: for ``--json``; people get the line on stderr."""
+        if self.as_json:
+            self.say(Answer(data))
+
     @property
     def for_people(self) -> bool:
         return not self.as_json and not self.quiet

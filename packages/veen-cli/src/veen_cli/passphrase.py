@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from veen_cli.exits import CommandFailed, Exit
+from veen_cli.private import refuse_if_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Passphrase:
     def _given(self) -> bytes | None:
         """From a file, without its last newline, or from the environment."""
         if self.file is not None:
+            refuse_if_shared(self.file)
             return self.file.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
         value = os.environ.get("VEEN_PASSPHRASE")
         return value.encode() if value is not None else None
@@ -55,5 +57,5 @@ def passphrase_option(work: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         envvar="VEEN_PASSPHRASE_FILE",
         show_envvar=True,
-        help="File with the keystore's passphrase (else VEEN_PASSPHRASE, else a prompt).",
+        help="File with the keystore's passphrase, 0600 (else VEEN_PASSPHRASE, else a prompt).",
     )(work)

@@ -14,6 +14,7 @@ from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.status import fetch
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core import pow as work
 from veen_core.errors import VeenError
@@ -50,7 +51,7 @@ def search(challenge: bytes, difficulty: int, out: Output) -> PowCookie:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The sealed MSG that the cookie is for.",
 )
-@click.option("--difficulty", type=click.IntRange(0, 40), help="Bits [default: what the hub asks for now].")
+@click.option("--difficulty", type=Whole(0, 40), help="Bits [default: what the hub asks for now].")
 @connects
 def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> Answer:
     """Find a proof-of-work cookie for a message.

@@ -2,7 +2,8 @@
 
     python -m veen_cli.reference > docs/cli.md
 
-Only this distribution's own: what others bring, they document. A test fails while the page is out of date.
+This distribution's own, then what the others that are installed bring: make the page where all of them are.
+Tests fail while it is out of date.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 
 import click
 
-from veen_cli.commands import Group
 from veen_cli.exits import MEANINGS
 from veen_cli.frame import Command
 from veen_cli.main import veen
@@ -28,6 +28,7 @@ variable before context.
 
 Completion: `eval "$(veen completion bash)"`, the same for zsh, or a file for fish.
 """
+WIDTH = 100
 SHARED = {"--json", "--quiet", "--help"}
 
 
@@ -39,18 +40,19 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _of_group(group: Group, ctx: click.Context, level: int) -> Iterator[str]:
-    for name, own in group.own.items():
-        command = own.load()
+def _of_group(group: click.Group, ctx: click.Context, level: int) -> Iterator[str]:
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
         inner = click.Context(command, info_name=name, parent=ctx, **command.context_settings)
-        if isinstance(command, Group):
+        if isinstance(command, click.Group):
             yield from (f"{'#' * level} `{inner.command_path}`", "", command.help or "", "")
             yield from _of_group(command, inner, level + 1)
-        elif isinstance(command, Command):
+        else:
             yield from _of_command(command, inner, level)
 
 
-def _of_command(command: Command, ctx: click.Context, level: int) -> Iterator[str]:
+def _of_command(command: click.Command, ctx: click.Context, level: int) -> Iterator[str]:
     usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
     yield from (f"{'#' * level} `{ctx.command_path}`", "", "```text", usage, "```", "")
     for paragraph in (command.help or "").split("\n\n"):
@@ -59,7 +61,16 @@ def _of_command(command: Command, ctx: click.Context, level: int) -> Iterator[st
     told = [row for row in rows if row is not None]
     if told:
         yield from ("| option | |", "|---|---|", *told, "")
-    yield from ("```text", *command.examples, "```", "")
+    yield from ("```text", *_examples(command, ctx), "```", "")
+
+
+def _examples(command: click.Command, ctx: click.Context) -> list[str]:
+    """Ours know them; of a plain click command, what it writes below its options."""
+    if isinstance(command, Command):
+        return list(command.examples)
+    formatter = click.HelpFormatter(width=WIDTH)
+    command.format_epilog(ctx, formatter)
+    return formatter.getvalue().strip("\n").splitlines()
 
 
 def _row(option: click.Option, ctx: click.Context) -> str | None:

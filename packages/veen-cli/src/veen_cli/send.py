@@ -21,9 +21,10 @@ from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import recipient_named
+from veen_cli.objects import read_object
 from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError
+from veen_core.errors import DecodeError, Fault
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.receipt import Receipt
 from veen_hub.client import Stream
@@ -48,7 +49,7 @@ class How:
         found: dict[str, Any] = {
             "to": recipient_named(self.to) if self.to is not None else None,
             "schema": _schema(self.schema),
-            "cap": CapToken.decode(self.cap.read_bytes()) if self.cap is not None else None,
+            "cap": read_object(CapToken, self.cap) if self.cap is not None else None,
             "parent": await self._parent(stream),
             "expires_at": UnixTime(self.expires) if self.expires is not None else None,
         }
@@ -88,6 +89,8 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
         raise click.UsageError("what is to be sent? Give a body, --file FILE, or pipe it in.")
     else:
         content = sys.stdin.buffer.read()
+        if not content:
+            raise click.UsageError("stdin was empty: give a body, --file FILE, or pipe something in.")
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -155,6 +158,19 @@ async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
             yield content
 
 
+@contextmanager
+def saying_what_is_too_large() -> Iterator[None]:
+    """Sealing refuses what no hub would take (§14.2): nothing was sent, and this side can help itself."""
+    try:
+        yield
+    except DecodeError as exc:
+        if exc.fault is not Fault.SIZE:
+            raise
+        raise CommandFailed(
+            f"too large to send ({exc.found}): send less, or put it into a file and --attach it", Exit.USAGE
+        ) from None
+
+
 def epoch_of(place: Stream, receipt: Receipt) -> Epoch:
     """Of the label it went to: the hub's at the time, or one within the skew (§12); 0 without epochs."""
     around = place.hub.epoch_at(receipt.hub_ts)
@@ -197,7 +213,9 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
     help="Token file; one that was authorized before is found by itself.",
 )
 @click.option("--parent", help="The message this one answers: its stream_seq, or its id in hex.")
-@click.option("--expires", type=moments.Moment(), help="When its content loses meaning: a time, or +10m.")
+@click.option(
+    "--expires", type=moments.Moment(ahead=True), help="When its content loses meaning: a time, or +10m."
+)
 @click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
 @click.option("--receipt", "receipt_file", type=click.Path(path_type=Path), help="Write the receipt here.")
 @connects
@@ -228,7 +246,8 @@ def send(
     async def work() -> tuple[Receipt, Epoch]:
         async with target.connect() as hub:
             place = hub.stream(stream)
-            receipt = await place.send(content, attachments=attach, **await options.settings(place))
+            with saying_what_is_too_large():
+                receipt = await place.send(content, attachments=attach, **await options.settings(place))
             return receipt, epoch_of(place, receipt)
 
     receipt, epoch = asyncio.run(work())
@@ -254,9 +273,10 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
             settings = await how.settings(place)
             progress.restart()
             try:
-                async for receipt in place.send_many(lines_of(read), **settings):
-                    last = receipt
-                    progress.advance()
+                with saying_what_is_too_large():
+                    async for receipt in place.send_many(lines_of(read), **settings):
+                        last = receipt
+                        progress.advance()
             except Exception as error:
                 if progress.done:
                     out.tell(

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
 from veen_cli.exits import CommandFailed, Exit
+
+FIRST: Final = "first"
+_PIN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +116,28 @@ def needed(name: str, given: str | None) -> str:
         flag, variable = f"--{name.replace('_', '-')}", f"VEEN_{name.upper()}"
         raise click.UsageError(f"{flag} is missing: give it, set {variable}, or use a context that has it.")
     return value
+
+
+def trust_of(text: str | None) -> str | None:
+    """Whom to believe: hub_id or first hub_pk in 64 hex digits, or ``first`` (§8.4)."""
+    if text is None or text == FIRST:
+        return text
+    found = text.strip().lower()
+    if _PIN.fullmatch(found) is None:
+        raise click.UsageError(
+            f"--trust {text}: want the hub's hub_id or first hub_pk as 64 hex digits (`veen hub keys` shows "
+            "them), or 'first'."
+        )
+    return found
+
+
+def address_of(text: str) -> str:
+    """Where a hub is: a URL with a host."""
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none, a bracket too many
+        fits = False
+    if not fits:
+        raise click.UsageError(f"--hub {text}: want an address like https://hub.example:8080.")
+    return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,25 @@ def _hubs(folder: Folder) -> Iterator[tuple[HubId, Path]]:
                 yield HubId.from_hex(path.name), path
 
 
+@contextmanager
+def _named(file: Path) -> Iterator[Path]:
+    """What is wrong with a file is said with its name."""
+    try:
+        yield file
+    except FileNotFoundError:
+        raise StateError(f"{file} is missing: `veen resync` fetches it again") from None
+    except VeenError as exc:
+        raise StateError(f"{file}: {exc}; restore it, or move it away and run `veen resync`") from exc
+
+
 def _check_hub(hub: HubId, path: Path) -> dict[str, Any]:
     """Everything a store holds of one hub; raises at the first thing that does not hold."""
-    identity = HubIdentity.decode((path / f"{IDENTITY}.state").read_bytes())
-    hub_identity.verify_identity(identity, pinned=hub)
     tokens, labels = 0, []
-    for file in sorted(path.glob("*.state")):
-        try:
+    with _named(path / f"{IDENTITY}.state") as file:
+        identity = HubIdentity.decode(file.read_bytes())
+        hub_identity.verify_identity(identity, pinned=hub)
+    for each in sorted(path.glob("*.state")):
+        with _named(each) as file:
             if file.stem == TOKENS:
                 held = HeldTokens.decode(file.read_bytes()).tokens
                 for one in held:
@@ -90,10 +103,6 @@ def _check_hub(hub: HubId, path: Path) -> dict[str, Any]:
                 tokens = len(held)
             elif file.stem != IDENTITY:
                 labels.append(_check_label(identity, LabelRecord.decode(file.read_bytes()), file.stem))
-        except VeenError as exc:
-            raise StateError(
-                f"{file}: {exc}; `veen resync` cannot use it: move it away, then resync"
-            ) from exc
     return {"hub_id": hub.hex(), "keys": len(identity.hub_keys), "tokens": tokens, "labels": labels}
 
 
@@ -130,13 +139,16 @@ def verify_state(out: Output, *, client: str | None) -> Answer:
     Signatures of receipts kept, roots of verified prefixes, tokens, messages still open. `veen resync`
     compares it with the hub.
     """
-    del out
     folder = Folder(Path(settings.needed("client", client)).expanduser())
     if not folder.exists:
-        raise CommandFailed(f"{folder.root} holds no identity", Exit.USAGE)
+        raise CommandFailed(
+            f"{folder.root} holds no identity: name its folder with --client, or make one with `veen keygen`",
+            Exit.USAGE,
+        )
     try:
         hubs = [_check_hub(hub, path) for hub, path in _hubs(folder)]
     except StateError as exc:
+        out.object_only({"folder": str(folder.root), "holds": False, "why": str(exc)})
         raise CommandFailed(str(exc), Exit.PROTOCOL) from exc
     lines = [f"the state of {folder.root} holds: {len(hubs)} hub(s)"]
     for hub in hubs:

@@ -17,6 +17,7 @@ from veen_cli import moments
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
 from veen_cli.identity import Folder
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, harmless
 from veen_core.ids import Epoch
 from veen_core.keys import DhKey
@@ -88,6 +89,9 @@ class Printer:
     count: int = 0
     opened: int = 0
     kept: list[dict[str, Any]] = field(default_factory=list)
+    newest: int | None = None
+    """Asked for where nothing was in the range: 0 if the hub has nothing of the stream at all."""
+    epoch: int = 0
 
     def take(self, message: Message, proof: MmrProof | None, *, live: bool) -> None:
         self.count += 1
@@ -123,7 +127,13 @@ class Printer:
         if self.form or (self.out.quiet and not self.out.as_json):
             return None
         data = {"stream": stream, "messages": self.kept, "count": self.count, "opened": self.opened}
-        return Answer(data, [] if self.count else [f"{stream} holds nothing in that range"])
+        if self.newest is None:
+            return Answer(data)
+        why = f"{stream} has nothing in that range: its newest message is number {self.newest}"
+        if not self.newest:
+            when = f" in epoch {self.epoch}" if self.epoch else ""
+            why = f"nothing was ever written to {stream} at this hub{when}: is that its name?"
+        return Answer({**data, "newest": self.newest}, [why])
 
 
 def readers_of(paths: tuple[Path, ...], target: Target) -> tuple[DhKey, ...]:
@@ -158,10 +168,8 @@ async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
     "veen stream --stream orders --follow --out jsonl",
 )
 @stream_option
-@click.option(
-    "--from", "from_seq", type=click.IntRange(0), default=1, show_default=True, help="First message."
-)
-@click.option("--to", "to_seq", type=click.IntRange(1), help="Last message [default: the newest].")
+@click.option("--from", "from_seq", type=Whole(0), default=1, show_default=True, help="First message.")
+@click.option("--to", "to_seq", type=Whole(1), help="Last message [default: the newest].")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new ones as they come, until Ctrl-C.")
 @click.option("--proofs", is_flag=True, help="Fetch and verify an inclusion proof for each.")
 @click.option(
@@ -170,7 +178,7 @@ async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
 @click.option(
     "--out", "form", type=click.Choice(["jsonl", "raw"]), help="One object a line, or the bodies as they are."
 )
-@click.option("--epoch", type=click.IntRange(0), help="Read this epoch's label [default: the current one's].")
+@click.option("--epoch", type=Whole(0), help="Read this epoch's label [default: the current one's].")
 @click.option(
     "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
 )
@@ -195,6 +203,10 @@ def stream(
     """
     if follow and to_seq is not None:
         raise click.UsageError("--follow has no end: leave --to away.")
+    if to_seq is not None and to_seq < from_seq:
+        raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
+    if out.as_json and form is not None:
+        raise click.UsageError("--json is one object, --out another form: give one of them.")
     printer = Printer(out, form or "")
 
     async def work() -> None:
@@ -207,6 +219,10 @@ def stream(
             async with aclosing(source) as messages:
                 async for message in messages:
                     printer.take(message, await prove(message), live=follow)
+            if not printer.count and not follow:
+                head = await place.head(epoch=at)
+                printer.newest = head.stream_seq if head is not None else 0
+                printer.epoch = at if at is not None else hub.link.epoch
 
     asyncio.run(work())
     return printer.answer(stream)

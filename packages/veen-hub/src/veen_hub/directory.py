@@ -29,15 +29,19 @@ def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
         admin_pk = VerifyKey.from_hex(admin) if admin is not None else None
     except DecodeError as exc:
         raise ConfigError(f"--admin: {exc}") from None
-    return create(
-        config.data_dir,
-        _new_key(),
-        UnixTime(int(time.time())),
-        limits=DEFAULT_LIMITS.lowered(config.limits),
-        profile=PROFILES[named],
-        admin_pk=admin_pk,
-        keys_directory=config.keys_dir,
-    )
+    before = os.umask(0o077)  # whatever is made is for this user alone; a folder that is there stays as it is
+    try:
+        return create(
+            config.data_dir,
+            _new_key(),
+            UnixTime(int(time.time())),
+            limits=DEFAULT_LIMITS.lowered(config.limits),
+            profile=PROFILES[named],
+            admin_pk=admin_pk,
+            keys_directory=config.keys_dir,
+        )
+    finally:
+        os.umask(before)
 
 
 def rotate(config: HubConfig, window_sec: int) -> HubIdentity:

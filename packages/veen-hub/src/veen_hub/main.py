@@ -14,12 +14,13 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from veen_core.errors import ConfigError, VeenError
+from veen_core.errors import VeenError
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_hub import config as configuration
@@ -117,6 +118,16 @@ def allow_many_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def plain_beyond_loopback(config: HubConfig) -> bool:
+    """Whether others on the network can read and change what passes: metadata, and who is refused (SH0.3)."""
+    if config.tls is not None:
+        return False
+    try:
+        return not ip_address(config.listen.host).is_loopback
+    except ValueError:
+        return config.listen.host != "localhost"
+
+
 async def serve(config: HubConfig) -> None:
     """Until a signal asks to stop; then drain."""
     allow_many_connections()
@@ -134,6 +145,8 @@ async def serve(config: HubConfig) -> None:
         hub_id=hub.identity.hub_id.hex(),
         version=VERSION,
     )
+    if plain_beyond_loopback(config):
+        log(logging.WARNING, "listening in plain HTTP beyond this machine: set tls in hub.yaml", url=url)
     print(f"veen-hub listening on {url}", flush=True)  # noqa: T201 - whoever started it waits for this line
     await stopping.wait()
     log(logging.INFO, "draining")
@@ -141,7 +154,7 @@ async def serve(config: HubConfig) -> None:
     log(logging.INFO, "stopped")
 
 
-def prepare(config: HubConfig, given: argparse.Namespace) -> int:
+def prepare(config: HubConfig, given: argparse.Namespace) -> None:
     """What is done instead of running; the hub_id is what clients pin."""
     if given.init:
         identity = directory.init(config, given.named, given.admin)
@@ -149,22 +162,27 @@ def prepare(config: HubConfig, given: argparse.Namespace) -> int:
     else:
         identity = directory.rotate(config, given.window)
         print(f"veen-hub rotated to {identity.newest.hub_pk.hex()}")  # noqa: T201
-    return 0
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Everything that ``veen-hub`` does; what goes wrong is raised, for whoever called to say."""
+    given = _parser().parse_args(arguments)
+    config = configure(given)
+    if given.init or given.rotate:
+        prepare(config, given)
+        return
+    always: dict[str, str] = {"role": config.role}
+    if config.tenant_id is not None:
+        always["tenant_id"] = config.tenant_id
+    set_up(config.log_level, **always)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(serve(config))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        config = configure(given)
-        if given.init or given.rotate:
-            return prepare(config, given)
-        always: dict[str, str] = {"role": config.role}
-        if config.tenant_id is not None:
-            always["tenant_id"] = config.tenant_id
-        set_up(config.log_level, **always)
-        with contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(serve(config))
-    except (ConfigError, VeenError, OSError) as exc:
+        run(sys.argv[1:] if arguments is None else arguments)
+    except (VeenError, OSError) as exc:
         print(f"veen-hub: {exc}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

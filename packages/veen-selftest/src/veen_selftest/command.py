@@ -1,16 +1,13 @@
 """``veen selftest`` and ``veen-selftest``: is this hub to be trusted.
 
 Exit codes: 0 everything that was judged holds, 5 something does not (or nothing was judged), 1 wrong usage,
-2 there is no hub, 130 interrupted.
+2 there is no hub, 4 the hub does not take orders signed with the admin key, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,34 +17,20 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from veen_core.errors import VeenError
-from veen_core.hashing import H
-from veen_core.keys import SigningKey, SigningSeed
-from veen_core.keystore import Secrets
-from veen_hub.client import Tls
 from veen_selftest import report as reports
 from veen_selftest import suite as suites
 from veen_selftest.bench import Effort
-from veen_selftest.check import Check, Violation
-from veen_selftest.fleet import Fleet, HubAt, OwnFleet
-from veen_selftest.own_hub import PROGRAM
+from veen_selftest.check import Check
 from veen_selftest.suite import Report, Result
+from veen_selftest.target import FAILED, SelftestError, make_fleet, which_hub
 
-USAGE, NETWORK, FAILED, INTERRUPTED = 1, 2, 5, 130
+USAGE, INTERRUPTED = 1, 130
 EXAMPLES: Final = (
     "veen selftest core",
-    "veen selftest core fuzz --hub http://127.0.0.1:8080 --admin-key admin/secrets.cbor",
+    "veen selftest core fuzz --hub http://127.0.0.1:8080 --admin-key admin",
     "veen selftest all --junit selftest.xml --seed 7",
     "veen selftest perf --quick --json",
 )
-
-
-class SelftestError(click.ClickException):
-    """One line for a person, one code for a script."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code  # type: ignore[misc]  # click reads it off the instance
 
 
 class SelftestCommand(click.Command):
@@ -60,19 +43,6 @@ class SelftestCommand(click.Command):
             for example in EXAMPLES:
                 shown = example.replace("veen selftest", ctx.command_path, 1)
                 formatter.write(f"{'':{formatter.current_indent}}{shown}\n")
-
-
-def read_key(path: Path) -> SigningKey:
-    """A secrets.cbor, as ``veen keygen --no-passphrase`` writes it, or a key's 32 bytes, raw or in hex."""
-    content = path.read_bytes()
-    with contextlib.suppress(VeenError):
-        return Secrets.decode(content).signing_key
-    with contextlib.suppress(VeenError, ValueError):
-        seed = content if len(content) == SigningSeed.SIZE else bytes.fromhex(content.decode("ascii"))
-        return SigningKey(SigningSeed(seed))
-    raise click.BadParameter(
-        f"{path} holds no key: want secrets.cbor (veen keygen --no-passphrase), or 32 bytes, raw or in hex"
-    )
 
 
 class Teller:
@@ -98,31 +68,6 @@ class Teller:
     def _clear(self) -> None:
         if self._watched:
             click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def make_fleet(
-    hub: str | None, admin_key: Path | None, ca: Path | None, hub_command: str | None, seed: int
-) -> Fleet:
-    if hub is None:
-        if admin_key is not None or ca is not None:
-            raise click.UsageError("--admin-key and --ca are of a hub that is there: give --hub too.")
-        program: Sequence[str] = shlex.split(hub_command) if hub_command else PROGRAM
-        return OwnFleet(H(b"veen-selftest" + seed.to_bytes(8, "big")), program)
-    if hub_command is not None:
-        raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
-    if not hub.startswith(("http://", "https://")):
-        raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
-    admin = read_key(admin_key) if admin_key is not None else None
-    fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
-    try:
-        fleet.reach()
-    except (OSError, EOFError, http.client.HTTPException) as exc:
-        raise SelftestError(
-            f"no hub answers at {hub} ({exc}): check that it runs, and its address", NETWORK
-        ) from None
-    except (VeenError, Violation) as exc:
-        raise SelftestError(f"what answers at {hub} is not a hub of this protocol: {exc}", FAILED) from None
-    return fleet
 
 
 @contextlib.contextmanager
@@ -160,53 +105,80 @@ def conclude(
     raise click.exceptions.Exit(code)
 
 
+class Whole(click.IntRange):
+    """A whole number within bounds, called so where it is none."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """The same, with a fraction."""
+
+    name = "number"
+
+
 _PATH: Final = click.Path(path_type=Path)
 _FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 OPTIONS: Final = (
-    click.option("--hub", envvar="VEEN_HUB", help="A running hub's URL; without it, hubs are started."),
-    click.option("--admin-key", type=_FILE, help="The key whose tokens and orders the hub takes."),
+    click.option(
+        "--hub",
+        envvar="VEEN_HUB",
+        show_envvar=True,
+        help="A running hub's URL (else the context's); without one, hubs are started.",
+    ),
+    click.option("--own", is_flag=True, help="Start hubs, whatever VEEN_HUB or the context says."),
+    click.option(
+        "--admin-key",
+        type=click.Path(path_type=Path, exists=True),
+        help="Whose tokens and orders the hub takes: an identity's folder, or a file with the key.",
+    ),
+    click.option(
+        "--passphrase-file",
+        type=_FILE,
+        envvar="VEEN_PASSPHRASE_FILE",
+        show_envvar=True,
+        help="If those keys are sealed (else VEEN_PASSPHRASE, else a prompt).",
+    ),
     click.option("--ca", type=_FILE, help="PEM of the authority behind the hub's certificate."),
     click.option("--hub-command", help="The program to start as a hub [default: veen-hub]."),
     click.option("--only", multiple=True, metavar="NAME", help="Only this check; * fits anything."),
     click.option(
         "--seed",
-        type=click.IntRange(0, 2**63 - 1),
+        type=Whole(0, 2**63 - 1),
         default=1,
         show_default=True,
         help="Same seed, same requests.",
     ),
     click.option(
         "--count",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=2_000,
         show_default=True,
         help="fuzz: requests a check.",
     ),
     click.option(
         "--seconds",
-        type=click.FloatRange(0.1),
+        type=Number(0.1),
         default=60.0,
         show_default=True,
         help="fuzz: at most so long a check.",
     ),
     click.option(
         "--rounds",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=10,
         show_default=True,
         help="crash: how often to kill.",
     ),
     click.option(
         "--patience",
-        type=click.FloatRange(0),
+        type=Number(0),
         default=5.0,
         show_default=True,
         help="Seconds to wait for time to pass.",
     ),
     click.option("--quick", is_flag=True, help="perf: under a minute, with smaller histories."),
-    click.option(
-        "--history", type=click.IntRange(2_000), help="perf: entries in the long label of hub.growth."
-    ),
+    click.option("--history", type=Whole(2_000), help="perf: entries in the long label of hub.growth."),
     click.option("--list", "listing", is_flag=True, help="List the checks and end."),
     click.option("--junit", type=_PATH, help="Write a JUnit report here."),
     click.option("--report", "target", type=_PATH, help="Write the JSON object here too."),
@@ -232,7 +204,9 @@ def selftest(
     *,
     suite: tuple[str, ...],
     hub: str | None,
+    own: bool,
     admin_key: Path | None,
+    passphrase_file: Path | None,
     ca: Path | None,
     hub_command: str | None,
     only: tuple[str, ...],
@@ -252,8 +226,10 @@ def selftest(
     """Judge a hub from outside, through its public API.
 
     Without SUITE it runs core. Against --hub it writes only to streams of its own; checks that would stop,
-    kill or reconfigure a hub are skipped there, and say so.
+    kill or reconfigure a hub are skipped there, and say so. It also reports invented equivocation to it, of
+    hubs that do not exist: the operator sees that in the log.
     """
+    hub = which_hub(hub, own=own, hub_command=hub_command, told=not (as_json or quiet or listing))
     wanted = suites.SUITES if "all" in suite else suite or ("core",)
     todo = list(suites.chosen(wanted, only))
     if not todo:
@@ -269,7 +245,14 @@ def selftest(
         history=history,
     )
     with asked_to_stop():
-        fleet = make_fleet(hub, admin_key, ca, hub_command, seed)
+        fleet = make_fleet(
+            hub,
+            seed=seed,
+            hub_command=hub_command,
+            admin_key=admin_key,
+            passphrase_file=passphrase_file,
+            ca=ca,
+        )
         try:
             teller = Teller(lines=not (as_json or quiet), total=len(todo))
             report = suites.run(todo, fleet, seed, effort, teller)

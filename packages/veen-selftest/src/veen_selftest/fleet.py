@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from veen_core.hashing import H
+from veen_core.ids import Label
 from veen_core.keys import SigningKey
-from veen_core.status import Status
+from veen_core.rejection import HTTP_STATUS, Code
+from veen_core.status import LabelRequest, Status
 from veen_hub.client import Tls
 from veen_selftest.check import Skip
-from veen_selftest.hub import Hub
+from veen_selftest.hub import CBOR, JSON, Hub
 from veen_selftest.own_hub import PROGRAM, OwnHub
 from veen_selftest.setup import Setup
 from veen_selftest.writer import key_of
@@ -79,7 +82,16 @@ class OwnFleet:
         self._place.cleanup()
 
 
+OK: Final = 200
 OTHERS: Final = "it takes a hub that the selftest may start, stop and kill: run it without --hub"
+
+
+class NoHub(Exception):  # noqa: N818 - what was found, not what went wrong
+    """Something answers, and it is no hub."""
+
+
+class KeyRefused(Exception):  # noqa: N818 - the hub's answer
+    """The hub takes no orders of that key."""
 
 
 class HubAt:
@@ -91,8 +103,21 @@ class HubAt:
         self._hub = Hub(url, admin, tls)
 
     def reach(self) -> Status:
-        """Before anything is judged: is there a hub at all."""
+        """Before anything is judged: is there a hub at all; what answers in another language is none."""
+        answer = self._hub.get("/v1/status")
+        kind = answer.headers.get("content-type", "").split(";", maxsplit=1)[0]
+        if answer.status != OK or kind not in (CBOR, JSON):
+            raise NoHub(f"HTTP {answer.status}, {kind or 'of no content type'}")
         return self._hub.known
+
+    def check_admin(self) -> None:
+        """Does the hub take orders of the key that was given? Asked with an order that changes nothing."""
+        if self._hub.admin is None:
+            return
+        nothing = LabelRequest(label=Label(H(self.run.encode())))
+        answer = self._hub.order("/tooling/checkpoint", nothing.encode())
+        if answer.status in (HTTP_STATUS[Code.UNAUTHORIZED], HTTP_STATUS[Code.FORBIDDEN]):
+            raise KeyRefused(answer.words)
 
     def hub(self, setup: Setup) -> Hub:
         if (why := setup.unfit(self._hub.known)) is not None:

@@ -55,7 +55,7 @@ class Answer:
     def read(self, kind: type[W]) -> W:
         """The body as the envelope it must be, canonical (§10.4, B3)."""
         if self.status != 200:
-            raise Violation(f"want a {kind.codec.name}, found status {self.status}: {self._words()}")
+            raise Violation(f"want a {kind.codec.name}, found status {self.status}: {self.words}")
         return self._decode(kind)
 
     @property
@@ -72,12 +72,14 @@ class Answer:
         require(found in (CBOR, JSON), f"want {CBOR} or {JSON}, found Content-Type {found!r}")
         return kind.from_json(self.body) if found == JSON else kind.decode(self.body)
 
-    def _words(self) -> str:
+    @property
+    def words(self) -> str:
+        """Of a refusal, for a person."""
         with contextlib.suppress(DecodeError, Violation):
             error = self._decode(ErrorEnvelope)
             detail = f" / {error.detail.detail_enum}" if error.detail and error.detail.detail_enum else ""
             return f"{error.code}{detail}: {error.message}"
-        return self.body[:200].hex()
+        return f"{len(self.body)} bytes that are no error envelope (§10.6)"
 
 
 def refused_by(row: Rejection, answer: Answer) -> None:

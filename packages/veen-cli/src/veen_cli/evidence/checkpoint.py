@@ -10,6 +10,7 @@ from veen_cli.connection import Target, connects, stream_option
 from veen_cli.evidence import fetching
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Epoch
@@ -21,9 +22,7 @@ verify = fetching.make_verify(Checkpoint, "checkpoint", "checkpoint", "hub-ident
 
 
 @command("veen checkpoint get --stream orders --out checkpoint.cbor", name="get")
-@click.option(
-    "--at", "upto", type=click.IntRange(1), help="The one at this stream_seq [default: the latest]."
-)
+@click.option("--at", "upto", type=Whole(1), help="The one at this stream_seq [default: the latest].")
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

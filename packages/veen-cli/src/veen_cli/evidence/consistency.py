@@ -9,6 +9,7 @@ import click
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.evidence import fetching
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core.consistency import MmrConsistency
 
@@ -20,8 +21,8 @@ verify = fetching.make_verify(
 
 
 @command("veen consistency get 1 100 --stream orders --out consistency.cbor", name="get")
-@click.argument("from_seq", type=click.IntRange(1))
-@click.argument("to_seq", type=click.IntRange(2))
+@click.argument("from_seq", type=Whole(1))
+@click.argument("to_seq", type=Whole(2))
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

@@ -15,6 +15,7 @@ from veen_cli.evidence import view
 from veen_cli.evidence.recognize import read
 from veen_cli.evidence.verify import judge, report, trust_options
 from veen_cli.frame import Command, command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core.ids import Epoch
 from veen_core.wire import Wire
@@ -22,7 +23,7 @@ from veen_hub.client import Stream
 
 W = TypeVar("W", bound=Wire)
 epoch_option = click.option(
-    "--epoch", type=click.IntRange(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's]."
 )
 file_option = click.option(
     "--out", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write its bytes to this file."

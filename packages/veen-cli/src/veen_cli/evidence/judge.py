@@ -16,21 +16,26 @@ from veen_core import hub_identity
 from veen_core import pow as proof_of_work
 from veen_core.cap import CapToken, verify_token
 from veen_core.card import IdentityCard, verify_card
-from veen_core.checkpoint import Checkpoint, verify_witnesses
+from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, Label, MmrRoot
+from veen_core.ids import HubId, Label, MmrRoot, UnixTime
 from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.evidence import equivocation_of
+from veen_hub.client.trust import check_signatures
 
 T = TypeVar("T")
-PIN: Final = "pin the hub with --trust HUB_ID, and give its hub-identity.cbor or a --client that knows it"
+PIN: Final = "say whose it must be: --trust HUB_ID"
+KEYS: Final = (
+    "the keys of the pinned hub are missing: give its hub-identity.cbor too (`veen hub keys --hub URL --out "
+    "hub-identity.cbor`), or a --client that knows the hub"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +75,19 @@ class Undecided(Exception):  # noqa: N818 - a verdict, not an error
 class Judge:
     """All the files of one call; ``identity`` is the pinned hub's, if there is one."""
 
-    def __init__(self, found: Sequence[Found], pin: HubId | None, identity: HubIdentity | None) -> None:
+    def __init__(
+        self, found: Sequence[Found], pin: HubId | None, identity: HubIdentity | None, now: UnixTime
+    ) -> None:
         self._found = found
         self._pin = pin
         self._identity = identity
+        self._now = now
         self._roots = Roots()
         self._receipts: list[Receipt] = []
 
     def verdicts(self) -> list[Verdict]:
-        """What is signed first, then proofs; told in the order in which the files were given."""
-        made = {id(each): self._judge(each) for each in self._found if not _is_proof(each)}
-        made |= {id(each): self._judge(each) for each in self._found if _is_proof(each)}
+        """Receipts first, then what they help to judge; told in the order in which the files were given."""
+        made = {id(each): self._judge(each) for each in sorted(self._found, key=_turn)}
         return [made[id(each)] for each in self._found]
 
     def _judge(self, found: Found) -> Verdict:
@@ -97,7 +104,7 @@ class Judge:
 
     def _trusted(self) -> HubIdentity:
         if self._identity is None:
-            raise Undecided(f"cannot be judged: {PIN}")
+            raise Undecided(f"cannot be judged: {PIN if self._pin is None else KEYS}")
         return self._identity
 
     # --- what hubs sign
@@ -134,10 +141,16 @@ class Judge:
     def checkpoint(self, found: Found) -> str:
         made = found.thing
         assert isinstance(made, Checkpoint)
-        # Offline the profile is not known: any key of the hub counts, as under a profile without epochs.
+        # Offline the profile is not known: its epoch says nothing of when it was made. But that was after
+        # every entry it covers, so the receipts at hand bound the moment at which its keys were active.
         identity = self._trusted()
-        hub_identity.verify_checkpoint(identity, made, 0)
-        verify_witnesses(made, (), (key.hub_pk for key in identity.hub_keys))
+        covered = (
+            each.hub_ts
+            for each in self._receipts
+            if each.label == made.label_curr and each.stream_seq <= made.upto_seq
+        )
+        since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
+        check_signatures(identity, made, 0, since=since, now=self._now)
         self._roots.add(made.label_curr, made.upto_seq, made.mmr_root)
         return f"the hub signed the root of {made.upto_seq} entries of label {made.label_curr.hex()[:16]}…"
 
@@ -242,5 +255,8 @@ def _first_that_holds(candidates: Sequence[T], verify: Callable[[T], object]) ->
     raise why
 
 
-def _is_proof(found: Found) -> bool:
-    return isinstance(found.thing, MmrProof | MmrConsistency | Msg)
+def _turn(found: Found) -> int:
+    """Receipts bound when checkpoints were made; both name the roots that proofs are judged against."""
+    if isinstance(found.thing, MmrProof | MmrConsistency | Msg):
+        return 2
+    return 1 if isinstance(found.thing, Checkpoint) else 0

@@ -9,6 +9,7 @@ import click
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.evidence import fetching
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core.ids import Epoch
 from veen_core.proof import MmrProof
@@ -26,10 +27,8 @@ verify = fetching.make_verify(
     "veen proof get 1 --against 100 --stream orders --out proof.cbor",
     name="get",
 )
-@click.argument("seq", type=click.IntRange(1))
-@click.option(
-    "--against", type=click.IntRange(1), help="Size of the tree [default: that of the newest message]."
-)
+@click.argument("seq", type=Whole(1))
+@click.option("--against", type=Whole(1), help="Size of the tree [default: that of the newest message].")
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

@@ -9,6 +9,7 @@ import click
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.evidence import fetching
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_core.receipt import Receipt
 
@@ -18,7 +19,7 @@ verify = fetching.make_verify(Receipt, "receipt", "receipt", "hub-identity.cbor"
 
 
 @command("veen receipt get 1 --stream orders --out receipt.cbor", name="get")
-@click.argument("seq", type=click.IntRange(1))
+@click.argument("seq", type=Whole(1))
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

@@ -8,20 +8,19 @@ from typing import Any
 
 import click
 
-from veen_cli import settings
-from veen_cli.connection import FIRST
+from veen_cli import moments, settings
 from veen_cli.evidence.judge import Judge, Verdict
 from veen_cli.evidence.recognize import Found, recognize_all
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import Folder
 from veen_cli.output import Answer, Output
+from veen_cli.remembered import Remembered
 from veen_core import hub_identity, stream
-from veen_core.errors import DecodeError, IdentityError, VeenError
+from veen_core.errors import IdentityError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, HubPk
+from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.wire import Wire
-from veen_hub.client import FileStateStore
 from veen_hub.client.link import IDENTITY
 from veen_storage.export import Manifest, verify_export
 from veen_storage.export.format import MANIFEST
@@ -30,13 +29,8 @@ MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 def pinned(trust: str | None) -> HubId | None:
-    trust = settings.filled("trust", trust)
-    if trust is None or trust == FIRST:
-        return None
-    try:
-        return HubId.from_hex(trust.strip().lower())
-    except DecodeError as exc:
-        raise click.UsageError(f"--trust: want hub_id or hub_pk as 64 hex digits: {exc}.") from None
+    trust = settings.trust_of(settings.filled("trust", trust))
+    return HubId.from_hex(trust) if trust is not None and trust != settings.FIRST else None
 
 
 def identity_of(pin: HubId | None, found: Sequence[Found], client: str | None) -> HubIdentity | None:
@@ -46,7 +40,7 @@ def identity_of(pin: HubId | None, found: Sequence[Found], client: str | None) -
     shown = [each.thing for each in found if isinstance(each.thing, HubIdentity)]
     client = settings.filled("client", client)
     if client is not None:
-        content = FileStateStore(Folder(Path(client).expanduser()).state).load(pin, IDENTITY)
+        content = Remembered(Folder(Path(client).expanduser()).state).load(pin, IDENTITY)
         shown += [HubIdentity.decode(content)] if content is not None else []
     fitting = [each for each in shown if _is_pinned(each, pin)]
     return max(fitting, key=lambda each: len(each.hub_keys), default=None)
@@ -100,7 +94,8 @@ def judge(
     if kind is not None and not (found and isinstance(found[0].thing, kind)):
         name = found[0].name if found else "folder"
         raise CommandFailed(f"{files[0]} is a {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE)
-    verdicts = Judge(found, pin, identity_of(pin, found, client)).verdicts()
+    identity = identity_of(pin, found, client)
+    verdicts = Judge(found, pin, identity, UnixTime(moments.now())).verdicts()
     return [*verdicts, *unreadable, *(_export(folder, pin) for folder in folders)]
 
 

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from veen_cli.connection import Target, connects
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.output import Answer, Output
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label
-from veen_hub.client import Admin, Conflict, Hub
+from veen_hub.client import Admin, Conflict, Hub, NotFound
 
 T = TypeVar("T")
 A_SECOND = 1.1
@@ -79,7 +80,11 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     Where they are anchored is in its hub.yaml: a file ledger, or a stream of another hub.
     """
     del out
-    return _told("anchored", _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream))))
+    try:
+        made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
+    except NotFound as exc:  # no anchor, or no such label: the hub's own words say which, and what to do
+        raise CommandFailed(f"the hub refused, {exc.code.value}: {exc.message}", Exit.REFUSED) from None
+    return _told("anchored", made)
 
 
 @command("veen hub retention --client admin")

@@ -11,6 +11,7 @@ import click
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_storage.fsck import Progress, Report
 from veen_storage.fsck import fsck as check
@@ -40,7 +41,7 @@ def told(report: Report) -> dict[str, Any]:
 @command("veen hub fsck --data-dir hub", "veen hub fsck --data-dir hub --quick --json")
 @data_dir_option
 @click.option("--quick", is_flag=True, help="Verify only the newest signatures; everything else as always.")
-@click.option("--processes", type=click.IntRange(1, 256), help="How many [default: one a core].")
+@click.option("--processes", type=Whole(1, 256), help="How many [default: one a core].")
 def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> Answer:
     """Check everything in a stopped hub's data directory.
 

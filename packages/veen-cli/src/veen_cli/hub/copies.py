@@ -12,7 +12,9 @@ from veen_cli import moments
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
 from veen_cli.identity import verify_key_named
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
+from veen_cli.private import privately
 from veen_core import stream as streams
 from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
@@ -42,7 +44,7 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     answers everything and signs nothing. Two directories that sign with one key would contradict each
     other, and each contradiction convicts the hub.
     """
-    with out.progress("copying labels") as progress:
+    with privately(), out.progress("copying labels") as progress:
         cut = copy(
             data_dir,
             target,
@@ -67,7 +69,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 
     It has an identity and labels of its own; the old log lies in ancestry/ and verifies as before.
     """
-    with out.progress("copying labels") as progress:
+    with privately(), out.progress("copying labels") as progress:
         record = branch(
             data_dir,
             target,
@@ -97,11 +99,9 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 @target_option
 @click.option("--stream", "-s", help="Name of the stream, or its id in hex.")
 @click.option("--label", help="Or the label itself, in hex.")
-@click.option(
-    "--epoch", type=click.IntRange(0), default=0, help="Of the stream, under a profile with epochs."
-)
-@click.option("--from", "from_seq", type=click.IntRange(1), default=1, show_default=True, help="First entry.")
-@click.option("--to", "to_seq", type=click.IntRange(1), help="Last entry [default: the newest].")
+@click.option("--epoch", type=Whole(0), default=0, help="Of the stream, under a profile with epochs.")
+@click.option("--from", "from_seq", type=Whole(1), default=1, show_default=True, help="First entry.")
+@click.option("--to", "to_seq", type=Whole(1), help="Last entry [default: the newest].")
 @click.option("--since", type=moments.Moment(), help="Instead: entries from this hub time …")
 @click.option("--until", type=moments.Moment(), help="… to this one.")
 @click.option(
@@ -132,6 +132,8 @@ def export(
     del out
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
+    if to_seq is not None and to_seq < from_seq:
+        raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
     with opened(data_dir) as store:
         place = _label(store, stream, label, epoch)
         if since is not None or until is not None:

@@ -11,7 +11,9 @@ from veen_cli import moments
 from veen_cli.frame import command
 from veen_cli.hub.place import keys_dir_option, new_data_dir_option
 from veen_cli.identity import verify_key_named
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
+from veen_cli.private import privately
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.profile import PROFILES
@@ -35,7 +37,7 @@ from veen_storage import store
     show_default=True,
     help="Padding and epochs; fixed for the hub's life.",
 )
-@click.option("--zstd", type=click.IntRange(1, 19), help="Compress sealed chunks at this level.")
+@click.option("--zstd", type=Whole(1, 19), help="Compress sealed chunks at this level.")
 def init(
     out: Output,
     *,
@@ -55,15 +57,16 @@ def init(
     if (admin is None) == (not no_admin):
         raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
     admin_pk = verify_key_named(admin) if admin is not None else None
-    identity = store.create(
-        data_dir,
-        SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
-        UnixTime(moments.now()),
-        profile=PROFILES[profile],
-        zstd_level=zstd,
-        admin_pk=admin_pk,
-        keys_directory=keys_dir,
-    )
+    with privately():
+        identity = store.create(
+            data_dir,
+            SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+            UnixTime(moments.now()),
+            profile=PROFILES[profile],
+            zstd_level=zstd,
+            admin_pk=admin_pk,
+            keys_directory=keys_dir,
+        )
     hub_id, hub_pk = identity.hub_id.hex(), identity.newest.hub_pk.hex()
     return Answer(
         {
@@ -82,6 +85,17 @@ def init(
                     "  admin": admin_pk.hex() if admin_pk else "none",
                 }
             ),
-            f"run it with: veen hub start --data-dir {data_dir}",
+            *_next(data_dir, admin_pk is not None),
         ],
     )
+
+
+def _next(data_dir: Path, has_admin: bool) -> list[str]:
+    start = f"veen hub start --data-dir {data_dir}"
+    if has_admin:
+        return [f"run it with: {start}"]
+    return [
+        "nobody may write to it yet, and nobody may ask it for checkpoints:",
+        f"  for anybody to write, run it with: {start} --open",
+        f"  for holders of tokens, name issuers in a hub.yaml: {start} --config hub.yaml",
+    ]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
-from veen_cli import moments
+from veen_cli import moments, settings
 from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.hub.place import data_dir_option, existing, keys_dir_option
 from veen_cli.output import Answer, Output, fields
+from veen_cli.passphrase import Passphrase
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_hub.client import Tls
 from veen_storage import hub_keys, rotation
 from veen_storage.layout import Layout
 from veen_storage.registry import read_registry
+
+UNPINNED: Final = "not pinned: compare hub_id with what the operator told you (--trust HUB_ID)"
 
 
 def read_identity(data_dir: Path) -> HubIdentity:
@@ -48,31 +55,83 @@ def lines(identity: HubIdentity) -> list[str]:
     return found
 
 
+def fetched(hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, bool]:
+    """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
+    # Imported here: of a data directory, no client is needed.
+    from veen_cli.connection import Target  # noqa: PLC0415
+    from veen_cli.hub.status import fetch  # noqa: PLC0415
+
+    trust = settings.trust_of(settings.filled("trust", trust))
+    target = Target(
+        url=settings.address_of(hub),
+        trust=None if trust == settings.FIRST else trust,
+        folder=None,
+        passphrase=Passphrase(),
+        tls=Tls(ca=ca) if (ca := settings.filled("ca", ca)) else None,
+        wait=2.0,
+    )
+    status, pinned = asyncio.run(fetch(target))
+    return status.identity, pinned
+
+
 @command(
     "veen hub keys --data-dir hub",
-    "veen hub keys --data-dir hub --out hub-identity.cbor",
+    "veen hub keys --hub https://hub.example --trust HUB_ID --out hub-identity.cbor",
     "veen context add work --trust $(veen hub keys --data-dir hub --quiet) --hub URL",
 )
-@data_dir_option
+@click.option(
+    "--data-dir",
+    "-d",
+    envvar="VEEN_DATA_DIR",
+    show_envvar=True,
+    type=click.Path(),
+    help="The hub's data directory.",
+)
+@click.option("--hub", help="Instead: ask the hub at this address; --trust says whom you expect there.")
+@click.option(
+    "--trust",
+    envvar="VEEN_TRUST",
+    show_envvar=True,
+    help="With --hub: its hub_id or first hub_pk in hex.",
+)
+@click.option("--ca", type=click.Path(exists=True), help="With --hub: believe this authority (TLS).")
 @click.option(
     "--out",
     "target",
     type=click.Path(path_type=Path),
     help="Write the identity record here, for `veen verify`.",
 )
-def keys(out: Output, *, data_dir: Path, target: Path | None) -> Answer:
+def keys(
+    out: Output,
+    *,
+    data_dir: str | None,
+    hub: str | None,
+    trust: str | None,
+    ca: str | None,
+    target: Path | None,
+) -> Answer:
     """Show a hub's identity: hub_id and keys; write it to a file.
 
-    Give hub_id to the hub's clients: it is what they pin; --quiet prints nothing else. Of a hub elsewhere,
-    `veen hub status` shows it.
+    Of a data directory, or of a hub that runs elsewhere (--hub): its key map is what `veen verify` needs to
+    judge evidence without the hub. Give hub_id to the hub's clients: it is what they pin; --quiet prints
+    nothing else.
     """
-    identity = read_identity(data_dir)
+    source = click.get_current_context().get_parameter_source("data_dir")
+    if hub is not None and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--data-dir or --hub: give one of them.")
+    pinned = True
+    if hub is not None:
+        identity, pinned = fetched(hub, trust, ca)
+    else:
+        identity = read_identity(existing(settings.needed("data_dir", data_dir)))
     if target is not None:
         target.write_bytes(identity.encode())
     elif out.quiet and not out.as_json:
         click.echo(identity.hub_id.hex())
+    if not pinned:
+        out.tell(f"note: {UNPINNED}")
     return Answer(
-        {**told(identity), "file": str(target) if target else None},
+        {**told(identity), "pinned": pinned, "file": str(target) if target else None},
         [*lines(identity), *([f"wrote {target}"] if target else [])],
     )
 

@@ -13,17 +13,23 @@ from veen_cli import settings
 from veen_cli.exits import CommandFailed, Exit
 
 
+def existing(named: str | Path) -> Path:
+    """The data directory of that name, which must be there."""
+    data_dir = Path(named).expanduser()
+    if not data_dir.is_dir():
+        raise CommandFailed(
+            f"{data_dir}: there is no such data directory; make it with `veen hub init -d {data_dir}`",
+            Exit.USAGE,
+        )
+    return data_dir
+
+
 def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
     """For commands that work on a data directory."""
 
     @wraps(work)
     def run(*args: Any, data_dir: Path, **options: Any) -> Any:
-        if not data_dir.is_dir():
-            raise CommandFailed(
-                f"{data_dir}: there is no such data directory; make it with `veen hub init -d {data_dir}`",
-                Exit.USAGE,
-            )
-        return work(*args, data_dir=data_dir, **options)
+        return work(*args, data_dir=existing(data_dir), **options)
 
     return new_data_dir_option(run)
 

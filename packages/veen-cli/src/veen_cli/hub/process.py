@@ -9,15 +9,19 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import click
 
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
+from veen_cli.private import privately
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
@@ -34,7 +38,7 @@ def beside(data_dir: Path, suffix: str) -> Path:
 
 def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
     """Start a hub in a session of its own; returns when it listens, or raises with what it said last."""
-    with log.open("ab") as target:
+    with privately(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "veen_hub.main", *arguments],
@@ -91,7 +95,7 @@ def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
 @keys_dir_option
 @click.option("--config", type=click.Path(path_type=Path, exists=True), help="hub.yaml; flags win over it.")
 @click.option("--host", help="Address to listen on [default: 127.0.0.1].")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
+@click.option("--port", type=Whole(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
 @click.option("--open", "open_", is_flag=True, help="No gating: anybody may write, without a token.")
 @click.option(
     "--level",
@@ -142,8 +146,13 @@ def start(
         raise CommandFailed(
             f"{data_dir} is no data directory: make it with `veen hub init --data-dir {data_dir}`", Exit.USAGE
         )
+    if (pid := holder(data_dir)) is not None:
+        raise CommandFailed(
+            f"process {pid} has {data_dir} open: stop it with `veen hub stop --data-dir {data_dir}`",
+            Exit.USAGE,
+        )
     if detach:
-        return _detached(data_dir, arguments, pid_file, log_file)
+        return _detached(out, data_dir, arguments, pid_file, log_file)
     _in_foreground(out, arguments)
     return None
 
@@ -155,9 +164,7 @@ def _in_foreground(out: Output, arguments: list[str]) -> None:
     if not out.for_people and not any(each.startswith("--log-level") for each in arguments):
         arguments = [*arguments, "--log-level=error"]
     with redirect_stdout(_Announcement(out)):
-        code = server.main(arguments)
-    if code:
-        raise click.exceptions.Exit(Exit.USAGE)
+        server.run(arguments)
 
 
 class _Announcement(io.TextIOBase):
@@ -172,23 +179,46 @@ class _Announcement(io.TextIOBase):
         if line.startswith(LISTENING):
             url = line.removeprefix(LISTENING)
             with redirect_stdout(self._stdout):
-                self._out.say(Answer({"url": url, "pid": os.getpid()}, [line]))
+                warnings = warn(self._out, url)
+                told = {"url": url, "pid": os.getpid(), "warnings": warnings}
+                self._out.say(Answer(told, [f"hub listening on {url}, until Ctrl-C"]))
                 self._stdout.flush()
         return len(text)
 
 
-def _detached(data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None) -> Answer:
-    if (pid := holder(data_dir)) is not None:
-        raise CommandFailed(
-            f"process {pid} has {data_dir} open: stop it with `veen hub stop --data-dir {data_dir}`",
-            Exit.USAGE,
-        )
+def warn(out: Output, url: str) -> list[str]:
+    """Of a hub that others on the network reach without TLS; also with ``--quiet``, not with ``--json``."""
+    where = urlsplit(url)
+    try:
+        here = ip_address(where.hostname or "").is_loopback
+    except ValueError:
+        here = where.hostname == "localhost"
+    if here or where.scheme == "https":
+        return []
+    warning = (
+        f"{url} is plain HTTP and reachable beyond this machine: whoever is on the way sees who writes "
+        "when and can cut them off; set tls in hub.yaml, or listen on 127.0.0.1 behind a proxy that has it"
+    )
+    if not out.as_json:
+        click.echo(f"warning: {warning}", err=True)
+    return [warning]
+
+
+def _detached(
+    out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
+) -> Answer:
     pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
     process, url = launch(arguments, log_file)
     pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     process.returncode = 0  # it outlives us on purpose; Python need not warn
     return Answer(
-        {"url": url, "pid": process.pid, "pid_file": str(pid_file), "log_file": str(log_file)},
+        {
+            "url": url,
+            "pid": process.pid,
+            "pid_file": str(pid_file),
+            "log_file": str(log_file),
+            "warnings": warn(out, url),
+        },
         [
             f"hub listening on {url} (process {process.pid}, log {log_file})",
             f"stop it with: veen hub stop --data-dir {data_dir}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
+import re
 import ssl
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,6 +17,7 @@ from veen_cli import moments
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.hub.keys import UNPINNED
 from veen_cli.output import Answer, Output, fields
 from veen_core.status import Status
 from veen_hub.client import Tls, Unreachable
@@ -24,7 +27,6 @@ from veen_hub.client.transport import Timeouts, Transport
 from veen_hub.client.trust import check_status
 
 PATIENCE: Final = 10.0
-UNPINNED: Final = "not pinned: compare hub_id with what the operator told you"
 
 
 async def fetch(target: Target) -> tuple[Status, bool]:
@@ -76,8 +78,7 @@ def status(out: Output, *, target: Target) -> Answer:
 def ask(url: str, path: str, tls: Tls | None) -> tuple[int, bytes]:
     """A plain GET: probes and metrics are not of the protocol."""
     where = urlsplit(url)
-    if where.scheme not in ("http", "https") or where.hostname is None:
-        raise click.UsageError(f"{url}: want an http:// or https:// address.")
+    assert where.hostname is not None  # settings.address_of saw to it
     if where.scheme == "https":
         context = (tls or Tls()).context()
         link: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -86,7 +87,7 @@ def ask(url: str, path: str, tls: Tls | None) -> tuple[int, bytes]:
     else:
         link = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE)
     try:
-        link.request("GET", path)
+        link.request("GET", where.path.rstrip("/") + path)
         answer = link.getresponse()
         return answer.status, answer.read()
     except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
@@ -102,7 +103,10 @@ def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
     except ValueError:
         told = None
     if not isinstance(told, dict):
-        raise CommandFailed(f"{target.url}{path}: not the answer of a VEEN hub (HTTP {code})", Exit.PROTOCOL)
+        raise CommandFailed(
+            f"{target.url}{path}: not the answer of a VEEN hub (HTTP {code}); check the address (--hub)",
+            Exit.PROTOCOL,
+        )
     return code, told
 
 
@@ -130,13 +134,28 @@ def health(out: Output, *, target: Target) -> Answer:
 def metrics(out: Output, *, target: Target) -> Answer:
     """Print a hub's metrics.
 
-    In Prometheus' text format; with --json, names and values.
+    In Prometheus' text format; with --json, a list of samples, each with its name, labels and value.
     """
     code, body = ask(target.url, "/metrics", target.tls)
     if code != 200:
         raise CommandFailed(f"{target.url}/metrics: HTTP {code}; is this a VEEN hub?", Exit.PROTOCOL)
     text = body.decode("utf-8", "replace")
-    samples = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    samples = [_sample(line) for line in text.splitlines() if line and not line.startswith("#")]
     if out.quiet and not out.as_json:
         click.echo(text, nl=False)
-    return Answer({name: float(value) for name, _, value in samples}, text.splitlines())
+    return Answer({"url": target.url, "samples": samples}, text.splitlines())
+
+
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def _sample(line: str) -> dict[str, Any]:
+    """``name{label="value"} number``, as Prometheus writes it; infinity and NaN have no number in JSON."""
+    series, _, value = line.rpartition(" ")
+    name, _, labels = series.partition("{")
+    number = float(value)
+    return {
+        "name": name,
+        "labels": {key: json.loads(f'"{text}"') for key, text in _LABEL.findall(labels)},
+        "value": number if math.isfinite(number) else None,
+    }

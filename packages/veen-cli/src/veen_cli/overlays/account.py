@@ -12,6 +12,7 @@ import click
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.arguments import Hex, realm_option
 from veen_cli.overlays.place import Place, Reach, reaches
@@ -131,7 +132,7 @@ async def _judge(
     "veen id authenticate --stream till --seq 7 --token phone.cap --realm shop --org ORG_ID --role cashier",
 )
 @stream_option
-@click.option("--seq", type=click.IntRange(1), required=True, help="The message.")
+@click.option("--seq", type=Whole(1), required=True, help="The message.")
 @click.option(
     "--token",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

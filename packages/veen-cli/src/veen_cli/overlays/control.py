@@ -94,7 +94,7 @@ def _shown(record: Record | None, what: str) -> Answer:
 @click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
 @click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
 @click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
-@click.option("--ttl", type=moments.Duration(), default="30d", show_default=True, help="How long it holds.")
+@click.option("--ttl", type=moments.Duration(1), default="30d", show_default=True, help="How long it holds.")
 @click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
 @reaches
 def authority_set(
@@ -151,7 +151,7 @@ def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at
 @click.argument("revoked", type=Hex(RevokedId), metavar="TARGET")
 @realm_option
 @click.option("--reason", help="Why; whoever is refused sees it.")
-@click.option("--ttl", type=moments.Duration(), help="Until then only [default: for good].")
+@click.option("--ttl", type=moments.Duration(1), help="Until then only [default: for good].")
 @click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
 @reaches
 def revoke(

@@ -13,6 +13,7 @@ from veen_cli.commands import Group, Own
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.place import Reach, reaches, refused, sent_told, text_or_hex, told_bytes
@@ -151,7 +152,7 @@ def set_show(out: Output, *, reach: Reach, stream: str) -> Answer:
 
 
 @command("veen crdt counter add 3 --stream visits", name="add")
-@click.argument("delta", type=click.IntRange(0))
+@click.argument("delta", type=Whole(0))
 @click.option("--shard", type=Hex(ShardId), help="Whose share, in hex [default: your identity's key].")
 @stream_option
 @reaches

@@ -10,6 +10,7 @@ import click
 
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.place import Reach, reaches
 from veen_overlays.live import Answer as Folded
@@ -46,8 +47,8 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 )
 @overlay_argument
 @click.argument("stream")
-@click.option("--upto", type=click.IntRange(1), help="As it was after this many messages [default: all].")
-@click.option("--epoch", type=click.IntRange(0), help="Of this epoch's label, at a hub with epochs.")
+@click.option("--upto", type=Whole(1), help="As it was after this many messages [default: all].")
+@click.option("--epoch", type=Whole(0), help="Of this epoch's label, at a hub with epochs.")
 @reaches
 def fold(
     out: Output, *, reach: Reach, overlay: str, stream: str, upto: int | None, epoch: int | None

@@ -81,7 +81,7 @@ def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answ
 )
 @click.argument("card")
 @click.option("--label", help="What it is called.")
-@click.option("--expires", type=moments.Moment(), help="When it ends: a time, or +90d.")
+@click.option("--expires", type=moments.Moment(ahead=True), help="When it ends: a time, or +90d.")
 @click.option("--disable", is_flag=True, help="Switch it off.")
 @reaches
 def device(

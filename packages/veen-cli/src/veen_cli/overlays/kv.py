@@ -13,6 +13,7 @@ from veen_cli.commands import Group, Own
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.place import Reach, reaches, sent_told, text_or_hex, told_bytes
 from veen_core.ids import StreamSeq
@@ -103,8 +104,8 @@ def _say(out: Output, change: Change) -> None:
 @command("veen kv watch --stream config", "veen kv watch colour --stream config --from 1 --count 3 --json")
 @click.argument("key", required=False)
 @stream_option
-@click.option("--from", "from_seq", type=click.IntRange(1), help="First message [default: the next one].")
-@click.option("--count", type=click.IntRange(1), help="End after so many changes.")
+@click.option("--from", "from_seq", type=Whole(1), help="First message [default: the next one].")
+@click.option("--count", type=Whole(1), help="End after so many changes.")
 @reaches
 def watch(
     out: Output, *, reach: Reach, stream: str, key: str | None, from_seq: int | None, count: int | None

@@ -10,6 +10,7 @@ import click
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.fold import check_upto, overlay_argument
@@ -45,7 +46,7 @@ def _told(claim: StateCheckpoint) -> dict[str, Any]:
 )
 @overlay_argument
 @click.argument("stream")
-@click.option("--upto", type=click.IntRange(1), help="After this many messages [default: all].")
+@click.option("--upto", type=Whole(1), help="After this many messages [default: all].")
 @state_option
 @into_option
 @reaches
@@ -96,7 +97,7 @@ async def _claims(place: Place, overlay: str, state_id: StateId, upto: int | Non
 )
 @overlay_argument
 @click.argument("stream")
-@click.option("--upto", type=click.IntRange(1), help="Only that of this prefix [default: all there are].")
+@click.option("--upto", type=Whole(1), help="Only that of this prefix [default: all there are].")
 @state_option
 @into_option
 @reaches

@@ -15,6 +15,7 @@ import click
 
 from veen_cli.commands import Group, Own
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex, realm_option
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
@@ -49,7 +50,7 @@ COMMANDS: Final = {
 wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, and its rules.")
 
 wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
-amount_argument = click.argument("amount", type=click.IntRange(1))
+amount_argument = click.argument("amount", type=Whole(1))
 ref_option = click.option("--ref", help="What it refers to, as text.")
 reason_option = click.option("--reason", help="Why.")
 ledger_option = click.option(
@@ -205,7 +206,7 @@ def adjust(
 
 @command("veen wallet limit WALLET 1000", "veen wallet limit WALLET --none")
 @wallet_argument
-@click.argument("amount", type=click.IntRange(0), required=False)
+@click.argument("amount", type=Whole(0), required=False)
 @click.option("--none", "clear", is_flag=True, help="Clear the limit.")
 @ledger_option
 @reaches

@@ -151,7 +151,8 @@ class Listener(web.BaseSite):
         except OSError as exc:
             raise ConfigError(
                 f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: "
-                f"{exc.strerror or exc}"
+                f"{exc.strerror or exc}; choose another (--host, --port; 0 takes a free one), or stop what "
+                "listens there"
             ) from exc
 
     async def _bind(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:

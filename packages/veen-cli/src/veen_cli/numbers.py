@@ -1,0 +1,30 @@
+"""Whole numbers as people type them, with bounds that are said in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class Whole(click.ParamType[int]):
+    """A whole number, of at least ``least`` and at most ``most``."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self.least = least
+        self.most = most
+
+    @property
+    def wanted(self) -> str:
+        return f"from {self.least} to {self.most}" if self.most is not None else f"of at least {self.least}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.least - 1
+        if number < self.least or (self.most is not None and number > self.most):
+            self.fail(f"{value!r} will not do: write a whole number {self.wanted}", param, ctx)
+        return number

@@ -1,0 +1,32 @@
+"""An object in a file: decoded, or refused with the file's name; one that exists is not written over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from veen_cli.exits import CommandFailed, Exit
+from veen_core.errors import DecodeError
+from veen_core.wire import Wire
+
+W = TypeVar("W", bound=Wire)
+
+
+def read_object(kind: type[W], path: Path, remedy: str = "") -> W:
+    """The one object that the file must hold."""
+    try:
+        return kind.decode(path.read_bytes())
+    except DecodeError as exc:
+        remedy = remedy or f"see what it is with `veen inspect {path}`"
+        raise CommandFailed(f"{path} holds no {kind.codec.name}: {exc}; {remedy}", Exit.PROTOCOL) from None
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """To a file that is not there yet."""
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise CommandFailed(
+            f"{path} exists already: choose another name for --out, or remove it first", Exit.USAGE
+        ) from None

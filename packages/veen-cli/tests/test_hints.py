@@ -1,0 +1,133 @@
+"""What is wrong is said with what to do next, and with the name of the file that it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from veen_cli.exits import Exit
+
+from .conftest import STREAM, Town
+from .running import veen
+
+
+@contextlib.contextmanager
+def no_hub() -> Iterator[str]:
+    """A web server that is none."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.end_headers()
+            self.wfile.write(b"<html>nothing here</html>")
+
+        def log_message(self, *_: object) -> None:
+            """Silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_body_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 2_000_000)
+    for more in ((), ("--batch",)):
+        told = town.as_("alice", "send", "-s", STREAM, "--file", tmp_path / "big", *more)
+        assert told.code == Exit.USAGE
+        assert "--attach" in told.err
+        assert "inspect" not in told.err
+
+
+def test_nothing_on_stdin_is_not_a_message_and_an_empty_argument_is(town: Town) -> None:
+    assert "stdin was empty" in town.as_("alice", "send", "-s", STREAM).failed(Exit.USAGE)
+    assert "stdin was empty" in town.as_("alice", "send", "-", "-s", STREAM).failed(Exit.USAGE)
+    town.as_("alice", "send", "", "-s", STREAM).ok()
+
+
+def test_an_address_of_the_wrong_kind_says_which_is_right(town: Town) -> None:
+    tls = veen("hub", "status", "--hub", town.url.replace("http", "https")).failed(Exit.NETWORK)
+    assert "write http://" in tls
+    assert "ssl:default" not in tls
+    path = veen("hub", "status", "--hub", f"{town.url}/v1").failed(Exit.REFUSED)
+    assert "leave the path out" in path
+    veen("hub", "health", "--hub", f"{town.url}/v1").failed(Exit.PROTOCOL)
+    for wrong in ("localhost:8080", "http://", "http://hub:port", "ftp://hub"):
+        assert "--hub" in veen("hub", "status", "--hub", wrong).failed(Exit.USAGE)
+
+
+def test_what_answers_and_is_no_hub_is_not_called_evidence() -> None:
+    with no_hub() as url:
+        for words in (("hub", "status"), ("hub", "health")):
+            told = veen(*words, "--hub", url).failed(Exit.PROTOCOL)
+            assert "--hub" in told
+            assert "evidence" not in told
+
+
+def test_a_pin_that_is_none_is_wrong_usage(town: Town) -> None:
+    told = veen("send", "x", "-s", "s", "--hub", town.url, "--trust", "zz", "--client", town / "alice")
+    assert "64 hex digits" in told.failed(Exit.USAGE)
+    assert "do not send" not in told.err
+
+
+@pytest.fixture
+def alice(town: Town, tmp_path: Path) -> Path:
+    town.as_("alice", "send", "so that there is state", "-s", STREAM).ok()
+    return Path(shutil.copytree(town / "alice", tmp_path / "alice"))
+
+
+def test_a_damaged_file_of_an_identity_is_named(town: Town, alice: Path) -> None:
+    flags = ("--hub", town.url, "--trust", town.hub_id, "--client", alice)
+    for file in [*alice.glob("state/*/*.state"), alice / "secrets.cbor"]:
+        before = file.read_bytes()
+        file.write_bytes(b"\xff")
+        assert str(file) in veen("send", "x", "-s", STREAM, *flags).failed(Exit.PROTOCOL)
+        if file.suffix == ".state":
+            failed = veen("verify-state", "--client", alice, "--json")
+            assert failed.code == Exit.PROTOCOL
+            told = json.loads(failed.out)
+            assert told["holds"] is False
+            assert str(file) in told["why"]
+        file.write_bytes(before)
+    veen("verify-state", "--client", alice).ok()
+
+
+def test_a_file_that_is_no_token_is_named(town: Town, tmp_path: Path) -> None:
+    file = tmp_path / "no.cap"
+    file.write_bytes(b"\xff")
+    for words in (
+        ("cap", "inspect", file),
+        ("cap", "status", file, "--hub", town.url, "--trust", town.hub_id),
+    ):
+        assert f"veen inspect {file}" in veen(*words).failed(Exit.PROTOCOL)
+
+
+def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
+    assert "check the name" in veen("inspect", tmp_path / "nothing").failed(Exit.USAGE)
+    assert "name a file" in veen("inspect", tmp_path).failed(Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["stream", "-s", "s", "--from", "x"], "'x' will not do: write a whole number of at least 0"),
+        (["hub", "start", "-d", "hub", "--port", "99999"], "a whole number from 0 to 65535"),
+        (
+            ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--ttl", "0"],
+            "no time at all",
+        ),
+        (["id", "rotate", "--ttl", "0d"], "no time at all"),
+        (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
+        (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
+        (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
+    ],
+)
+def test_numbers_and_times_that_cannot_be_meant_are_refused(words: list[str], said: str) -> None:
+    assert said in veen(*words).failed(Exit.USAGE)

@@ -1,0 +1,96 @@
+"""Which hub is judged: one that the selftest starts, or one that is there (by flag, variable or context)."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from veen_core.errors import VeenError
+from veen_core.hashing import H
+from veen_hub.client import Tls
+from veen_selftest.admin_key import read_key
+from veen_selftest.check import Violation
+from veen_selftest.fleet import Fleet, HubAt, KeyRefused, NoHub, OwnFleet
+from veen_selftest.own_hub import PROGRAM
+
+NETWORK, REFUSED, FAILED = 2, 4, 5
+
+
+class SelftestError(click.ClickException):
+    """One line for a person, one code for a script."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]  # click reads it off the instance
+
+
+def which_hub(hub: str | None, *, own: bool, hub_command: str | None, told: bool) -> str | None:
+    """The one to judge; that it comes from the environment or a context is said, since it is written to."""
+    source = click.get_current_context().get_parameter_source("hub")
+    said = source is ParameterSource.COMMANDLINE
+    if own:
+        if said:
+            raise click.UsageError("--own starts hubs, --hub is one that runs: give one of them.")
+        return None
+    if hub is not None and not said:
+        if hub_command is not None:
+            return None
+        if told:
+            whence = "VEEN_HUB" if source is ParameterSource.ENVIRONMENT else "the context in use"
+            click.echo(f"judging {hub}, from {whence}; --own starts hubs instead", err=True)
+    return hub
+
+
+def make_fleet(
+    hub: str | None,
+    *,
+    seed: int,
+    hub_command: str | None = None,
+    admin_key: Path | None = None,
+    passphrase_file: Path | None = None,
+    ca: Path | None = None,
+) -> Fleet:
+    """Hubs of the run's own, or the one at ``hub``, reached and its admin's key tried."""
+    if hub is None:
+        if admin_key is not None:
+            raise click.UsageError("--admin-key is of a hub that is there: give --hub too.")
+        program: Sequence[str] = shlex.split(hub_command) if hub_command else PROGRAM
+        return OwnFleet(H(b"veen-selftest" + seed.to_bytes(8, "big")), program)
+    if hub_command is not None:
+        raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
+    if not hub.startswith(("http://", "https://")):
+        raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
+    admin = read_key(admin_key, passphrase_file) if admin_key is not None else None
+    fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
+    _try(fleet, hub, admin_key)
+    return fleet
+
+
+def _try(fleet: HubAt, hub: str, admin_key: Path | None) -> None:
+    """Nothing is judged unless a hub is there, and takes the key."""
+    try:
+        fleet.reach()
+        fleet.check_admin()
+    except NoHub as exc:
+        raise SelftestError(
+            f"no hub answers at {hub}, but something else ({exc}): check --hub", NETWORK
+        ) from None
+    except KeyRefused as exc:
+        raise SelftestError(
+            f"the hub refuses orders signed with {admin_key} ({exc}): give the key of the admin made with it",
+            REFUSED,
+        ) from None
+    except (OSError, EOFError, http.client.HTTPException) as exc:
+        raise SelftestError(
+            f"no hub answers at {hub} ({str(exc) or type(exc).__name__}): check that it runs, and its "
+            "address; http:// or https://, and --ca",
+            NETWORK,
+        ) from None
+    except (VeenError, Violation) as exc:
+        raise SelftestError(f"what answers at {hub} is not a hub of this protocol: {exc}", FAILED) from None
