@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from veen_cli.exits import Exit
 
@@ -45,6 +50,69 @@ def test_a_link_says_who_one_is_elsewhere(square: Town, reader: tuple[str, Path]
     assert [each["external_sub"] for each in state["links"].values()] == ["17"]
     said = square.as_("bob", "id", "link", "--realm", "names", "--provider", "example", *reader)
     assert "--sub" in said.failed(Exit.USAGE)
+
+
+SIGNER = ed25519.Ed25519PrivateKey.generate()
+PROVIDER = ("--provider", "corp", "--issuer", "https://id.example", "--audience", "shop")
+
+
+def b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def id_token(**changed: object) -> str:
+    """As the provider would sign it."""
+    now = int(time.time())
+    claims = {"iss": "https://id.example", "aud": "shop", "sub": "user-7", "iat": now, "exp": now + 300}
+    head = b64(json.dumps({"alg": "EdDSA", "kid": "k1"}).encode())
+    signed = f"{head}.{b64(json.dumps(claims | changed).encode())}"
+    return f"{signed}.{b64(SIGNER.sign(signed.encode()))}"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[object, ...]:
+    """The provider's key set, and where the token goes."""
+    public = b64(SIGNER.public_key().public_bytes_raw())
+    keys = {"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": public}]}
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    (tmp_path / "t.jwt").write_text(id_token() + "\n")
+    return "--jwks", tmp_path / "keys.json", "--id-token", tmp_path / "t.jwt"
+
+
+def test_an_id_token_says_who_one_is_elsewhere(
+    square: Town, reader: tuple[str, Path], files: tuple[object, ...], tmp_path: Path
+) -> None:
+    """ID 10.2, level External: verified against the provider's key set, then linked."""
+    link = ("id", "link", "--realm", "oidc", *PROVIDER, *files, *reader)
+    told = square.as_("bob", *link, "--json").json
+    assert (told["sub"], told["verified"]) == ("user-7", True)
+    state = square.as_("alice", "fold", "id.directory", told["stream"], *reader, "--json").json["state"]
+    (found,) = state["links"].values()
+    assert (found["provider"], found["external_sub"]) == ("corp", "user-7")
+    (tmp_path / "t.jwt").write_text(id_token(nonce="n1"))
+    square.as_("bob", *link, "--nonce", "n1").ok()
+    assert "nonce" in square.as_("bob", *link, "--nonce", "n2").failed(Exit.PROTOCOL)
+    assert "one of them" in square.as_("bob", *link, "--sub", "17").failed(Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        (lambda: id_token(aud="bank"), "aud"),
+        (lambda: id_token(iss="https://evil.example"), "iss"),
+        (lambda: id_token(iat=1, exp=2), "expired"),
+        (lambda: id_token()[:-4] + "AAAA", "signature"),
+        (lambda: "not a token", "header.claims.signature"),
+        (lambda: "é.é.é", "base64url"),
+    ],
+    ids=["audience", "issuer", "expired", "signature", "words", "not ascii"],
+)
+def test_a_token_that_does_not_hold_links_nobody(
+    square: Town, files: tuple[object, ...], tmp_path: Path, token: Callable[[], str], said: str
+) -> None:
+    (tmp_path / "t.jwt").write_text(token())
+    link = ("id", "link", "--realm", "nobody", *PROVIDER, *files)
+    assert said in square.as_("bob", *link).failed(Exit.PROTOCOL)
 
 
 def test_a_message_speaks_as_an_account_until_its_device_is_revoked(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from veen_cli.exits import Exit
+from veen_cli.overlays.place import Place
+from veen_core.receipt import Receipt
 from veen_overlays.identifiers import WalletId
+from veen_overlays.record import Record
 from veen_overlays.wallet.records import Withdraw
 
 from .conftest import Town
+from .running import process
 
 
 def opened(square: Town, who: str, realm: str, *on: object) -> str:
@@ -115,3 +122,71 @@ def test_a_verifier_reports_what_another_producer_put_into_the_log(square: Town)
     assert done.code == Exit.PROTOCOL
     assert f'"stream_seq": {sent["stream_seq"]}' in done.out
     assert "WAL.INSUFFICIENT_FUNDS" in done.out
+
+
+@pytest.mark.parametrize("what", ["withdraw", "transfer"])
+def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_it(
+    square: Town, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Bob's withdrawal, a process of its own, comes between alice's check and her message."""
+    on = ("--reader", square / "realm")
+    a, b = opened(square, "alice", f"race-{what}", *on), opened(square, "bob", f"race-{what}", *on)
+    square.as_("alice", "wallet", "deposit", a, 10, *on).ok()
+    send, rivals = Place.send, [("wallet", "withdraw", a, 8, *on)]
+
+    async def late(place: Place, record: Record, **options: object) -> Receipt:
+        if rivals:
+            flags = ("--hub", square.url, "--trust", square.hub_id, "--client", square / "bob")
+            process(tmp_path, *rivals.pop(), *flags).ok()
+        return await send(place, record, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Place, "send", late)
+    args = (a, b, 7) if what == "transfer" else (a, 7)
+    said = square.as_("alice", "wallet", what, *args, *on).failed(Exit.PROTOCOL)
+    assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, not 7" in said
+    assert "another producer was faster" in said
+    found = json.loads(square.as_("alice", "wallet", "verify", a, *on, "--json").out)["violations"]
+    assert [(each["code"], each["stream_seq"]) for each in found] == [("WAL.INSUFFICIENT_FUNDS", 4)]
+    assert balance(square, "bob", b, *on) == 0, "what should not have been debited is not credited"
+
+
+def test_a_deployments_policy_is_kept_and_verified(square: Town, tmp_path: Path) -> None:
+    """WAL 2.2, §8, §13."""
+    on = ("--ledger", "bank")
+    bank = square.as_("alice", "id", "client-id", "-s", "bank", "--json").json["client_id"]
+    policy = tmp_path / "policy.json"
+    under = ("--policy", policy)
+
+    def is_now(**rules: object) -> None:
+        policy.write_text(json.dumps(rules))
+
+    is_now(currencies=["EUR"], operators=[bank])
+    wallet = opened(square, "alice", "bank", *on, *under)
+    square.as_("alice", "wallet", "deposit", wallet, 10, *on, *under).ok()
+    for currency in ("JPY", "€"):
+        make = ("wallet", "open", "--realm", "bank", "--currency", currency)
+        said = square.as_("alice", *make, *on, *under).failed(Exit.POLICY)
+        assert "WAL.INVALID_CURRENCY" in said
+    assert square.as_("alice", "wallet", "verify", *on, *under, "--json").json["holds"] is True
+    is_now(currencies=[], operators=["00" * 32])
+    for args in (["deposit", wallet, 1], ["freeze", wallet], ["adjust", wallet, "--by", 1, "--reason", "x"]):
+        said = square.as_("alice", "wallet", *args, *on, *under).failed(Exit.POLICY)
+        assert "WAL.UNAUTHORIZED_OPERATION" in said
+        assert "nothing was sent" in said
+    square.as_("alice", "wallet", "withdraw", wallet, 1, *on, *under).ok()
+    found = json.loads(square.as_("alice", "wallet", "verify", *on, *under, "--json").out)["violations"]
+    assert [(each["stream_seq"], each["code"].removeprefix("WAL.")) for each in found] == [
+        (1, "INVALID_CURRENCY"),
+        (2, "UNAUTHORIZED_OPERATION"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"currency": []}', '{"currencies": "EUR"}', '{"operators": ["bank"]}']
+)
+def test_a_policy_that_is_none_is_a_usage_error(square: Town, tmp_path: Path, text: str) -> None:
+    (tmp_path / "policy.json").write_text(text)
+    said = square.as_(
+        "alice", "wallet", "balance", "--ledger", "shop", "--policy", tmp_path / "policy.json"
+    ).failed(Exit.USAGE)
+    assert "--policy" in said

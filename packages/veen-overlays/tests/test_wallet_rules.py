@@ -111,12 +111,27 @@ def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
     refused = refusal(NEVER, opened(), Policy(currencies=frozenset(("JPY",))))
     assert refused is not None
     assert refused.code is WalCode.INVALID_CURRENCY
-    device = Policy(emits=USER_RECORDS)
-    assert refusal(after(*FUNDED), withdraw(1), device) is None
+    bank = Policy(operators=frozenset((b"bank",)))
+    assert refusal(after(*FUNDED), withdraw(1), bank, (b"phone",)) is None
     for record in (deposit(1), limit(1), FREEZE, Unfreeze(wallet_id=W, ts=NOON)):
-        refused = refusal(after(*FUNDED), record, device)
+        assert type(record) not in USER_RECORDS
+        assert refusal(after(*FUNDED), record, bank, (b"phone", b"bank")) is None
+        refused = refusal(after(*FUNDED), record, bank, (b"phone",))
         assert refused is not None
         assert refused.code is WalCode.UNAUTHORIZED_OPERATION
+
+
+def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
+    """2.2, §8: every record whose author is no operator, and wallets in other currencies."""
+    log = log_of(*FUNDED, withdraw(1))
+    policy = Policy(currencies=frozenset(), operators=frozenset((b"bank",)))
+
+    def found(author: bytes) -> list[tuple[int, WalCode]]:
+        return [(each.seq, each.code) for each in violations(log, policy=policy, author=lambda _: author)]
+
+    assert found(b"bank") == [(1, WalCode.INVALID_CURRENCY)]
+    assert found(b"phone") == [(1, WalCode.INVALID_CURRENCY), (2, WalCode.UNAUTHORIZED_OPERATION)]
+    assert list(violations(log)) == []
 
 
 @given(logs(LEDGER, max_size=40))

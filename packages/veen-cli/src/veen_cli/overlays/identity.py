@@ -266,6 +266,7 @@ def handle(
 @click.option("--jwks", type=click.Path(path_type=Path, exists=True), help="The provider's key set.")
 @click.option("--issuer", help="The provider's issuer, as its tokens name it.")
 @click.option("--audience", help="For whom the token was made.")
+@click.option("--nonce", help="Of the login that the token is for.")
 @reaches
 def link(
     out: Output,
@@ -278,6 +279,7 @@ def link(
     jwks: Path | None,
     issuer: str | None,
     audience: str | None,
+    nonce: str | None,
 ) -> Answer:
     """Say who your account is at another provider.
 
@@ -286,15 +288,17 @@ def link(
     """
     del out
     account = ctx_id(principal_of(reach), realm)
-    if id_token is None:
-        if sub is None:
-            raise click.UsageError("who? Name --sub, or give an --id-token.")
-        subject = sub
-    else:
+    if (sub is None) == (id_token is None):
+        raise click.UsageError("who? Name --sub, or give an --id-token; one of them.")
+    if id_token is not None:
         if jwks is None or issuer is None or audience is None:
             raise click.UsageError("--id-token needs --jwks, --issuer and --audience.")
         known = Provider(name=provider, issuer=issuer, audience=audience, keys=jwks_keys(jwks.read_bytes()))
-        subject = verify_id_token(id_token.read_text("ascii").strip(), known, _now()).sub
+        token = id_token.read_bytes().decode("ascii", "replace").strip()  # what is replaced is no base64url
+        subject = verify_id_token(token, known, _now(), nonce).sub
+    else:
+        assert sub is not None
+        subject = sub
     record = ids.ExternalLink(
         realm_id=realm, ctx_id=account, provider=provider, external_sub=subject, ts=_now()
     )

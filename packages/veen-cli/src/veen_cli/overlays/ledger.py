@@ -12,8 +12,10 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.arguments import Hex
+from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Reach, reaches, text_or_hex
-from veen_cli.overlays.wallet import Account, ledger_option, state_told
+from veen_cli.overlays.wallet import Account, state_told
+from veen_core.ids import ClientId
 from veen_overlays.event import Event, Message, SeenOnce
 from veen_overlays.identifiers import WalletId
 from veen_overlays.record import Record
@@ -24,10 +26,10 @@ from veen_overlays.wallet.rules import violations
 one_or_all = click.argument("wallet", type=Hex(WalletId), metavar="[WALLET]", required=False)
 
 
-def _account(wallet: WalletId | None, ledger: str | None) -> Account:
-    if wallet is None and ledger is None:
+def _account(wallet: WalletId | None, book: Book) -> Account:
+    if wallet is None and book.ledger is None:
         raise click.UsageError("which wallet? Name it, or a ledger with --ledger.")
-    return Account(wallet or WalletId(bytes(WalletId.SIZE)), ledger)
+    return Account(wallet or WalletId(bytes(WalletId.SIZE)), book)
 
 
 def _lines(wallet: WalletId, state: State) -> list[str]:
@@ -46,20 +48,20 @@ def _lines(wallet: WalletId, state: State) -> list[str]:
 
 @command("veen wallet balance WALLET", "veen wallet balance --ledger shop --json")
 @one_or_all
-@ledger_option
+@books
 @reaches
-def balance(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> Answer:
+def balance(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> Answer:
     """Show a wallet, or all wallets of a ledger.
 
     With --quiet nothing but the balance of the one wallet is printed.
     """
-    account = _account(wallet, ledger)
+    account = _account(wallet, book)
     accounts = reach.state(account.stream, account.overlay)
     if wallet is None:
         states = {WalletId(each): state_of(accounts, each) for each in sorted(accounts)}
         told = [state_told(each, state) for each, state in states.items() if state != NEVER]
         lines = [line for each, state in states.items() if state != NEVER for line in _lines(each, state)]
-        return Answer({"ledger": ledger, "wallets": told}, lines or [f"{ledger} has no wallet"])
+        return Answer({"ledger": book.ledger, "wallets": told}, lines or [f"{book.ledger} has no wallet"])
     state = state_of(accounts, wallet)
     if not state.exists:
         raise CommandFailed(f"wallet {wallet.hex()} was never opened in this stream", Exit.USAGE)
@@ -68,10 +70,12 @@ def balance(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str |
     return Answer(state_told(wallet, state), _lines(wallet, state))
 
 
-def _messages(reach: Reach, account: Account) -> list[Message]:
-    async def work() -> list[Message]:
+def _signed(reach: Reach, account: Account) -> dict[Message, ClientId]:
+    """The stream's messages in their order, and who signed each."""
+
+    async def work() -> dict[Message, ClientId]:
         async with reach.at(account.stream) as place:
-            return [message async for message in place.messages()]
+            return {message: client_id async for message, client_id in place.signed()}
 
     return asyncio.run(work())
 
@@ -107,16 +111,16 @@ def _line(seq: int, record: Any) -> str:
 
 @command("veen wallet ledger WALLET", "veen wallet ledger --ledger shop --json")
 @one_or_all
-@ledger_option
+@books
 @reaches
-def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> Answer:
+def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> Answer:
     """List what happened to a wallet, or to all of a ledger.
 
     Each event once: replayed and mirrored copies are left out.
     """
     del out
     seen, found = SeenOnce(), []
-    for message in _messages(reach, _account(wallet, ledger)):
+    for message in _signed(reach, _account(wallet, book)):
         event = LEDGER.distinct(message, seen)
         if isinstance(event, Event) and _concerns(event.record, wallet):
             found.append(event)
@@ -128,16 +132,18 @@ def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | 
 
 @command("veen wallet verify WALLET", "veen wallet verify --ledger shop --json")
 @one_or_all
-@ledger_option
+@books
 @reaches
-def verify(out: Output, *, reach: Reach, wallet: WalletId | None, ledger: str | None) -> None:
+def verify(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> None:
     """Report every event that should not be in the log.
 
-    Overdrafts, limits, payments out of frozen or closed wallets, each with its message. Exits with 3 if
-    there is one.
+    Overdrafts, limits, payments out of frozen or closed wallets, each with its message; with --policy also
+    currencies that are none, and records that only operators may emit. Exits with 3 if there is one.
     """
-    messages = _messages(reach, _account(wallet, ledger))
-    found = [each for each in violations(messages) if wallet is None or each.wallet_id == wallet]
+    signed = _signed(reach, _account(wallet, book))
+    messages, author = list(signed), signed.__getitem__
+    judged = violations(messages, policy=book.policy, author=author)
+    found = [each for each in judged if wallet is None or each.wallet_id == wallet]
     told = [
         {
             "stream_seq": each.seq,

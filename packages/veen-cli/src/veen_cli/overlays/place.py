@@ -24,7 +24,7 @@ from veen_cli.send import receipt_told
 from veen_cli.stream import readers_of
 from veen_core.cap import CapToken
 from veen_core.hashing import H
-from veen_core.ids import Epoch, LeafHash, StreamId, StreamSeq, UnixTime
+from veen_core.ids import ClientId, Epoch, LeafHash, StreamId, StreamSeq, UnixTime
 from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Identity, Stream
@@ -84,12 +84,12 @@ class Place:
         async with self.view(overlay) as view:
             return (await view.state()).summary.inner
 
-    async def messages(self) -> AsyncIterator[Message]:
-        """All of the stream's, opened, from its first one on."""
+    async def signed(self) -> AsyncIterator[tuple[Message, ClientId]]:
+        """All of the stream's messages, opened, from its first one on, each with who signed it."""
         reader, label, at = self.hub.log_reader(), self.stream.label(), 1
         while entries := await reader.page(label, StreamSeq(at), PAGE):
             for entry in entries:
-                yield open_entry(entry, entry.receipt, self.keys)
+                yield open_entry(entry, entry.receipt, self.keys), entry.msg.client_id
             at += len(entries)
 
     @property

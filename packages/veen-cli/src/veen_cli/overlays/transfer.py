@@ -2,7 +2,8 @@
 
 On a shared ledger the one event does both. Where each wallet has its own stream, the event is written to
 the source's, then mirrored into the destination's with the first one's msg_id as its parent. If that fails
-in between, the same call with ``--transfer-id`` goes on: the debit is found, and counts once.
+in between, the same call with ``--transfer-id`` goes on: the debit is found, and counts once. A debit that
+another producer's event has overtaken, so that it should not stand there, is not credited elsewhere.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex
+from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
 from veen_cli.overlays.wallet import (
     Account,
     amount_argument,
-    check,
-    ledger_option,
     state_told,
     wallet_argument,
 )
@@ -42,7 +42,7 @@ from veen_overlays.wallet.rules import WalCode
 async def _found(place: Place, wanted: TransferId) -> tuple[Transfer, LeafHash] | None:
     """A transfer that is in the log already, and its msg_id."""
     seen = SeenOnce()
-    async for message in place.messages():
+    async for message, _ in place.signed():
         event = LEDGER.distinct(message, seen)
         record = event.record if isinstance(event, Event) else None
         if isinstance(record, Transfer) and record.transfer_id == wanted:
@@ -68,8 +68,7 @@ async def _debit(place: Place, account: Account, record: Transfer) -> LeafHash:
         if replace(before[0], ts=record.ts) != record:
             raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
         return before[1]
-    check(await account.state(place), record)
-    return (await place.send(record)).leaf_hash
+    return (await account.send(place, record)).leaf_hash
 
 
 async def _pay(
@@ -101,7 +100,7 @@ async def _pay(
 @click.argument("to_wallet", type=Hex(WalletId))
 @amount_argument
 @click.option("--transfer-id", type=Hex(TransferId), help="Go on with one that failed half-way.")
-@ledger_option
+@books
 @reaches
 def transfer(
     out: Output,
@@ -111,7 +110,7 @@ def transfer(
     to_wallet: WalletId,
     amount: int,
     transfer_id: TransferId | None,
-    ledger: str | None,
+    book: Book,
 ) -> Answer:
     """Pay from one wallet to another.
 
@@ -119,7 +118,7 @@ def transfer(
     opened. Where the destination has a stream of its own, the event is mirrored into it.
     """
     del out
-    source, to = Account(wallet, ledger), Account(to_wallet, ledger)
+    source, to = Account(wallet, book), Account(to_wallet, book)
     chosen = transfer_id or TransferId(os.urandom(TransferId.SIZE))
 
     async def work() -> tuple[Transfer, LeafHash, Receipt | None, State]:

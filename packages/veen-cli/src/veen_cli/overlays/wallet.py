@@ -1,7 +1,8 @@
 """``veen wallet``: what changes a wallet; each refused here if the log should not have it (WAL §5, §13).
 
 A wallet has a stream of its own, or shares a ledger with others (``--ledger``). The check looks at the log
-as it is; of two producers that act at once both may pass it, and ``veen wallet verify`` says so.
+as it is; of two producers that act at once both may pass it. The slower one is told so right after, and
+``veen wallet verify`` reports it to everybody.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any, Final
 import click
 
 from veen_cli.commands import Group, Own
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
@@ -26,9 +29,9 @@ from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record
 from veen_overlays.wallet import records as wal
-from veen_overlays.wallet.account import State
+from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of
-from veen_overlays.wallet.rules import refusal
+from veen_overlays.wallet.rules import WalCode, refusal, slipped
 
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
@@ -53,9 +56,6 @@ wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
 amount_argument = click.argument("amount", type=Whole(1))
 ref_option = click.option("--ref", help="What it refers to, as text.")
 reason_option = click.option("--reason", help="Why.")
-ledger_option = click.option(
-    "--ledger", help="A stream that many wallets share [default: the wallet's own stream]."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +63,40 @@ class Account:
     """A wallet and the stream that it is folded from."""
 
     wallet: WalletId
-    ledger: str | None
+    book: Book
 
     @property
     def stream(self) -> StreamId:
-        return wallet_stream(self.wallet) if self.ledger is None else stream_id(self.ledger)
+        ledger = self.book.ledger
+        return wallet_stream(self.wallet) if ledger is None else stream_id(ledger)
 
     @property
     def overlay(self) -> Overlay[Accounts]:
-        return LEDGER if self.ledger is not None else one_wallet(self.wallet)
+        return LEDGER if self.book.ledger is not None else one_wallet(self.wallet)
 
     async def state(self, place: Place) -> State:
         return state_of(await place.state(self.overlay), self.wallet)
 
+    async def send(self, place: Place, record: Record) -> Receipt:
+        """Refuse what the rules forbid, with their code (§13); else send it, and look who was faster.
 
-def check(state: State, record: Record) -> None:
-    """Refuse what the rules forbid, with their code (§13)."""
-    if (found := refusal(state, record)) is not None:
-        raise refused(found.code, found.why)
+        The check and the message are two steps. If another producer's event came between them and the record
+        should not stand where it does, it stands there all the same: that is said, and not passed over.
+        """
+        authors = (place.reach.identity.client_id, await place.stream.client_id())
+        if (found := refusal(await self.state(place), record, self.book.policy, authors)) is not None:
+            raise refused(found.code, found.why)
+        receipt = await place.send(record)
+        async with place.view(self.overlay) as view:
+            at = receipt.stream_seq - 1
+            before = state_of((await view.state(at)).summary.inner, self.wallet) if at else NEVER
+        if (found := slipped(before, record)) is not None:
+            raise CommandFailed(
+                f"{found.code}: {found.why}: another producer was faster, and message {receipt.stream_seq} "
+                "stands in the log all the same; `veen wallet verify` reports it, `adjust` corrects it",
+                Exit.PROTOCOL,
+            )
+        return receipt
 
 
 def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], done: str) -> Answer:
@@ -89,8 +105,7 @@ def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], don
     async def work() -> tuple[Record, Receipt, State]:
         async with reach.at(account.stream) as place:
             record = make(place.now)
-            check(await account.state(place), record)
-            receipt = await place.send(record)
+            receipt = await account.send(place, record)
             return record, receipt, await account.state(place)
 
     record, receipt, state = asyncio.run(work())
@@ -112,33 +127,35 @@ def _ref(text: str | None) -> bytes | None:
 @realm_option
 @click.option("--currency", required=True, help="Its code, as in EUR.")
 @click.option("--ctx", type=Hex(CtxId), help="Whose: an account's id [default: yours in the realm].")
-@ledger_option
+@books
 @reaches
 def open_(
-    out: Output, *, reach: Reach, realm: RealmId, currency: str, ctx: CtxId | None, ledger: str | None
+    out: Output, *, reach: Reach, realm: RealmId, currency: str, ctx: CtxId | None, book: Book
 ) -> Answer:
     """Open a wallet.
 
     Its id follows from realm, account and currency, so there is one of a kind. Opening it twice is refused.
     """
     del out
+    if not currency or not currency.isascii():
+        raise refused(WalCode.INVALID_CURRENCY, "a currency code is ASCII text (WAL 2.2)")
     owner = ctx or ctx_id(PrincipalPk(reach.identity.client_id), realm)
     wallet = wallet_id(realm, owner, currency)
 
     def make(now: UnixTime) -> Record:
         return wal.Open(wallet_id=wallet, realm_id=realm, ctx_id=owner, currency=currency, created_at=now)
 
-    return emit(reach, Account(wallet, ledger), make, f"opened a wallet in {currency}")
+    return emit(reach, Account(wallet, book), make, f"opened a wallet in {currency}")
 
 
 @command("veen wallet deposit WALLET 500 --ref 'invoice 17'")
 @wallet_argument
 @amount_argument
 @ref_option
-@ledger_option
+@books
 @reaches
 def deposit(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, ledger: str | None
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, book: Book
 ) -> Answer:
     """Pay in from outside.
 
@@ -149,17 +166,17 @@ def deposit(
     def make(now: UnixTime) -> Record:
         return wal.Deposit(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, ledger), make, f"deposited {amount}")
+    return emit(reach, Account(wallet, book), make, f"deposited {amount}")
 
 
 @command("veen wallet withdraw WALLET 200")
 @wallet_argument
 @amount_argument
 @ref_option
-@ledger_option
+@books
 @reaches
 def withdraw(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, ledger: str | None
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, book: Book
 ) -> Answer:
     """Pay out to outside.
 
@@ -170,7 +187,7 @@ def withdraw(
     def make(now: UnixTime) -> Record:
         return wal.Withdraw(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, ledger), make, f"withdrew {amount}")
+    return emit(reach, Account(wallet, book), make, f"withdrew {amount}")
 
 
 @command(
@@ -180,7 +197,7 @@ def withdraw(
 @click.option("--by", "delta", type=int, required=True, help="How much; negative takes away.")
 @click.option("--reason", required=True, help="Why; it stands in the log.")
 @ref_option
-@ledger_option
+@books
 @reaches
 def adjust(
     out: Output,
@@ -190,7 +207,7 @@ def adjust(
     delta: int,
     reason: str,
     ref: str | None,
-    ledger: str | None,
+    book: Book,
 ) -> Answer:
     """Correct a balance, up or down.
 
@@ -201,17 +218,17 @@ def adjust(
     def make(now: UnixTime) -> Record:
         return wal.Adjust(wallet_id=wallet, delta=delta, ts=now, reason=reason, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, ledger), make, f"adjusted by {delta}")
+    return emit(reach, Account(wallet, book), make, f"adjusted by {delta}")
 
 
 @command("veen wallet limit WALLET 1000", "veen wallet limit WALLET --none")
 @wallet_argument
 @click.argument("amount", type=Whole(0), required=False)
 @click.option("--none", "clear", is_flag=True, help="Clear the limit.")
-@ledger_option
+@books
 @reaches
 def limit(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int | None, clear: bool, ledger: str | None
+    out: Output, *, reach: Reach, wallet: WalletId, amount: int | None, clear: bool, book: Book
 ) -> Answer:
     """Set the daily limit of what goes out, or clear it.
 
@@ -225,15 +242,15 @@ def limit(
         return wal.Limit(wallet_id=wallet, daily_limit=amount, ts=now)
 
     done = "cleared the limit" if amount is None else f"limited to {amount} a day"
-    return emit(reach, Account(wallet, ledger), make, done)
+    return emit(reach, Account(wallet, book), make, done)
 
 
 @command("veen wallet freeze WALLET --reason 'card lost'")
 @wallet_argument
 @reason_option
-@ledger_option
+@books
 @reaches
-def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, ledger: str | None) -> Answer:
+def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, book: Book) -> Answer:
     """Stop outgoing payments.
 
     Deposits and incoming transfers still count.
@@ -243,31 +260,29 @@ def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, l
     def make(now: UnixTime) -> Record:
         return wal.Freeze(wallet_id=wallet, ts=now, reason=reason)
 
-    return emit(reach, Account(wallet, ledger), make, "frozen")
+    return emit(reach, Account(wallet, book), make, "frozen")
 
 
 @command("veen wallet unfreeze WALLET")
 @wallet_argument
 @reason_option
-@ledger_option
+@books
 @reaches
-def unfreeze(
-    out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, ledger: str | None
-) -> Answer:
+def unfreeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, book: Book) -> Answer:
     """Let outgoing payments go again."""
     del out
 
     def make(now: UnixTime) -> Record:
         return wal.Unfreeze(wallet_id=wallet, ts=now, reason=reason)
 
-    return emit(reach, Account(wallet, ledger), make, "not frozen any more")
+    return emit(reach, Account(wallet, book), make, "not frozen any more")
 
 
 @command("veen wallet close WALLET")
 @wallet_argument
-@ledger_option
+@books
 @reaches
-def close(out: Output, *, reach: Reach, wallet: WalletId, ledger: str | None) -> Answer:
+def close(out: Output, *, reach: Reach, wallet: WalletId, book: Book) -> Answer:
     """Close an empty wallet, for good.
 
     A closed wallet takes nothing and gives nothing; its id cannot be opened again.
@@ -277,4 +292,4 @@ def close(out: Output, *, reach: Reach, wallet: WalletId, ledger: str | None) ->
     def make(now: UnixTime) -> Record:
         return wal.Close(wallet_id=wallet, ts=now)
 
-    return emit(reach, Account(wallet, ledger), make, "closed")
+    return emit(reach, Account(wallet, book), make, "closed")

@@ -7,7 +7,7 @@ table, in two places: a producer asks ``refusal`` before it emits, a verifier as
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -44,14 +44,6 @@ class WalCode(enum.StrEnum):
     NOT_EMPTY = "WAL.NOT_EMPTY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What a deployment decides for a producer (WAL 2.2, §8). None: no restriction."""
-
-    currencies: frozenset[str] | None = None
-    emits: frozenset[type[Record]] | None = None
-
-
 USER_RECORDS: Final[frozenset[type[Record]]] = frozenset((Open, Withdraw, Transfer, Close))
 """What §8 leaves to end users' devices: no deposit, adjust, limit, freeze or unfreeze."""
 
@@ -61,6 +53,31 @@ class Refusal(NamedTuple):
 
     code: WalCode
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a deployment decides (WAL 2.2, §8). None: no restriction."""
+
+    currencies: frozenset[str] | None = None
+    """The codes in which wallets may be opened."""
+    operators: frozenset[bytes] | None = None
+    """The keys that may emit every record; all others only ``USER_RECORDS``."""
+
+    def refusal(self, record: Record, authors: Collection[bytes]) -> Refusal | None:
+        """Why whoever has these keys may not emit the record."""
+        ordinary = self.operators is not None and self.operators.isdisjoint(authors)
+        if ordinary and type(record) not in USER_RECORDS:
+            return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"only an operator may emit {record.NAME}")
+        if self.currencies is None or not isinstance(record, Open) or record.currency in self.currencies:
+            return None
+        known = ", ".join(sorted(self.currencies)) or "there are none"
+        return Refusal(
+            WalCode.INVALID_CURRENCY, f"{record.currency} is none of this deployment's codes: {known}"
+        )
+
+
+NO_POLICY: Final = Policy()
 
 
 class Violation(NamedTuple):
@@ -142,21 +159,19 @@ RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, Broken, bool], ...]]
 """For which records, which code, when, and whether a verifier reports it too. The first broken one counts."""
 
 
-def refusal(state: State, record: Record, policy: Policy | None = None) -> Refusal | None:
-    """Why a producer must not emit this record for a wallet in this state; None: it may."""
-    policy = policy or Policy()
-    if policy.emits is not None and type(record) not in policy.emits:
-        return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"this producer may not emit {record.NAME}")
-    if (
-        isinstance(record, Open)
-        and policy.currencies is not None
-        and record.currency not in policy.currencies
-    ):
-        return Refusal(
-            WalCode.INVALID_CURRENCY,
-            f"{record.currency} is none of this deployment's: {', '.join(sorted(policy.currencies))}",
-        )
-    return next(_broken(state, record, reported=False), None)
+def refusal(
+    state: State, record: Record, policy: Policy = NO_POLICY, authors: Collection[bytes] = ()
+) -> Refusal | None:
+    """Why a producer with these keys must not emit this record for a wallet in this state; None: it may."""
+    return policy.refusal(record, authors) or next(_broken(state, record, reported=False), None)
+
+
+def slipped(state: State, record: Record) -> Refusal | None:
+    """What a verifier reports of a record that was emitted for a wallet in this state; None: nothing.
+
+    A producer's check and its emission are two steps: another producer's event may come between them.
+    """
+    return next(_broken(state, record, reported=True), None)
 
 
 def _broken(state: State, record: Record, *, reported: bool) -> Iterator[Refusal]:
@@ -167,14 +182,26 @@ def _broken(state: State, record: Record, *, reported: bool) -> Iterator[Refusal
                 yield Refusal(code, why)
 
 
-def violations(messages: Iterable[Message], seen: Seen | None = None) -> Iterator[Violation]:
-    """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6)."""
+def violations(
+    messages: Iterable[Message],
+    seen: Seen | None = None,
+    *,
+    policy: Policy = NO_POLICY,
+    author: Callable[[Message], bytes] = lambda _message: b"",
+) -> Iterator[Violation]:
+    """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6).
+
+    ``author`` says which key signed a message: a policy about operators needs it.
+    """
     states: dict[bytes, State] = {}
     seen = SeenOnce() if seen is None else seen
     for message in messages:
         event = LEDGER.distinct(message, seen)
         if not isinstance(event, Event):
             continue
+        wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
+        if (refused := policy.refusal(event.record, (author(message),))) is not None:
+            yield Violation(event.seq, message.origin, wallet, *refused)
         if not (event.repeated and event.repeated[0]):
             yield from _of_source(states, event, message.origin)
         yield from _of_destination(states, event, message.origin)
@@ -184,7 +211,7 @@ def violations(messages: Iterable[Message], seen: Seen | None = None) -> Iterato
 
 def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
-    broken = next(_broken(states.get(wallet, NEVER), event.record, reported=True), None)
+    broken = slipped(states.get(wallet, NEVER), event.record)
     if broken is not None:
         yield Violation(event.seq, origin, wallet, *broken)
 
