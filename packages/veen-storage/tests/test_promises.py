@@ -26,7 +26,7 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.journal import ENTRY, Item
+from veen_storage.journal import ENTRY, Item, read_segment
 from veen_storage.ledger import CACHED, Cache
 from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
@@ -357,6 +357,33 @@ def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> No
     newest.unlink()
     with pytest.raises(DamageError, match=newest.name):
         Store(store.layout.root)
+
+
+@pytest.mark.parametrize("end", ["torn", "whole"])
+def test_a_newest_segment_that_ends_before_what_is_applied_is_damage_and_not_torn(
+    make_store: MakeStore, end: str
+) -> None:
+    """What is applied was durable before: a journal that lacks it lost more than its last write."""
+    store = make_store()
+    send_each(store, ORDERS, 6)
+    store.apply()
+    send(store, ORDERS, 3)  # acknowledged, and only in what is cut off
+    drop(store)
+    (segment,) = store.layout.journal.glob("*.wal")
+    content = segment.read_bytes()
+    places = [offset for offset, _batch in read_segment(segment, last=True)]
+    segment.write_bytes(content[: places[3] + (40 if end == "torn" else 0)])
+    with pytest.raises(
+        DamageError, match=rf"{segment.name}: ends after batch 3, and 6 was applied.*put it back"
+    ):
+        Store(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == [segment.name]
+    notes = repair(store.layout.root).notes
+    assert any("ends after batch 3" in note and "is lost" in note for note in notes)
+    with Store(store.layout.root) as again:
+        assert again.read.entry(ORDERS, StreamSeq(6))
+        send(again, ORDERS, 1)
+    assert fsck(store.layout.root, processes=1).ok
 
 
 @pytest.mark.parametrize("name", ["log", "journal", "attachments", "index", "checkpoint-binding.cbor"])

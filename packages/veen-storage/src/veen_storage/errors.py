@@ -32,6 +32,7 @@ class DamageError(StorageError):
         self.file = file
         self.offset = offset
         self.what = what
+        self.remedy = remedy
 
 
 class Holder(NamedTuple):

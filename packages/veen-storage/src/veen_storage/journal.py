@@ -245,7 +245,7 @@ def read_batches(
 
     ``torn`` hears of a last batch that never fully reached the disk.
     """
-    segments = list_segments(directory)
+    segments, floor = list_segments(directory), read_floor(directory)
     expected: int | None = None
     for path in segments:
         for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):
@@ -259,6 +259,23 @@ def read_batches(
             expected = batch.number + 1
             if batch.number > applied:
                 yield batch
+        if first_batch(path) == floor.segment:
+            check_end(path, (expected or floor.segment) - 1, applied)
+
+
+def check_end(newest: Path, last: int, applied: int) -> None:
+    """Raise if the newest segment ends before what is applied: that was durable, and so was what followed it.
+
+    What looks torn there is no write that was cut off.
+    """
+    if first_batch(newest) <= applied and last < applied:
+        raise DamageError(
+            newest.name,
+            None,
+            f"ends after batch {last}, and {applied} was applied: it was cut short, and later batches may "
+            "have been acknowledged in it",
+            "put it back; without it, `veen hub repair` goes on with what the log holds",
+        )
 
 
 def read_segment(

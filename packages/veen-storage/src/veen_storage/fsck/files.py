@@ -200,6 +200,15 @@ def floor_of(layout: Layout) -> int:
         return 0
 
 
+def newest_segment(layout: Layout) -> Path | None:
+    """The one that must hold everything since it began, if it is there."""
+    try:
+        path = journal.segment_path(layout.journal, journal.read_floor(layout.journal).segment)
+    except DamageError:
+        return None
+    return path if path.exists() else None
+
+
 def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFiles:
     """Read every segment; damage is reported, and the next segment read all the same.
 
