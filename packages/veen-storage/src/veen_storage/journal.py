@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from veen_storage.errors import DamageError, PoisonedError
+from veen_storage.errors import DamageError, PoisonedError, unreadable
 from veen_storage.files import Files
 
 _MAGIC: Final = b"VJ1\n"
@@ -211,6 +211,8 @@ def read_floor(directory: Path) -> Floor:
         text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
         return Floor()
+    except OSError as exc:
+        raise unreadable(f"journal/{FLOOR}", exc) from exc
     match text.split(" "):
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
             if (floor := Floor(int(applied), int(segment))).text == text:
@@ -282,7 +284,12 @@ def read_segment(
     path: Path, *, last: bool, torn: Callable[[str], None] = lambda _what: None
 ) -> Iterator[tuple[int, Batch]]:
     """Offset and content of each batch."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise  # it was applied and removed since it was listed
+    except OSError as exc:
+        raise unreadable(path.name, exc) from exc
     offset = 0
     while offset < len(data):
         fault = check_batch(data, offset)
