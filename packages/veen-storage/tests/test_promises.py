@@ -26,6 +26,7 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
+from veen_storage.hub_keys import NextIdentity
 from veen_storage.journal import ENTRY, Item, read_segment
 from veen_storage.ledger import CACHED, Cache
 from veen_storage.repair import RefusedError, repair
@@ -484,3 +485,24 @@ def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: St
     store.read._locate = locate_then_rename  # type: ignore[method-assign]
     assert store.read.receipt(ORDERS, seq(3)) == receipts[2]
     assert not store.layout.chunk(ORDERS, seq(1), None).exists()
+
+
+def test_another_hubs_rotation_is_refused_by_its_name(make_store: MakeStore) -> None:
+    store, other = make_store(), make_store("other", key=signing_key("other"))
+    store.close()
+    theirs = NextIdentity(identity=other.identity, signature=other.identity_signature)
+    store.layout.identity_next.write_bytes(theirs.encode())
+    with pytest.raises(MismatchError, match=r"hub-identity\.next: .*another hub's files were mixed in"):
+        Store(store.layout.root)
+    with pytest.raises(MismatchError, match=r"hub-identity\.next"):
+        repair(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == ["hub-identity.next"]
+
+
+def test_a_directory_that_cannot_be_locked_says_so(make_store: MakeStore) -> None:
+    store = make_store()
+    store.close()
+    store.layout.lock.unlink()
+    store.layout.lock.mkdir()  # any error of the system will do: read-only, not permitted
+    with pytest.raises(StorageError, match=r"lock cannot be written .* needs write access"):
+        Store(store.layout.root)

@@ -136,7 +136,12 @@ def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
         return
     except DecodeError as exc:
         raise DamageError(layout.identity_next.name, None, str(exc), "restore it from a clone") from exc
-    hub_identity.verify_identity(pending.identity, pinned=hub)
+    try:
+        hub_identity.verify_identity(pending.identity, pinned=hub)
+    except VeenError as exc:
+        raise MismatchError(
+            f"{layout.identity_next.name}: {exc}: another hub's files were mixed in; move it out"
+        ) from exc
     files.replace(layout.key_map, encode_key_map(pending.identity))
     files.replace(layout.identity_signature, pending.signature)
     files.replace(layout.identity, pending.identity.encode())

@@ -78,7 +78,7 @@ def check_identity(layout: Layout, registry: Registry, report: Report) -> HubIde
     try:
         hub_identity.verify_identity(identity, pinned=registry.hub_id)
     except VeenError as exc:
-        add_fault(report, exc, layout.identity.name)
+        add_fault(report, exc, (layout.identity_next if pending else layout.identity).name)
         return None
     if pending:
         report.notes.append("hub-identity.next: a key rotation was cut off and holds; opening finishes it")
