@@ -268,6 +268,24 @@ def test_a_missing_chunk_is_named(make_store: MakeStore, tmp_path: Path) -> None
         clone(store, tmp_path / "clone")
 
 
+@pytest.mark.parametrize("kind", ["summary", "peaks", "checkpoint", "anchor"])
+def test_a_missing_file_beside_the_chunks_is_named(make_store: MakeStore, tmp_path: Path, kind: str) -> None:
+    store = make_store()
+    send(store, ORDERS, 20)
+    batch = store.batch(at(1))
+    batch.anchor(ORDERS, seq(8), b"where it was anchored")
+    store.commit(batch)
+    store.apply()
+    layout = store.layout
+    gone = (
+        layout.summary(ORDERS, seq(1), seq(8)) if kind == "summary" else getattr(layout, kind)(ORDERS, seq(8))
+    )
+    gone.unlink()
+    with pytest.raises(DamageError, match=f"{gone.name}: is missing"):
+        clone(store, tmp_path / "clone", files=Unsynced())
+    assert not (tmp_path / "clone" / "VERSION").exists()
+
+
 # --- of a hub that runs
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import tracemalloc
 from collections.abc import Callable
@@ -346,6 +347,59 @@ def test_a_forger_who_rewrites_the_manifest_still_fails(
         edit_sequence(out, stem, edit)
     resealed(out)
     with pytest.raises(DamageError, match=why):
+        verify_export(out, HUB_ID)
+
+
+def test_a_checkpoint_that_is_there_twice_is_refused(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(10), out)
+    (once,) = items(out / "checkpoints.cborseq")
+    (out / "checkpoints.cborseq").write_bytes(2 * once)
+    rows = (IndexRow(offset=offset, stream_seq=seq(8)) for offset in (0, len(once)))
+    (out / "checkpoints.index.cborseq").write_bytes(b"".join(row.encode() for row in rows))
+    resealed(out)
+    with pytest.raises(DamageError, match=rf"checkpoints\.cborseq at byte {len(once)}: .* already"):
+        verify_export(out, HUB_ID)
+
+
+def test_a_pruned_entry_that_acknowledges_what_is_not_there_is_refused(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store, out = make_store(), tmp_path / "out"
+    send(store, ORDERS, 20)
+    prune(store, ORDERS, Rule(max_bytes=0), at(1))
+    export(store, ORDERS, seq(1), seq(20), out)
+
+    def forge(held: list[bytes]) -> list[bytes]:
+        kept = PrunedPayload.decode(held[2]).pruned
+        ahead = PrunedPayload(pruned=dataclasses.replace(kept, prev_ack=seq(3)))
+        return [*held[:2], ahead.encode(), *held[3:]]
+
+    edit_sequence(out, "payloads", forge)
+    resealed(out)
+    with pytest.raises(DamageError, match="pruned entry 3: I6: prev_ack 3 is ahead"):
+        verify_export(out, HUB_ID)
+
+
+@pytest.mark.parametrize("name", ["manifest.sig", "manifest.cbor", "receipts.cborseq", "registry.cbor"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    written: Store, tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    export(written, ORDERS, seq(1), seq(3), tmp_path / "out")
+    (tmp_path / "out" / name).unlink()
+    make(tmp_path / "out" / name)
+    with pytest.raises(StorageError, match=r"is not a file|has no manifest"):
+        verify_export(tmp_path / "out", HUB_ID)
+
+
+def test_a_checkpoint_file_that_lies_is_named(written: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(written, ORDERS, seq(1), seq(20), out, form="chunks")
+    held, other = (f"checkpoint-{ORDERS.hex()}-{upto:020d}.cbor" for upto in (8, 16))
+    (out / held).write_bytes((out / other).read_bytes())
+    resealed(out)
+    with pytest.raises(DamageError, match=f"{held} at byte 0: checkpoint at 16"):
         verify_export(out, HUB_ID)
 
 

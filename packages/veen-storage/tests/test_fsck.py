@@ -21,6 +21,7 @@ from veen_core.receipt import Receipt, sign_receipt
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import LockedError, StorageError
 from veen_storage.fsck import Fault, Progress, Report, fsck
+from veen_storage.fsck.directory import check_attachment
 from veen_storage.hub_keys import KeyFile
 from veen_storage.index import TABLES, Index
 from veen_storage.layout import Layout
@@ -48,6 +49,8 @@ from .sample import (
 )
 
 NEW = label("new")
+SIXTEEN = "\u0660" * 18 + "\u0661\u0666"
+"""In other digits than those of a name."""
 
 
 def fill(store: Store) -> None:
@@ -504,6 +507,51 @@ def test_a_stranger_in_the_log_is_found(root: Path) -> None:
     (root / "log" / "notes.txt").write_text("mine")
     fault = the_fault(check(root))
     assert (fault.file, fault.remedy) == ("notes.txt", "move it out of the data directory")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"anchor-{ORDERS.hex()}-{2**64:020d}.cbor",
+        f"chunk-{ORDERS.hex()}-{2**64:020d}.open",
+        f"checkpoint-{ORDERS.hex()}-{SIXTEEN}.cbor",
+        f"chunk-{ORDERS.hex()}-{9:020d}-{15:020d}.log",
+        f"chunk-{ORDERS.hex()}-{9:020d}-{17:020d}.log",
+        f"chunk-{ORDERS.hex()}-{1:020d}-{7:020d}.pruned",
+    ],
+    ids=["beyond-u64", "chunk-beyond-u64", "other-digits", "ends-earlier", "ends-later", "pruned-twice"],
+)
+def test_a_stranger_with_a_name_almost_right_is_found_and_nothing_else_is_blamed(
+    root: Path, name: str
+) -> None:
+    (root / "log" / name).write_bytes(b"")
+    fault = the_fault(check(root))
+    assert (fault.file, fault.remedy) == (name, "move it out of the data directory")
+
+
+def test_what_the_disk_does_not_give_is_a_fault_and_not_the_end(template: Path, tmp_path: Path) -> None:
+    """A folder stands for a bad sector: reading it fails with an error of the system."""
+    send_to = Path(shutil.copytree(template, tmp_path / "pending"))
+    store = Store(send_to, background=False)
+    send(store, ORDERS, 2, now=at(90))
+    abandon(store)
+    spared = ("lock", "data.mdb", "lock.mdb")
+    names = [path.relative_to(send_to) for path in sorted(send_to.rglob("*")) if path.is_file()]
+    names = [name for name in names if name.name not in spared and name.parts[0] != "attachments"]
+    assert {name.parts[0] for name in names} >= {"log", "keys", "journal", "registry.cbor", "VERSION"}
+    for number, name in enumerate(names):
+        root = Path(shutil.copytree(send_to, tmp_path / str(number)))
+        (root / name).unlink()
+        (root / name).mkdir()
+        found = [fault for fault in check(root).faults if name.name in fault.file or fault.file in str(name)]
+        assert any("directory" in fault.what for fault in found), name
+        shutil.rmtree(root)
+
+
+def test_an_attachment_that_the_disk_does_not_give_is_a_fault(tmp_path: Path) -> None:
+    _size, fault = check_attachment(tmp_path, 1_000_000, content=True)
+    assert fault is not None
+    assert "cannot be read" in fault.what
 
 
 def test_an_edited_limit_is_found(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_storage.clone import clone
 from veen_storage.directory_lock import DirectoryLock
-from veen_storage.errors import LockedError, MismatchError, StorageError
+from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 from veen_storage.export import export, verify_export
 from veen_storage.fork import check_fork, fork
 from veen_storage.fsck import fsck
@@ -121,6 +122,30 @@ def test_an_index_of_another_hub_is_not_read(running: Path, place: Path) -> None
     (other / "index" / "data.mdb").hardlink_to(running / "index" / "data.mdb")
     with pytest.raises(MismatchError, match="belongs to another hub"):
         Observer(other)
+
+
+def test_reading_beside_a_hub_twice_in_one_process_is_refused_and_is_no_damage(
+    running: Path, place: Path
+) -> None:
+    with Observer(running), pytest.raises(StorageError, match="open in this process already") as caught:
+        clone(running, place / "clone")
+    assert not isinstance(caught.value, DamageError)
+
+
+def test_observers_that_were_killed_leave_their_places_to_the_next(running: Path) -> None:
+    reads = "from veen_storage.observer import Observer; from pathlib import Path; import sys\n"
+    reads += "with Observer(Path(sys.argv[1])).index.reading(): print(flush=True); sys.stdin.read()"
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", reads, str(running)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as observer:
+            assert observer.stdout is not None
+            observer.stdout.readline()
+            observer.kill()
+    with Observer(running) as source:
+        hub = (running / "lock").read_text().split()[0]
+        pids = {row.split()[0] for row in source.index._env.readers().splitlines()[1:]}
+        assert pids <= {hub, str(os.getpid())}
 
 
 def test_what_was_durable_before_is_waited_for(running: Path) -> None:

@@ -26,7 +26,8 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.journal import ENTRY, Item
+from veen_storage.hub_keys import NextIdentity
+from veen_storage.journal import ENTRY, Item, read_segment
 from veen_storage.ledger import CACHED, Cache
 from veen_storage.repair import RefusedError, repair
 from veen_storage.retention import Rule, due
@@ -359,6 +360,33 @@ def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> No
         Store(store.layout.root)
 
 
+@pytest.mark.parametrize("end", ["torn", "whole"])
+def test_a_newest_segment_that_ends_before_what_is_applied_is_damage_and_not_torn(
+    make_store: MakeStore, end: str
+) -> None:
+    """What is applied was durable before: a journal that lacks it lost more than its last write."""
+    store = make_store()
+    send_each(store, ORDERS, 6)
+    store.apply()
+    send(store, ORDERS, 3)  # acknowledged, and only in what is cut off
+    drop(store)
+    (segment,) = store.layout.journal.glob("*.wal")
+    content = segment.read_bytes()
+    places = [offset for offset, _batch in read_segment(segment, last=True)]
+    segment.write_bytes(content[: places[3] + (40 if end == "torn" else 0)])
+    with pytest.raises(
+        DamageError, match=rf"{segment.name}: ends after batch 3, and 6 was applied.*put it back"
+    ):
+        Store(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == [segment.name]
+    notes = repair(store.layout.root).notes
+    assert any("ends after batch 3" in note and "is lost" in note for note in notes)
+    with Store(store.layout.root) as again:
+        assert again.read.entry(ORDERS, StreamSeq(6))
+        send(again, ORDERS, 1)
+    assert fsck(store.layout.root, processes=1).ok
+
+
 @pytest.mark.parametrize("name", ["log", "journal", "attachments", "index", "checkpoint-binding.cbor"])
 def test_what_is_gone_is_not_taken_for_empty(make_store: MakeStore, name: str) -> None:
     store = make_store()
@@ -457,3 +485,24 @@ def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: St
     store.read._locate = locate_then_rename  # type: ignore[method-assign]
     assert store.read.receipt(ORDERS, seq(3)) == receipts[2]
     assert not store.layout.chunk(ORDERS, seq(1), None).exists()
+
+
+def test_another_hubs_rotation_is_refused_by_its_name(make_store: MakeStore) -> None:
+    store, other = make_store(), make_store("other", key=signing_key("other"))
+    store.close()
+    theirs = NextIdentity(identity=other.identity, signature=other.identity_signature)
+    store.layout.identity_next.write_bytes(theirs.encode())
+    with pytest.raises(MismatchError, match=r"hub-identity\.next: .*another hub's files were mixed in"):
+        Store(store.layout.root)
+    with pytest.raises(MismatchError, match=r"hub-identity\.next"):
+        repair(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == ["hub-identity.next"]
+
+
+def test_a_directory_that_cannot_be_locked_says_so(make_store: MakeStore) -> None:
+    store = make_store()
+    store.close()
+    store.layout.lock.unlink()
+    store.layout.lock.mkdir()  # any error of the system will do: read-only, not permitted
+    with pytest.raises(StorageError, match=r"lock cannot be written .* needs write access"):
+        Store(store.layout.root)

@@ -34,6 +34,7 @@ from veen_storage.cut import (
     Cut,
     LabelCut,
     SealedPart,
+    anchored,
     checkpoints,
     sealed_end,
     sealed_parts,
@@ -170,11 +171,12 @@ class _Copier:
                 self._source.summary(cut.label, part.start, part.end),
                 self._target.summary(cut.label, part.start, part.end),
             )
+        known = anchored(self._store.index, cut)
         for upto in checkpoints(self._store.index, cut):
             for place in (Layout.peaks, Layout.checkpoint):
                 self._copy(place(self._source, cut.label, upto), place(self._target, cut.label, upto))
             anchor = self._source.anchor(cut.label, upto)
-            if anchor.exists():
+            if upto in known or anchor.exists():
                 self._copy(anchor, self._target.anchor(cut.label, upto))
         if cut.checkpointed:
             self._write(self._target.checkpoint_index(cut.label), [self._index_lines(cut)])
@@ -269,13 +271,15 @@ class _Copier:
     def _copied(self, source: Path, target: Path) -> bool:
         """Whether it could be copied before its name went away."""
         try:
-            self._copy(source, target)
+            self._write(target, read_parts(source))
         except FileNotFoundError:
             return False
         return True
 
     def _copy(self, source: Path, target: Path) -> None:
-        self._write(target, read_parts(source))
+        """Of a file that the index knows and that nobody removes."""
+        if not self._copied(source, target):
+            raise DamageError(source.name, None, "is missing")
 
     def _write(self, path: Path, parts: Iterable[bytes]) -> None:
         """All parts; synced together with others (``_sync``)."""

@@ -139,6 +139,13 @@ def checkpoints(index: Index, cut: LabelCut) -> list[StreamSeq]:
         return [upto for upto in seqs if upto <= cut.checkpointed]
 
 
+def anchored(index: Index, cut: LabelCut) -> set[StreamSeq]:
+    """``upto_seq`` of every checkpoint that has an anchor, which is a file by now (``applier``)."""
+    with index.reading() as view:
+        number = U32.pack(cut.number)
+        return {StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("anchors", number, number)}
+
+
 def chunk_starts(index: Index, label: Label) -> dict[StreamSeq, StreamSeq]:
     """Of the sealed chunks of a label: where each starts, by where it ends."""
     with index.reading() as view:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from veen_storage.errors import Holder, LockedError
+from veen_storage.errors import Holder, LockedError, StorageError
 from veen_storage.layout import Layout
 
 
@@ -21,7 +21,13 @@ class DirectoryLock:
 
     def __init__(self, layout: Layout, *, observable: bool = False) -> None:
         """``observable``: others may read beside this process (``observer``)."""
-        self._fd = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            raise StorageError(
+                f"{layout.lock} cannot be written ({exc.strerror}): whoever opens, checks or clones a data "
+                "directory locks it, and needs write access to it"
+            ) from exc
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -32,6 +32,13 @@ class DamageError(StorageError):
         self.file = file
         self.offset = offset
         self.what = what
+        self.remedy = remedy
+
+
+def unreadable(name: str, exc: OSError) -> DamageError:
+    """What the disk does not give: damage as well, if it is not a matter of permissions."""
+    what = f"cannot be read ({exc.strerror or exc})"
+    return DamageError(name, None, what, "look at the disk and at permissions, or restore it from a clone")
 
 
 class Holder(NamedTuple):

@@ -18,7 +18,7 @@ from veen_core.hub_identity import HubIdentity, HubKey
 from veen_core.ids import HubId, HubPk, KeyId, Signature, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.wire import Wire, int_map
-from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
 from veen_storage.files import SECRET, Files
 from veen_storage.layout import Layout
 
@@ -97,6 +97,8 @@ def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
         stored = KeyFile.decode(path.read_bytes())
     except VeenError:
         raise DamageError(path.name, None, "is not a hub key file", "restore it from a backup") from None
+    except OSError as exc:
+        raise unreadable(path.name, exc) from exc
     key = SigningKey(stored.seed)
     if key.public != hub_pk or stored.hub_pk != hub_pk:
         raise DamageError(
@@ -134,7 +136,12 @@ def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
         return
     except DecodeError as exc:
         raise DamageError(layout.identity_next.name, None, str(exc), "restore it from a clone") from exc
-    hub_identity.verify_identity(pending.identity, pinned=hub)
+    try:
+        hub_identity.verify_identity(pending.identity, pinned=hub)
+    except VeenError as exc:
+        raise MismatchError(
+            f"{layout.identity_next.name}: {exc}: another hub's files were mixed in; move it out"
+        ) from exc
     files.replace(layout.key_map, encode_key_map(pending.identity))
     files.replace(layout.identity_signature, pending.signature)
     files.replace(layout.identity, pending.identity.encode())
@@ -180,3 +187,5 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise DamageError(path.name, None, "is missing", "restore it from a clone") from None
+    except OSError as exc:
+        raise unreadable(path.name, exc) from exc

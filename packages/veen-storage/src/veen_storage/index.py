@@ -72,7 +72,13 @@ class Index:
             self._check_size(path)
             create = not (readonly or beside)
             self._tables = {name: self._env.open_db(name.encode(), create=create) for name in TABLES}
+            if not readonly:
+                self._env.reader_check()  # observers that were killed keep their places
         except lmdb.Error as exc:
+            if "already open in this process" in str(exc):
+                raise StorageError(
+                    f"{path.parent} is open in this process already: read what is open"
+                ) from exc
             raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
         self._map_size = size
         self._gate = threading.Condition()

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from veen_storage.errors import DamageError, PoisonedError
+from veen_storage.errors import DamageError, PoisonedError, unreadable
 from veen_storage.files import Files
 
 _MAGIC: Final = b"VJ1\n"
@@ -211,6 +211,8 @@ def read_floor(directory: Path) -> Floor:
         text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
         return Floor()
+    except OSError as exc:
+        raise unreadable(f"journal/{FLOOR}", exc) from exc
     match text.split(" "):
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
             if (floor := Floor(int(applied), int(segment))).text == text:
@@ -245,7 +247,7 @@ def read_batches(
 
     ``torn`` hears of a last batch that never fully reached the disk.
     """
-    segments = list_segments(directory)
+    segments, floor = list_segments(directory), read_floor(directory)
     expected: int | None = None
     for path in segments:
         for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):
@@ -259,13 +261,35 @@ def read_batches(
             expected = batch.number + 1
             if batch.number > applied:
                 yield batch
+        if first_batch(path) == floor.segment:
+            check_end(path, (expected or floor.segment) - 1, applied)
+
+
+def check_end(newest: Path, last: int, applied: int) -> None:
+    """Raise if the newest segment ends before what is applied: that was durable, and so was what followed it.
+
+    What looks torn there is no write that was cut off.
+    """
+    if first_batch(newest) <= applied and last < applied:
+        raise DamageError(
+            newest.name,
+            None,
+            f"ends after batch {last}, and {applied} was applied: it was cut short, and later batches may "
+            "have been acknowledged in it",
+            "put it back; without it, `veen hub repair` goes on with what the log holds",
+        )
 
 
 def read_segment(
     path: Path, *, last: bool, torn: Callable[[str], None] = lambda _what: None
 ) -> Iterator[tuple[int, Batch]]:
     """Offset and content of each batch."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise  # it was applied and removed since it was listed
+    except OSError as exc:
+        raise unreadable(path.name, exc) from exc
     offset = 0
     while offset < len(data):
         fault = check_batch(data, offset)

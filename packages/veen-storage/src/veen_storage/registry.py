@@ -11,7 +11,7 @@ from veen_core.hashing import H
 from veen_core.limits import Limits
 from veen_core.profile import Profile
 from veen_core.registry import Registry
-from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
 from veen_storage.files import Files
 from veen_storage.layout import Layout
 
@@ -35,6 +35,8 @@ def read_registry(layout: Layout) -> Registry:
         content = layout.registry.read_bytes()
     except FileNotFoundError:
         raise DamageError(layout.registry.name, None, "is missing", "restore it from a clone") from None
+    except OSError as exc:
+        raise unreadable(layout.registry.name, exc) from exc
     if H(content).hex() != expected:
         raise DamageError(
             layout.registry.name,
@@ -53,6 +55,8 @@ def _read_version(path: Path) -> str:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         raise StorageError(f"{path.parent} is not a VEEN data directory: it has no VERSION file") from None
+    except OSError as exc:
+        raise unreadable(path.name, exc) from exc
     except UnicodeDecodeError:
         raise DamageError(path.name, None, "is not text", "restore it from a clone") from None
     match text.removesuffix("\n").split(" "):

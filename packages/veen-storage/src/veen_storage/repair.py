@@ -35,7 +35,15 @@ from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import applied_by_files, floor_of, list_log, pieces_of, read_journal, walk_frames
+from veen_storage.fsck.files import (
+    applied_by_files,
+    floor_of,
+    list_log,
+    newest_segment,
+    pieces_of,
+    read_journal,
+    walk_frames,
+)
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
@@ -186,16 +194,26 @@ class _Repair:
         if not (self._layout.index / "data.mdb").exists():
             return  # a clone in the making
         try:
-            known = fsck_index.apart(fsck_index.survey, self._layout.index).heads
+            known = fsck_index.apart(fsck_index.survey, self._layout.index)
         except DamageError:
             return  # that is why repair was called
-        for label, head in known.items():
+        self._note_lost(book, fsck_index.recorded_batch(known))
+        for label, head in known.heads.items():
             if head.size > (held := book.sizes.get(label, 0)):
                 what = f"entries {held + 1} to {head.size} are in the index and in no file"
                 remedy = (
                     "restore the files from a clone, or move index/ away if it is the index that is wrong"
                 )
                 raise RefusedError([Fault(file="log", what=what, label=label, remedy=remedy)])
+
+    def _note_lost(self, book: Book, applied: int) -> None:
+        """A newest segment that ends before what the old index had applied."""
+        if (newest := newest_segment(self._layout)) is None:
+            return
+        try:
+            journal.check_end(newest, book.journal.last or 0, applied)
+        except DamageError as exc:
+            self._report.notes.append(f"{exc.file} {exc.what}; what the log does not hold of them is lost")
 
     # --- 4 and 5
 

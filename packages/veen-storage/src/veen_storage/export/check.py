@@ -60,6 +60,8 @@ def verify_export(path: Path, pinned: HubId) -> Verified:
 
 def _read_manifest(path: Path) -> Manifest:
     try:
+        if not (path / MANIFEST).is_file():
+            raise StorageError(f"{path} is not an export: it has no {MANIFEST}")
         if (size := (path / MANIFEST).stat().st_size) > MAX_MANIFEST:
             raise damage(MANIFEST, f"{size} bytes are no manifest: at most {MAX_MANIFEST}")
         content = (path / MANIFEST).read_bytes()
@@ -84,6 +86,8 @@ def _check_files(path: Path, manifest: Manifest) -> None:
         raise damage(name, "is missing")
     for name in sorted(there - listed):
         raise damage(name, "is not in the manifest")
+    for name in sorted(entry.name for entry in path.iterdir() if not entry.is_file()):
+        raise damage(name, "is not a file")  # a pipe would keep whoever reads it waiting
     for file in manifest.files:
         _check_file(path / file.name, file)
 

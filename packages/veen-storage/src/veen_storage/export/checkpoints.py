@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import VeenError
@@ -18,23 +18,29 @@ class Waiting:
     """Checkpoints in order, judged when the tree has grown to them."""
 
     def __init__(
-        self, made: Iterator[Indexed], judge: Judge, where: str = sequence_name(CHECKPOINTS)
+        self,
+        made: Iterator[Indexed],
+        judge: Judge,
+        name: Callable[[StreamSeq], str] = lambda _upto: sequence_name(CHECKPOINTS),
     ) -> None:
+        """``name`` says which file the checkpoint at a place is in."""
         self._made = made
         self._judge = judge
-        self._where = where
+        self._name = name
         self._next = next(made, None)
 
     def judge_due(self) -> None:
         while self._next is not None and self._next[2] == self._judge.tree.size:
-            offset, content, _upto = self._next
+            offset, content, upto = self._next
+            where = self._name(upto)
             try:
                 made = Checkpoint.decode(content)
             except VeenError as exc:
-                raise damage(self._where, str(exc), offset) from exc
-            self._judge.checkpoint(made, self._where, offset)
+                raise damage(where, str(exc), offset) from exc
+            self._judge.checkpoint(made, where, offset)
             self._next = next(self._made, None)
 
     def must_be_empty(self) -> None:
         if self._next is not None:
-            raise damage(self._where, f"a checkpoint at {self._next[2]} is not of the range", self._next[0])
+            offset, _content, upto = self._next
+            raise damage(self._name(upto), f"a checkpoint at {upto} is not of the range", offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,7 @@ def judge_chunks(path: Path, judge: Judge) -> None:
         parsed for name in names if (parsed := parse_chunk_name(name)) and parsed.kind in ("log", "pruned")
     ]
     made = _checkpoint_files(path, judge, names)
-    waiting = Waiting(made, judge)
+    waiting = Waiting(made, judge, partial(checkpoint_name, manifest.label))
     waiting.judge_due()
     for chunk in sorted(chunks, key=lambda chunk: chunk.start):
         if chunk.label != manifest.label or chunk.start != judge.tree.size + 1:
@@ -72,7 +73,7 @@ def _checkpoint_files(path: Path, judge: Judge, names: set[str]) -> Iterator[Ind
     names -= set(found)
     for name in found:
         digits = name.removeprefix(stem).removesuffix(".cbor")
-        if len(digits) != SEQ_WIDTH or not digits.isdecimal():
+        if len(digits) != SEQ_WIDTH or not (digits.isascii() and digits.isdecimal()):
             raise damage(name, "is not named as a checkpoint is")
     return ((0, read_small(path / name), StreamSeq(int(name[len(stem) : -len(".cbor")]))) for name in found)
 

@@ -17,7 +17,7 @@ from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry, verify_authorize
 from veen_core.errors import InvariantError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import ClientId, ClientSeq, LeafHash, MmrRoot, UnixTime
+from veen_core.ids import ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
@@ -61,6 +61,7 @@ class Judge:
         self._all_writers = manifest.from_seq == 1
         self._pruned: list[PrunedRange] = []
         self._checkpoints = 0
+        self._checkpointed = 0
         self._check_before()
 
     def _check_before(self) -> None:
@@ -95,6 +96,7 @@ class Judge:
         """What is left of one."""
         seq = kept.receipt.stream_seq
         try:
+            self._check_ack(kept.prev_ack)
             self._follow_writer(kept.client_id, kept.client_seq)
             self._receipt(kept.receipt, kept.leaf_hash)
         except VeenError as exc:
@@ -106,9 +108,12 @@ class Judge:
             raise InvariantError("I2", "MSG.label is of another label")
         if msg.profile_id != self.registry.profile.profile_id:
             raise InvariantError("I4", "MSG.profile_id is not the registry's")
-        if msg.prev_ack > self.tree.size:
-            raise InvariantError("I6", f"prev_ack {msg.prev_ack} is ahead of the stream's {self.tree.size}")
+        self._check_ack(msg.prev_ack)
         self._follow_writer(msg.client_id, msg.client_seq)
+
+    def _check_ack(self, prev_ack: StreamSeq) -> None:
+        if prev_ack > self.tree.size:
+            raise InvariantError("I6", f"prev_ack {prev_ack} is ahead of the stream's {self.tree.size}")
 
     def _follow_writer(self, client: ClientId, client_seq: ClientSeq) -> None:
         """I8 and I9, as far as the range and ``WRITERS`` reach."""
@@ -144,10 +149,13 @@ class Judge:
             if made.label_curr != self.manifest.label:
                 raise InvariantError("I2", "CHECKPOINT.label_curr is of another label")
             checkpoint.check_transition(made, self.tree)
+            if self._checkpoints and made.upto_seq == self._checkpointed:
+                raise InvariantError("§4.4.1", "there is one at this place already")
             hub_identity.verify_checkpoint(self._identity, made, self.registry.profile.epoch_sec)
         except VeenError as exc:
             raise damage(where, f"checkpoint at {made.upto_seq}: {exc}", offset) from exc
         self._checkpoints += 1
+        self._checkpointed = made.upto_seq
 
     def conclude(self) -> Verified:
         """What must hold once everything was seen."""

@@ -20,7 +20,8 @@ from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.ids import Label, StreamSeq
 from veen_core.mmr import Mmr
 from veen_storage.changes import Anchor, Checkpointed
-from veen_storage.fsck.files import LabelFiles
+from veen_storage.errors import unreadable
+from veen_storage.fsck.files import LabelFiles, read_held
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.journal import foreign_at
 from veen_storage.layout import Layout
@@ -53,9 +54,12 @@ class Bindings:
 
     def check(self, path: Path) -> Iterator[Fault]:
         """Against the file; a line too many, too few, or torn."""
-        data = path.read_bytes() if path.exists() else None
-        if data is None:
-            yield Fault(file=path.name, what="is missing", remedy=REPAIR)
+        try:
+            data = path.read_bytes()
+        except OSError as exc:
+            gone = isinstance(exc, FileNotFoundError)
+            what = "is missing" if gone else unreadable(path.name, exc).what
+            yield Fault(file=path.name, what=what, remedy=REPAIR)
             return
         missing, offset = dict(self.applied), 0
         try:
@@ -107,7 +111,8 @@ class Beside:
 
     def __post_init__(self) -> None:
         if self.files.index:
-            self.index = self.layout.checkpoint_index(self.label).read_bytes()
+            path = self.layout.checkpoint_index(self.label)
+            self.index = read_held(path, self.report, remedy=REPAIR, label=self.label) or b""
 
     def fault(self, path: Path, what: str, *, remedy: str = RESTORE, seq: StreamSeq | None = None) -> None:
         self.report.faults.append(Fault(file=path.name, label=self.label, seq=seq, what=what, remedy=remedy))
@@ -117,10 +122,10 @@ class Beside:
     ) -> None:
         """A file whose every byte follows from the log."""
         self.seen.add(path)
-        held = path.read_bytes() if path.exists() else None
+        remedy = REPAIR if rewrite else RESTORE
+        held = read_held(path, self.report, remedy=remedy, label=self.label, seq=seq)
         if held == right or (held is None and ahead):
             return
-        remedy = REPAIR if rewrite else RESTORE
         what = "is missing" if held is None else "is not what follows from the log"
         self.fault(path, what, remedy=remedy, seq=seq)
         if rewrite:
@@ -200,7 +205,7 @@ class Beside:
         path = self.layout.anchor(self.label, upto)
         self.seen.add(path)
         try:
-            held = Anchor.decode(path.read_bytes())
+            held = Anchor.decode(read_held(path, self.report, label=self.label, seq=upto) or b"")
         except DecodeError as exc:
             self.fault(path, str(exc), seq=upto)
             return None

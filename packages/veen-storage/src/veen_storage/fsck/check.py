@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
+from veen_storage import journal
 from veen_storage.applier import decode_finishing
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, StorageError
@@ -25,7 +26,15 @@ from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.book import Book, Unfinished
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import JournalFiles, LogFiles, applied_by_files, floor_of, list_log, read_journal
+from veen_storage.fsck.files import (
+    JournalFiles,
+    LogFiles,
+    applied_by_files,
+    floor_of,
+    list_log,
+    newest_segment,
+    read_journal,
+)
 from veen_storage.fsck.index import Comparison, Excused, Row, Survey
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
@@ -111,7 +120,7 @@ class _Fsck:
                 self._compare(book, survey, Path(scratch, "index"))
 
     def _check_log(self, workers: Workers, survey: Survey | None, derived: Path) -> Book:
-        applied = _recorded_batch(survey)
+        applied = fsck_index.recorded_batch(survey)
         held, log = read_journal(self._layout, self._report, applied), list_log(self._layout, self._report)
         self._report.counters.bytes += held.size
         registry = workers.trust.registry
@@ -156,9 +165,19 @@ class _Fsck:
         if held.first is not None and held.first > applied + 1:
             what = f"batches {applied + 1} to {held.first - 1} are neither in the index nor in the journal"
             self._report.faults.append(Fault(file="journal", what=what))
+        self._check_end(held, applied)
+        return applied
+
+    def _check_end(self, held: JournalFiles, applied: int) -> None:
+        """A journal may end before what is applied, its newest segment may not."""
+        if not held.damaged and (newest := newest_segment(self._layout)) is not None:
+            try:
+                journal.check_end(newest, held.last or 0, applied)
+            except DamageError as exc:
+                fsck_directory.add_fault(self._report, exc, exc.file, exc.remedy)
+                return
         if held.last is not None and held.last < applied:
             self._report.notes.append(f"the journal ends at batch {held.last}, {applied} is applied")
-        return applied
 
     def _finishing(self, survey: Survey | None, log: LogFiles) -> frozenset[Unfinished] | None:
         if survey is None:
@@ -222,12 +241,6 @@ class _Fsck:
                 self._report.faults.append(fault)
             if self._tell is not None:
                 self._tell(Progress("attachments", seen.labels, seen.labels, seen.entries, seen.bytes))
-
-
-def _recorded_batch(survey: Survey | None) -> int:
-    """The last batch that the index says is applied, as far as it says anything."""
-    stored = survey.meta.get(b"applied", b"") if survey is not None else b""
-    return int(U64.unpack(stored)[0]) if len(stored) == U64.size else 0
 
 
 def _excused(book: Book, survey: Survey) -> Excused:

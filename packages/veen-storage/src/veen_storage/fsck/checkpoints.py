@@ -10,7 +10,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_storage.changes import Checkpointed
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
-from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal
+from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, read_held
 from veen_storage.fsck.pending import Folded
 from veen_storage.fsck.state import FoldState
 from veen_storage.writer import file_checkpoint
@@ -41,7 +41,9 @@ class CheckpointFold:
         if ahead and self._state.exact:
             self._state.step_aside()
         path = self._book.layout.checkpoint(self._label, upto)
-        written = path.read_bytes() if upto in self._files.checkpoints else None
+        written = None
+        if upto in self._files.checkpoints:
+            written = read_held(path, self._book.report, label=self._label, seq=upto)
         if written is None and not ahead:
             self._beside.fault(path, "is missing", seq=upto)
             self._without_checkpoint(upto)

@@ -15,7 +15,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Coid
 from veen_storage import hub_keys
 from veen_storage.attachments import PART
-from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
 from veen_storage.files import SECRET
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.hub_keys import NextIdentity
@@ -40,6 +40,7 @@ _KNOWN: Final = frozenset(
         "fork.cbor",
         "fork-cuts.cborseq",
         "ancestry",
+        "views",
     }
 )
 
@@ -77,7 +78,7 @@ def check_identity(layout: Layout, registry: Registry, report: Report) -> HubIde
     try:
         hub_identity.verify_identity(identity, pinned=registry.hub_id)
     except VeenError as exc:
-        add_fault(report, exc, layout.identity.name)
+        add_fault(report, exc, (layout.identity_next if pending else layout.identity).name)
         return None
     if pending:
         report.notes.append("hub-identity.next: a key rotation was cut off and holds; opening finishes it")
@@ -141,7 +142,12 @@ def check_names(layout: Layout, report: Report) -> None:
 
 def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
     """Every attachment whose name and place are right; the rest is reported."""
-    for folder, _folders, names in os.walk(layout.attachments):
+
+    def fault(exc: OSError) -> None:
+        shown = os.path.relpath(exc.filename, layout.root)
+        report.faults.append(Fault(file=shown, what=unreadable(shown, exc).what))
+
+    for folder, _folders, names in os.walk(layout.attachments, onerror=fault):
         for name in sorted(names):
             path = Path(folder, name)
             shown = str(path.relative_to(layout.root))
@@ -159,18 +165,24 @@ def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
                 report.faults.append(Fault(file=shown, what="has no place in attachments/", remedy=remedy))
 
 
+def sha256_of(path: Path) -> str:
+    digest = sha256()
+    with path.open("rb") as file:
+        while data := file.read(PART):
+            digest.update(data)
+    return digest.hexdigest()
+
+
 def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[int, Fault | None]:
     """Its size, and what is wrong with it (H17)."""
-    size = path.stat().st_size
     file, remedy = f"attachments/{path.name}", "put it again from a copy"
+    try:
+        size = path.stat().st_size
+        digest = sha256_of(path) if content and size <= max_bytes else None
+    except OSError as exc:
+        return 0, Fault(file=file, what=unreadable(file, exc).what, remedy=remedy)
     if size > max_bytes:
         return size, Fault(file=file, what=f"{size} bytes exceed max_attachment_bytes", remedy=remedy)
-    if not content:
-        return size, None
-    digest = sha256()
-    with path.open("rb") as file_:
-        while data := file_.read(PART):
-            digest.update(data)
-    if digest.hexdigest() == path.name:
+    if digest is None or digest == path.name:
         return size, None
     return size, Fault(file=file, what="is not the content its name says", remedy=remedy)

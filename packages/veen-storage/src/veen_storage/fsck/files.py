@@ -5,27 +5,29 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from veen_core.checkpoint import Checkpoint
-from veen_core.chunk import parse_chunk_name
+from veen_core.chunk import ChunkName, chunk_name, parse_chunk_name, pruned_name
 from veen_core.entry import decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
-from veen_storage.errors import DamageError
-from veen_storage.fsck.report import REPAIR, Fault, Report
+from veen_storage.errors import DamageError, unreadable
+from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
 
 _BESIDE: Final = re.compile(
-    r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>\d{20})\.cbor"
+    r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>[0-9]{20})\.cbor"
     r"|checkpoint-index-(?P<of>[0-9a-f]{64})\.cbor"
 )
+LAST: Final = 2**64 - 1
+"""The highest stream_seq that there is (§4.8.1)."""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class LogFiles:
     """Everything in ``log/``."""
 
     labels: dict[Label, LabelFiles] = field(default_factory=dict)
+    doubled: list[ChunkName] = field(default_factory=list)
+    """Chunks that begin where another does."""
 
     def of(self, label: Label) -> LabelFiles:
         return self.labels.get(label) or LabelFiles()
@@ -69,9 +73,8 @@ class LogFiles:
 def list_log(layout: Layout, report: Report) -> LogFiles:
     """Sort the names; what has no place in ``log/`` is reported."""
     found = LogFiles()
-    for name in sorted(os.listdir(layout.log)):
-        if _sort_name(found, name):
-            continue
+    strange = [name for name in sorted(os.listdir(layout.log)) if not _sort_name(found, name)]
+    for name in (*strange, *_strays(found)):
         if name.endswith(".tmp"):
             report.notes.append(f"log/{name} is left from a write that was cut off: it may be removed")
         else:
@@ -82,18 +85,11 @@ def list_log(layout: Layout, report: Report) -> LogFiles:
 
 
 def _sort_name(found: LogFiles, name: str) -> bool:
-    chunk = parse_chunk_name(name)
+    chunk = parse_chunk_name(name) if name.isascii() else None
     if chunk is not None:
-        files = found.labels.setdefault(chunk.label, LabelFiles())
-        if chunk.end is None:
-            files.growing.add(chunk.start)
-        elif chunk.kind == "summary":
-            files.summaries.add((chunk.start, chunk.end))
-        else:
-            (files.logs if chunk.kind == "log" else files.pruned)[chunk.start] = chunk.end
-        return True
+        return max(chunk.start, chunk.end or 0) <= LAST and _sort_chunk(found, chunk)
     match = _BESIDE.fullmatch(name)
-    if match is None:
+    if match is None or int(match["upto"] or 0) > LAST:
         return False
     files = found.labels.setdefault(Label.from_hex(match["label"] or match["of"]), LabelFiles())
     if match["of"] is not None:
@@ -102,6 +98,32 @@ def _sort_name(found: LogFiles, name: str) -> bool:
         names = {"peaks": files.peaks, "checkpoint": files.checkpoints, "anchor": files.anchors}
         names[match["kind"]].add(StreamSeq(int(match["upto"])))
     return True
+
+
+def _sort_chunk(found: LogFiles, chunk: ChunkName) -> bool:
+    files = found.labels.setdefault(chunk.label, LabelFiles())
+    if chunk.end is None:
+        files.growing.add(chunk.start)
+    elif chunk.kind == "summary":
+        files.summaries.add((chunk.start, chunk.end))
+    else:
+        kept = files.logs if chunk.kind == "log" else files.pruned
+        if (other := kept.get(chunk.start)) is not None:
+            found.doubled.append(replace(chunk, end=other))
+        kept[chunk.start] = chunk.end
+    return True
+
+
+def _strays(found: LogFiles) -> Iterator[str]:
+    """Of chunks that begin alike and end differently, those without a summary, or all but the longest."""
+    for chunk in found.doubled:
+        files = found.labels[chunk.label]
+        kept = files.logs if chunk.kind == "log" else files.pruned
+        ends = sorted(e for e in (chunk.end, kept[chunk.start]) if e is not None)
+        right = next((end for end in ends if (chunk.start, end) in files.summaries), ends[-1])
+        kept[chunk.start] = right
+        name = chunk_name if chunk.kind == "log" else pruned_name
+        yield from (name(chunk.label, chunk.start, end) for end in ends if end != right)
 
 
 def pieces_of(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> list[Piece]:
@@ -145,6 +167,25 @@ def walk_frames(piece: Piece) -> FrameWalk:
     for _ in walk:
         pass
     return walk
+
+
+def read_held(
+    path: Path,
+    report: Report,
+    *,
+    remedy: str = RESTORE,
+    label: Label | None = None,
+    seq: StreamSeq | None = None,
+) -> bytes | None:
+    """A file's content; None if it is not there. One that the disk does not give is a fault, and empty."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        what = unreadable(path.name, exc).what
+        report.faults.append(Fault(file=path.name, what=what, label=label, seq=seq, remedy=remedy))
+        return b""
 
 
 # --- the journal
@@ -200,6 +241,15 @@ def floor_of(layout: Layout) -> int:
         return 0
 
 
+def newest_segment(layout: Layout) -> Path | None:
+    """The one that must hold everything since it began, if it is there."""
+    try:
+        path = journal.segment_path(layout.journal, journal.read_floor(layout.journal).segment)
+    except DamageError:
+        return None
+    return path if path.exists() else None
+
+
 def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFiles:
     """Read every segment; damage is reported, and the next segment read all the same.
 
@@ -236,7 +286,7 @@ def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> I
     except DamageError as exc:
         held.damaged = True
         report.faults.append(Fault(file=path.name, offset=exc.offset, what=exc.what))
-        report.notes.append(f"{path.name}: nothing after byte {exc.offset} was checked")
+        report.notes.append(f"{path.name}: nothing after byte {exc.offset or 0} was checked")
         return
     if end < size:
         report.notes.append(
@@ -327,6 +377,9 @@ def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) 
 
 
 def _unapplied_anchors(path: Path, items: list[Journaled]) -> list[int]:
-    written = path.read_bytes() if path.exists() else b""
+    try:
+        written = path.read_bytes()
+    except OSError:
+        written = b""  # missing, or a fault of its own (``read_held``)
     at = next((i for i, item in reversed(list(enumerate(items))) if item.data == written), -1)
     return [item.batch for item in items[at + 1 :]]

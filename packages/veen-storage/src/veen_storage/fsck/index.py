@@ -30,6 +30,7 @@ from veen_storage.records import (
     NODE,
     TIME_LABEL,
     U32,
+    U64,
     LabelCursor,
     LabelNo,
 )
@@ -103,6 +104,12 @@ class Survey:
     heads: dict[Label, Recorded]
     """Of each label, as far as it can be read."""
     meta: dict[bytes, bytes]
+
+
+def recorded_batch(held: Survey | None) -> int:
+    """The last batch that the index says is applied, as far as it says anything."""
+    stored = held.meta.get(b"applied", b"") if held is not None else b""
+    return int(U64.unpack(stored)[0]) if len(stored) == U64.size else 0
 
 
 def survey(path: Path) -> Survey:

@@ -118,9 +118,12 @@ class Planner:
         limit, seq = (
             (head.chunk_bytes, head.size + 1) if piece.start == head.chunk_start else (0, piece.start)
         )
-        with piece.path.open("rb") as file:
-            file.seek(limit)
-            there = file.read()
+        try:
+            with piece.path.open("rb") as file:
+                file.seek(limit)
+                there = file.read()
+        except OSError:
+            return piece  # walking it says so
         waiting, size = list[bytes](), 0
         while size < len(there) and (item := ahead.get(StreamSeq(seq))) is not None:
             waiting.append(item.data)
