@@ -24,9 +24,12 @@ class Reading:
         self._reader.pushFilters(list(filters))
         self.parts = [part for part in self._reader.partitions() if isinstance(part, Part)]
 
+    def batches(self, part: Part) -> list[pa.RecordBatch]:
+        return list(self._reader.read(part))
+
     @property
     def table(self) -> pa.Table:
-        found = [batch for part in self.parts for batch in self._reader.read(part)]
+        found = [batch for part in self.parts for batch in self.batches(part)]
         return pa.Table.from_batches(found, schema=arrow_schema(quarantine=self._quarantine))
 
     @property
