@@ -90,7 +90,7 @@ class ChunkWalk:
         self._base = segment.begin
         """Where ``_data`` begins, in the file."""
         self._end = segment.end
-        """The byte after the last one to be walked, if it is known: of a small file no large window is asked."""
+        """The byte after the last one to be walked, if it is known: no large window for a small file."""
         self._ended = False
         self._lost: _Lost | None = None
 
