@@ -20,13 +20,13 @@ from veen_core.cap import CapToken, mint
 from veen_core.ciphertext import Binding
 from veen_core.entry import Entry
 from veen_core.hashing import H
-from veen_core.ids import ClientId, ClientSeq, HubPk, Label, SchemaId, StreamSeq, UnixTime
+from veen_core.ids import ClientId, ClientSeq, HubPk, Label, MmrRoot, SchemaId, StreamSeq, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, seal_msg, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
-from veen_core.receipt import Receipt
+from veen_core.receipt import Receipt, sign_receipt
 from veen_storage.clone import clone
 from veen_storage.export import write as exports
 from veen_storage.export.format import Form, Manifest
@@ -195,3 +195,25 @@ def hub_pk(name: str) -> HubPk:
 def files_of(root: Path, pattern: str = "*.log") -> list[Path]:
     """Chunk files below a folder, in the order of their names."""
     return sorted(root.rglob(pattern))
+
+
+def lone_entry(number: int, key: str = "hub/0", who: str = "alice") -> Entry:
+    """The only entry of a label of its own: for logs of more labels than a hub writes in a test's time."""
+    client, hub = signing_key(who), signing_key(key)
+    binding = Binding(
+        profile_id=DEFAULT_PROFILE.profile_id,
+        label=Label(H(b"label" + number.to_bytes(8, "big"))),
+        client_id=ClientId(client.public),
+        client_seq=ClientSeq(1),
+        prev_ack=StreamSeq(0),
+        auth_ref=None,
+    )
+    msg = sign_msg(client, binding, bytes(32) + struct.pack(">II", 0, 4) + b"body")
+    unsigned = Receipt(
+        label=binding.label,
+        stream_seq=StreamSeq(1),
+        leaf_hash=msg.leaf_hash,
+        mmr_root=MmrRoot(msg.leaf_hash),
+        hub_ts=BORN,
+    )
+    return Entry(binding.label, StreamSeq(1), msg.encode(), sign_receipt(hub, unsigned).encode())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from veen_spark.columns import arrow_schema
-from veen_spark.source import Options, Part, VeenReader
+from veen_spark.options import Options
+from veen_spark.source import OPTIONS, Part, VeenReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -20,13 +21,16 @@ class Reading:
     def __init__(self, *paths: Path | str, filters: tuple[Filter, ...] = (), **options: str) -> None:
         where = {"path": str(paths[0])} if len(paths) == 1 else {"paths": _json(paths)}
         self._quarantine = options.get("mode") == "quarantine"
-        self._reader = VeenReader(Options({**where, **options}))
+        self._reader = VeenReader(Options({**where, **options}, OPTIONS))
         self._reader.pushFilters(list(filters))
         self.parts = [part for part in self._reader.partitions() if isinstance(part, Part)]
 
+    def batches(self, part: Part) -> list[pa.RecordBatch]:
+        return list(self._reader.read(part))
+
     @property
     def table(self) -> pa.Table:
-        found = [batch for part in self.parts for batch in self._reader.read(part)]
+        found = [batch for part in self.parts for batch in self.batches(part)]
         return pa.Table.from_batches(found, schema=arrow_schema(quarantine=self._quarantine))
 
     @property

@@ -17,12 +17,14 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from veen_core.entry import FRAME_SIZE, split_entries
+from veen_core.chunk import chunk_name
+from veen_core.entry import FRAME_SIZE, Entry, split_entries
+from veen_core.ids import Label, StreamSeq
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 from veen_spark.errors import DamagedLog, SparkSetupError
 
-from .logs import BORN, Hub, files_of
+from .logs import BORN, Hub, files_of, lone_entry
 from .reading import Reading
 
 
@@ -107,6 +109,21 @@ def test_a_list_a_glob_and_a_folder_of_exports_are_read_together(orders: Hub, tm
 
 def test_a_hub_without_messages_is_an_empty_table(hub: Hub, tmp_path: Path) -> None:
     assert Reading(hub.clone(tmp_path / "clone")).numbers == []
+
+
+def test_a_hundred_thousand_labels_are_a_few_parts(hub: Hub, tmp_path: Path) -> None:
+    home = hub.clone(tmp_path / "clone")
+    shape = lone_entry(0)
+    for number in range(100_000):  # nobody verifies them here: one signature serves all
+        label = Label(number.to_bytes(32, "big"))
+        msg = shape.msg_bytes.replace(shape.label, label)
+        entry = Entry(label, StreamSeq(1), msg, shape.receipt_bytes.replace(shape.label, label))
+        (home / "log" / chunk_name(label, StreamSeq(1), None)).write_bytes(entry.encode())
+    reading = Reading(home)
+    assert len(reading.parts) < 30
+    assert sum(batch.num_rows for part in reading.parts[:2] for batch in reading.batches(part)) == 8_192
+    wanted = EqualTo(("label",), (77_777).to_bytes(32, "big"))
+    assert Reading(home, filters=(wanted,)).table["label"].to_pylist() == [wanted.value]
 
 
 # --- filters
@@ -200,7 +217,7 @@ def test_in_quarantine_it_is_a_row_of_its_own_and_the_rest_is_there(
     at: int, size: str, second_chunk: Path
 ) -> None:
     starts = frames(second_chunk)
-    reading = Reading(second_chunk.parent, mode="quarantine", maxPartitionBytes=size)  # cut before the damage
+    reading = Reading(second_chunk.parent, mode="quarantine", maxPartitionBytes=size)
     flip(second_chunk, starts[2] + at)
     assert reading.numbers == [n for n in range(1, 31) if n != 11]
     (damaged,) = (row for row in reading.table.to_pylist() if row["damage"] is not None)

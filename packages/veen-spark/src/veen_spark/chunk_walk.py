@@ -6,6 +6,7 @@ that are no frame become one ``Damage``, and the walk goes on at the next frame 
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
@@ -88,12 +89,16 @@ class ChunkWalk:
         """Where the next frame begins, in ``_data``."""
         self._base = segment.begin
         """Where ``_data`` begins, in the file."""
+        self._end = segment.end
+        """The byte after the last one to be walked, if it is known: no large window for a small file."""
         self._ended = False
         self._lost: _Lost | None = None
 
     def items(self) -> Items:
         file, stream = open_raw(self._segment.path, self._segment.begin)
         with file:
+            if stream is file and self._end is None:
+                self._end = os.fstat(file.fileno()).st_size
             while not self._ended or self._at < len(self._data):
                 self._fill(stream)
                 yield from self._window()
@@ -104,8 +109,8 @@ class ChunkWalk:
         self._base += self._at
         rest = self._data[self._at :]
         wanted = WINDOW
-        if self._segment.end is not None:
-            wanted = min(WINDOW, self._segment.end - self._base - len(rest))
+        if self._end is not None:
+            wanted = min(WINDOW, self._end - self._base - len(rest))
         try:
             more = stream.read(wanted) if wanted > 0 else b""
         except OSError as exc:

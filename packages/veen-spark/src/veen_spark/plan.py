@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from veen_core.export import PAYLOADS, RECEIPTS, sidecar_name
 from veen_spark.chunk_walk import headers, is_compressed
 from veen_spark.segment import Segment
 from veen_spark.set_walk import SequenceIndex
 
+Any_ = TypeVar("Any_")
 MAX_BYTES: Final = 64 * 1_048_576
 """A chunk is never larger by default (§4.8.2): one chunk, one partition."""
 MOST_SEGMENTS: Final = 4_096
@@ -27,15 +28,21 @@ MOST_SEGMENTS: Final = 4_096
 
 def pack(segments: Iterable[Segment], max_bytes: int = MAX_BYTES) -> list[list[Segment]]:
     """Partitions, in order."""
-    partitions: list[list[Segment]] = []
+    parts = (part for segment in segments for part in cut(segment, max_bytes))
+    return gathered(parts, lambda part: part.size, max_bytes)
+
+
+def gathered(work: Iterable[Any_], size_of: Callable[[Any_], int], max_bytes: int) -> list[list[Any_]]:
+    """Neighbours together, up to ``max_bytes``."""
+    partitions: list[list[Any_]] = []
     room = files = 0
-    for segment in segments:
-        for part in cut(segment, max_bytes):
-            if part.size > room or files >= MOST_SEGMENTS:
-                partitions.append([])
-                room, files = max_bytes, 0
-            partitions[-1].append(part)
-            room, files = room - part.size, files + 1
+    for one in work:
+        size = size_of(one)
+        if size > room or files >= MOST_SEGMENTS or not partitions:
+            partitions.append([])
+            room, files = max_bytes, 0
+        partitions[-1].append(one)
+        room, files = room - size, files + 1
     return partitions
 
 

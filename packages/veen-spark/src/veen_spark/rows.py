@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veen_core.cap import CapToken
+from veen_core.entry import Entry
 from veen_core.errors import DecodeError
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
@@ -167,8 +168,7 @@ def _entry_row(segment: Segment, item: Span | Authorize | Pruned) -> Row:
         receipt, row = item.entry.receipt, _pruned_fields(item)
     elif isinstance(item, Authorize):
         receipt = Receipt.decode(item.receipt)
-        row = {"auth_ref": CapToken.decode(item.token).auth_ref, "msg": item.token, "receipt": item.receipt}
-        row |= {"kind": "authorize", "offset": item.offset}
+        row = _token_fields(item.token) | {"receipt": item.receipt, "offset": item.offset}
     else:
         msg_bytes, receipt_bytes = (
             item.data[: item.receipt_at[0]],
@@ -183,18 +183,31 @@ def _entry_row(segment: Segment, item: Span | Authorize | Pruned) -> Row:
         raise DecodeError(
             f"is {receipt.stream_seq}, its place says {promised}", where="RECEIPT.stream_seq §4.3"
         )
-    row |= {
+    row |= receipt_fields(receipt) | {"hub_id": segment.hub_id, "file": segment.path}
+    if any(isinstance(value, int) and value > _SIGNED_MAX for value in row.values()):
+        raise DecodeError("an integer beyond 2^63 - 1 has no place in a column")
+    return row
+
+
+def receipt_fields(receipt: Receipt) -> Row:
+    """The columns that every entry has, pruned or not."""
+    return {
         "label": bytes(receipt.label),
         "stream_seq": receipt.stream_seq,
         "hub_ts": receipt.hub_ts,
         "leaf_hash": bytes(receipt.leaf_hash),
         "mmr_root": bytes(receipt.mmr_root),
-        "hub_id": segment.hub_id,
-        "file": segment.path,
     }
-    if any(isinstance(value, int) and value > _SIGNED_MAX for value in row.values()):
-        raise DecodeError("an integer beyond 2^63 - 1 has no place in a column")
-    return row
+
+
+def entry_fields(entry: Entry) -> Row:
+    """The columns of a MSG or a token, and its RECEIPT's bytes."""
+    fields = _token_fields(entry.msg_bytes) if entry.is_authorize else _msg_fields(entry.msg_bytes)
+    return fields | {"receipt": entry.receipt_bytes}
+
+
+def _token_fields(wire: bytes) -> Row:
+    return {"auth_ref": CapToken.decode(wire).auth_ref, "msg": wire, "kind": "authorize"}
 
 
 def _msg_fields(wire: bytes) -> Row:

@@ -7,15 +7,14 @@ Paths must be readable under the same name on every executor.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from veen_spark.columns import spark_schema
-from veen_spark.errors import SparkSetupError
 from veen_spark.log_files import find_segments
+from veen_spark.options import Options
 from veen_spark.plan import MAX_BYTES, pack
 from veen_spark.pushdown import Wanted
 from veen_spark.rows import batches
@@ -30,49 +29,12 @@ if TYPE_CHECKING:
 
 NAME: Final = "veen"
 MODES: Final = ("failfast", "quarantine")
-_BATCH_OPTIONS: Final = frozenset({"path", "paths", "mode", "maxpartitionbytes"})
+OPTIONS: Final = frozenset({"path", "paths", "mode", "maxpartitionbytes"})
 
 
 def register(spark: SparkSession) -> None:
     """Make ``format("veen")`` known to a session."""
     spark.dataSource.register(VeenDataSource)
-
-
-class Options:
-    """What was asked of the source, checked: a misspelt option would otherwise be no option."""
-
-    def __init__(self, given: Mapping[str, str], known: frozenset[str] = _BATCH_OPTIONS) -> None:
-        self._given = {name.lower(): value for name, value in given.items()}
-        if unknown := sorted(self._given.keys() - known):
-            raise SparkSetupError(
-                f"format veen has no option {unknown[0]}: it has {', '.join(sorted(known))}"
-            )
-
-    def text(self, name: str, default: str = "") -> str:
-        return self._given.get(name.lower(), default)
-
-    def number(self, name: str, default: int) -> int:
-        value = self.text(name, str(default))
-        if not value.isdecimal() or int(value) < 1:
-            raise SparkSetupError(f"option {name}: want a whole number of at least 1, found {value}")
-        return int(value)
-
-    def choice(self, name: str, values: Sequence[str]) -> str:
-        value = self.text(name, values[0]).lower()
-        if value not in values:
-            raise SparkSetupError(f"option {name}: want {' or '.join(values)}, found {value}")
-        return value
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._given
-
-    @property
-    def paths(self) -> list[str]:
-        if "paths" in self._given:
-            return [str(path) for path in json.loads(self._given["paths"])]
-        if "path" not in self._given:
-            raise SparkSetupError('format veen reads a path: load("exports/*"), or follows a hub: option hub')
-        return [self._given["path"]]
 
 
 class Part(InputPartition):
@@ -98,7 +60,12 @@ class VeenDataSource(DataSource):
         return self.options.get("mode", MODES[0]).lower() == "quarantine"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the schema is ours
-        return VeenReader(Options(self.options))
+        return VeenReader(Options(self.options, OPTIONS))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - as above; Spark's
+        from veen_spark import stream_source  # noqa: PLC0415 - loads the client, which reading files does not need
+
+        return stream_source.VeenStreamReader(Options(self.options, stream_source.OPTIONS))
 
 
 class VeenReader(DataSourceReader):

@@ -1,0 +1,202 @@
+"""veen-spark's speed as ratios inside one run, one JSON line per figure.
+
+    python packages/veen-spark/benchmarks/run.py            10^6 entries; half an hour
+    python packages/veen-spark/benchmarks/run.py --quick    10^5 entries; a few minutes
+
+``spark.read``                reading chunk files to Arrow, against reading the same rows from Parquet
+``spark.verify``              verification on local[2], against a plain loop in one process
+``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
+
+Subject and yardstick take turns and the fastest round of each counts. ``--only NAME`` measures some of them,
+``--directory`` says on which disk. Each figure is a function of ``Bench``; add one to ``FIGURES``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import logs
+
+from veen_core import Mmr, Receipt, verify_msg
+from veen_core.entry import split_frames
+from veen_core.hub_identity import HubIdentity, verify_receipt
+from veen_spark import start
+from veen_spark.parquet import to_parquet
+from veen_spark.verify import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CORES = 2
+
+
+@dataclass
+class Bench:
+    """The session, and logs by their shape, each made once."""
+
+    spark: SparkSession
+    root: Path
+    entries: int
+    rounds: int
+    _made: dict[logs.Shape, Path] = field(default_factory=dict)
+
+    def log(self, shape: logs.Shape) -> Path:
+        if shape not in self._made:
+            self._made[shape] = logs.make(self.root / f"log-{len(self._made)}", shape)
+        return self._made[shape]
+
+    def fastest(self, subject: Callable[[], object], yardstick: Callable[[], object]) -> float:
+        """How many times as long the yardstick takes: its fastest round by the subject's."""
+        best = [float("inf"), float("inf")]
+        for _ in range(self.rounds):
+            for n, work in enumerate((subject, yardstick)):
+                began = time.perf_counter()
+                work()
+                best[n] = min(best[n], time.perf_counter() - began)
+        return best[1] / best[0]
+
+
+def consume(frame: DataFrame) -> None:
+    """Make every row, and throw it away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+# --- the figures
+
+
+def read(bench: Bench) -> float:
+    log, parquet = bench.log(logs.Shape(bench.entries)), bench.root / "parquet"
+    if not parquet.exists():
+        to_parquet(bench.spark, [str(log)], str(parquet))
+    spark = bench.spark
+    return bench.fastest(
+        lambda: consume(spark.read.format("veen").load(str(log))),
+        lambda: consume(spark.read.parquet(str(parquet))),
+    )
+
+
+def verify_plainly(log: Path) -> int:
+    """What somebody who knows veen_core would write for one process."""
+    identity = HubIdentity.decode((log / "hub-identity.cbor").read_bytes())
+    trees: dict[bytes, Mmr] = {}
+    count = 0
+    for path in sorted(log.glob("chunk-*.log")):
+        for entry in split_frames(path.read_bytes()):
+            msg, leaf = verify_msg(entry.msg_bytes)
+            receipt = Receipt.decode(entry.receipt_bytes)
+            tree = trees.setdefault(entry.label, Mmr())
+            tree.add(leaf)
+            if (receipt.leaf_hash, receipt.mmr_root) != (leaf, tree.root) or msg.label != entry.label:
+                raise AssertionError("does not verify")
+            verify_receipt(identity, receipt)
+            count += 1
+    return count
+
+
+def verify_figure(bench: Bench) -> float:
+    log = bench.log(logs.Shape(bench.entries))
+
+    def distributed() -> None:
+        report = verify(bench.spark, str(log))
+        assert report.ok, report.as_object()
+
+    return bench.fastest(distributed, lambda: verify_plainly(log))
+
+
+@contextmanager
+def watched_workers() -> Iterator[list[int]]:
+    """The largest resident set, in KiB, of any Python worker that Spark has while this lasts."""
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            for status in Path("/proc").glob("[0-9]*/status"):
+                peak[0] = max(peak[0], _worker_kb(status))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _worker_kb(status: Path) -> int:
+    try:
+        if b"pyspark" not in (status.parent / "cmdline").read_bytes():
+            return 0
+        lines = status.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    if "Name:\tjava" in lines:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+def worker_rss_growth(bench: Bench) -> float:
+    peaks = []
+    for entries in (bench.entries // 10, bench.entries):
+        log = str(bench.log(logs.Shape(entries)))
+        with watched_workers() as peak:
+            consume(bench.spark.read.format("veen").load(log))
+            verify(bench.spark, log)
+        peaks.append(peak[0])
+    return peaks[1] / peaks[0]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measurement, its target, and which side of it is good."""
+
+    measure: Callable[[Bench], float]
+    target: float
+    at_least: bool = True
+
+
+FIGURES: dict[str, Figure] = {
+    "spark.worker_rss_growth": Figure(worker_rss_growth, 1.3, at_least=False),
+    "spark.read": Figure(read, 0.35),
+    "spark.verify": Figure(verify_figure, 1.5),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--entries", type=int, help="instead of 10^6 or 10^5")
+    parser.add_argument("--only", action="append", choices=FIGURES, help="just this one; repeat")
+    parser.add_argument("--directory", type=Path)
+    given = parser.parse_args()
+    entries = given.entries or (100_000 if given.quick else 1_000_000)
+    failed = 0
+    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+        spark = start(f"local[{CORES}]", app_name="veen-spark benchmarks")
+        bench = Bench(spark, Path(folder), entries, rounds=3 if given.quick else 2)
+        for name, figure in FIGURES.items():
+            if given.only and name not in given.only:
+                continue
+            value = figure.measure(bench)
+            good = value >= figure.target if figure.at_least else value <= figure.target
+            failed += not good
+            line = {"figure": name, "value": round(value, 3), "target": figure.target, "ok": good}
+            sys.stdout.write(json.dumps({**line, "entries": entries}) + "\n")
+            sys.stdout.flush()
+        spark.stop()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""``veen spark stream``: a hub's streams into Parquet, as they grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from veen_core.ids import HubId
+from veen_spark.commands.session import hub_id as as_hub_id
+from veen_spark.commands.session import session, session_options, show
+from veen_spark.parquet import partitioned
+
+
+@click.command()
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--hub", required=True, envvar="VEEN_HUB", help="The hub's URL.")
+@click.option("--hub-id", required=True, type=as_hub_id, help="The hub it must be.")
+@click.option("--stream", "streams", multiple=True, help="A stream by name; repeat.")
+@click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path), help="Where to go on from [TARGET.checkpoint]."
+)
+@click.option("--starting-offsets", default="earliest", show_default=True, help="earliest, latest, or JSON.")
+@click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Entries a batch, at the most.")
+@click.option(
+    "--keep-on-data-loss", is_flag=True, help="Go on where the hub has pruned what was not yet read."
+)
+@click.option("--once", is_flag=True, help="Take what is there, then end; else follow until interrupted.")
+@session_options
+def stream(
+    *,
+    target: Path,
+    hub: str,
+    hub_id: HubId,
+    streams: tuple[str, ...],
+    labels: tuple[str, ...],
+    checkpoint: Path | None,
+    starting_offsets: str,
+    max_offsets_per_trigger: int | None,
+    keep_on_data_loss: bool,
+    once: bool,
+    master: str,
+    conf: dict[str, str],
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Follow a hub's logs into Parquet at TARGET: every receipt verified, every entry there exactly once.
+
+    Run again with the same TARGET and checkpoint it goes on where it ended, however it ended.
+    """
+    options = {
+        "hub": hub,
+        "hubId": hub_id.hex(),
+        "stream": ",".join(streams),
+        "label": ",".join(labels),
+        "startingOffsets": starting_offsets,
+        "failOnDataLoss": str(not keep_on_data_loss).lower(),
+    }
+    if max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
+    place = checkpoint or target.with_name(f"{target.name}.checkpoint")
+    with session(master, conf, verbose=verbose) as spark:
+        rows = partitioned(spark.readStream.format("veen").options(**options).load())
+        writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
+        writer = writer.option("path", str(target)).option("checkpointLocation", str(place))
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
+        query = writer.start()
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        written = spark.read.parquet(str(target)).count() if any(target.glob("hub=*")) else 0
+    if as_json:
+        show({"rows": written, "target": str(target), "checkpoint": str(place)})
+    else:
+        click.echo(f"{written} rows in {target}")

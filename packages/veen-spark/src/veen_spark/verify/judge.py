@@ -1,0 +1,229 @@
+"""The judge of one segment: every entry by itself, and the tree it grows from the peaks before it.
+
+In the order of §4.8.1, §4.1, §7, §4.3, §5.1: frame and entry hash (``walk``), MSG, leaf, number, time, root,
+signature of the hub under a key active at ``hub_ts`` (§8.4). A segment is judged up to its first fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from veen_core import cap
+from veen_core import receipt as receipts
+from veen_core.chunk import ChunkSummary, summary_name
+from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, entry_hash, verify_authorize
+from veen_core.errors import InvariantError, SignatureError, VeenError
+from veen_core.hub_identity import HubKey
+from veen_core.ids import ClientId, LeafHash, StreamSeq, UnixTime
+from veen_core.keys import verify
+from veen_core.mmr import Mmr
+from veen_core.msg import Msg, verify_msg
+from veen_core.receipt import Receipt
+from veen_spark.segment import Authorize, Damage, Item, Pruned, Segment, Span
+from veen_spark.verify.evidence import Peaks, Terms
+from veen_spark.walk import walk
+
+WRITERS: Final = 4_096
+"""So many writers of a segment are reported, to be followed across segments; within it all of them are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """The first thing that does not hold, and where."""
+
+    seq: int
+    file: str
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """What a task found of a segment; small, whatever the segment's size."""
+
+    segment: Segment
+    entries: int = 0
+    pruned: int = 0
+    first_ts: int = 0
+    last_ts: int = 0
+    peaks: Peaks | None = None
+    """After the last entry; None after a fault, or if those before the first entry are not known."""
+    root: bytes | None = None
+    """That the hub signed with the last entry that holds."""
+    writers: dict[bytes, tuple[int, int]] | None = field(default_factory=dict)
+    """First and last client_seq of each; None if there are too many."""
+    fault: Fault | None = None
+
+    @property
+    def last_seq(self) -> int:
+        return self.segment.start_seq + self.entries - 1
+
+
+class _Pair(NamedTuple):
+    """One entry with a MSG."""
+
+    seq: int
+    offset: int
+    msg: bytes
+    receipt: bytes
+
+
+_One = _Pair | Authorize | Pruned | Damage
+
+
+def _entries(item: Item) -> Iterator[_One]:
+    if not isinstance(item, Span):
+        yield item
+        return
+    data = item.data
+    for seq, offset, msg_at, receipt_at, end in zip(
+        item.seq, item.offset, item.msg_at, item.receipt_at, item.end, strict=True
+    ):
+        yield _Pair(seq, offset, data[msg_at:receipt_at], data[receipt_at:end])
+
+
+class SegmentJudge:
+    """The label as this segment makes it grow."""
+
+    def __init__(self, segment: Segment, terms: Terms, peaks: Peaks | None) -> None:
+        self._segment = segment
+        self._terms = terms
+        self._tree = None if peaks is None else Mmr(segment.start_seq - 1, peaks)
+        self._hashes = Mmr() if segment.whole and segment.form == "chunk" else None
+        self._bytes = 0
+        self._writers: dict[bytes, tuple[int, int]] = {}
+        self._keys: tuple[int, list[HubKey]] = (-1, [])
+        self._next = segment.start_seq
+        self.verdict = Verdict(segment=segment)
+
+    def run(self) -> Verdict:
+        verdict, offset = self.verdict, self._segment.begin
+        try:
+            for item in walk(self._segment):
+                for one in _entries(item):
+                    offset = one.offset
+                    self._judge(one)
+            self._conclude()
+        except VeenError as exc:
+            verdict.fault = Fault(seq=self._next, file=self._segment.path, offset=offset, reason=str(exc))
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+            verdict.fault = Fault(seq=self._next, file=self._segment.path, offset=offset, reason=reason)
+        if self._tree is not None and verdict.fault is None:
+            verdict.peaks = self._tree.peaks
+        verdict.writers = self._writers if len(self._writers) <= WRITERS else None
+        return verdict
+
+    def _judge(self, one: _One) -> None:
+        if isinstance(one, Damage):
+            raise InvariantError("§4.8.1", one.reason)
+        if one.seq != self._next:
+            raise InvariantError("I3", f"stream_seq {one.seq} follows {self._next - 1}")
+        if isinstance(one, Pruned):
+            kept = one.entry
+            self._bind(kept.receipt, kept.leaf_hash)
+            self._follow(kept.client_id, kept.client_seq)
+            self._grow(kept.receipt)
+            self.verdict.pruned += 1
+        elif isinstance(one, Authorize):
+            entry = Entry(self._segment.label, StreamSeq(one.seq), one.token, one.receipt, FLAG_AUTHORIZE)
+            cap.verify_token(verify_authorize(entry), self._terms.limits)
+            receipt = entry.receipt
+            self._bind(receipt, receipt.leaf_hash)
+            self._grow(receipt)
+            self._note(one.token, one.receipt)
+        else:
+            msg, leaf = verify_msg(one.msg, self._terms.limits)
+            receipt = Receipt.decode(one.receipt)
+            self._bind(receipt, leaf)
+            self._check_msg(msg)
+            self._grow(receipt)
+            self._note(one.msg, one.receipt)
+
+    def _bind(self, receipt: Receipt, leaf: LeafHash) -> None:
+        """The RECEIPT is for this entry, at this place."""
+        if receipt.label != self._segment.label:
+            raise InvariantError("I2", "RECEIPT.label is of another label")
+        if receipt.stream_seq != self._next:
+            raise InvariantError("I3", f"stream_seq {receipt.stream_seq} follows {self._next - 1}")
+        if receipt.leaf_hash != leaf:
+            raise InvariantError("I2", "RECEIPT.leaf_hash is not that of the MSG")
+
+    def _check_msg(self, msg: Msg) -> None:
+        if msg.label != self._segment.label:
+            raise InvariantError("I2", "MSG.label is of another label")
+        if self._terms.profile_id is not None and msg.profile_id != self._terms.profile_id:
+            raise InvariantError("I4", "MSG.profile_id is not the registry's")
+        if msg.prev_ack >= self._next:
+            raise InvariantError("I6", f"prev_ack {msg.prev_ack} is ahead of the stream's {self._next - 1}")
+        self._follow(msg.client_id, msg.client_seq)
+
+    def _follow(self, client: ClientId, client_seq: int) -> None:
+        first, last = self._writers.get(client, (client_seq, client_seq - 1))
+        if client_seq != last + 1 or client_seq < 1:
+            raise InvariantError("I9", f"client_seq {client_seq} does not follow {last}")
+        self._writers[bytes(client)] = (first, client_seq)
+
+    def _grow(self, receipt: Receipt) -> None:
+        """The tree with this leaf has the root that the hub signed, at a time that is not before the last."""
+        verdict = self.verdict
+        if verdict.entries and receipt.hub_ts < verdict.last_ts:
+            raise InvariantError("H3", f"hub_ts {receipt.hub_ts} follows {verdict.last_ts}")
+        if self._tree is not None:
+            self._tree.add(receipt.leaf_hash)
+            if self._tree.root != receipt.mmr_root:
+                raise InvariantError("I3", "mmr_root is not that of the log with this leaf")
+        self._check_signature(receipt)
+        if not verdict.entries:
+            verdict.first_ts = receipt.hub_ts
+        verdict.last_ts = receipt.hub_ts
+        verdict.root = bytes(receipt.mmr_root)
+        verdict.entries += 1
+        self._next += 1
+
+    def _check_signature(self, receipt: Receipt) -> None:
+        """As ``hub_identity.verify_receipt``; keys are chosen once a second, not once an entry."""
+        if self._keys[0] != receipt.hub_ts:
+            self._keys = (receipt.hub_ts, self._terms.identity.active_at(UnixTime(receipt.hub_ts)))
+        digest = receipts.signing_digest(receipt)
+        for key in self._keys[1]:
+            try:
+                return verify(key.hub_pk, digest, receipt.hub_sig, "hub_sig")
+            except SignatureError:
+                continue
+        raise SignatureError(
+            f"RECEIPT.hub_sig §4.3: no key of the hub active at {receipt.hub_ts} made it (§8.4)"
+        )
+
+    def _note(self, msg: bytes, receipt: bytes) -> None:
+        """For the chunk's summary."""
+        if self._hashes is not None:
+            self._hashes.add(entry_hash(msg, receipt))
+            self._bytes += FRAME_SIZE + len(msg) + len(receipt)
+
+    def _conclude(self) -> None:
+        segment, last = self._segment, self._next - 1
+        if segment.end_seq is not None and last != segment.end_seq:
+            raise InvariantError(
+                "§4.8.3", f"ends at entry {last}, where {segment.end_seq} should be the last"
+            )
+        if self._hashes is None or segment.end_seq is None or self._tree is None:
+            return
+        name = summary_name(segment.label, StreamSeq(segment.start_seq), StreamSeq(segment.end_seq))
+        path = Path(segment.path).with_name(name)
+        if not path.is_file():
+            return
+        expected = ChunkSummary(
+            label=segment.label,
+            start_seq=StreamSeq(segment.start_seq),
+            end_seq=StreamSeq(segment.end_seq),
+            mmr_root_end=self._tree.root,
+            entry_count=self._hashes.size,
+            total_bytes=self._bytes,
+            entry_hashes_root=self._hashes.root,
+        )
+        if ChunkSummary.decode(path.read_bytes()) != expected:
+            raise InvariantError("§4.8.3", f"{name} does not sum up its chunk")

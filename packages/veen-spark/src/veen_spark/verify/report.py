@@ -1,0 +1,221 @@
+"""What a verification found: a row for each label of each origin, and a summary.
+
+Segments are put together in order here, on the driver: numbers, times and writers continue, and the peaks
+that one segment ends with are those that the next was judged from. Origins of one label must agree wherever
+they meet: a hub that signed two roots for one size has two histories.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from veen_core.mmr import Mmr
+from veen_spark.segment import Segment
+from veen_spark.verify.evidence import Peaks
+from veen_spark.verify.judge import Fault, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = pa.schema(
+    [
+        ("hub_id", pa.binary()),
+        ("label", pa.binary()),
+        ("origin", pa.string()),
+        ("from_seq", pa.int64()),
+        ("to_seq", pa.int64()),
+        ("root", pa.binary()),
+        ("entries", pa.int64()),
+        ("pruned", pa.int64()),
+        ("verdict", pa.string()),
+        ("fault_seq", pa.int64()),
+        ("fault_file", pa.string()),
+        ("fault_offset", pa.int64()),
+        ("first_fault", pa.string()),
+    ]
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class LabelReport:
+    """One label in one origin."""
+
+    hub_id: bytes | None
+    label: bytes
+    origin: str
+    from_seq: int
+    to_seq: int
+    """The last entry up to which everything holds."""
+    root: bytes | None
+    """That the hub signed there."""
+    entries: int
+    pruned: int
+    fault: Fault | None = None
+    roots: dict[int, bytes] = field(default_factory=dict)
+    """By tree size, where segments begin and end."""
+
+    def row(self) -> dict[str, Any]:
+        fault = self.fault
+        return {
+            "hub_id": self.hub_id,
+            "label": self.label,
+            "origin": self.origin,
+            "from_seq": self.from_seq,
+            "to_seq": self.to_seq,
+            "root": self.root,
+            "entries": self.entries,
+            "pruned": self.pruned,
+            "verdict": "ok" if fault is None else "fault",
+            "fault_seq": fault.seq if fault else None,
+            "fault_file": fault.file if fault else None,
+            "fault_offset": fault.offset if fault else None,
+            "first_fault": fault.reason if fault else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All labels, and what they add up to."""
+
+    labels: tuple[LabelReport, ...]
+    hubs: dict[bytes, bool]
+    """Every hub whose logs were judged, and whether it was pinned."""
+    partly_followed: int
+    """Labels with more writers than are followed from one segment to the next."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    @property
+    def faults(self) -> list[LabelReport]:
+        return [label for label in self.labels if label.fault is not None]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The report table."""
+        table = pa.Table.from_pylist([label.row() for label in self.labels], schema=SCHEMA)
+        return spark.createDataFrame(table)
+
+    def as_object(self) -> dict[str, Any]:
+        """For ``--json``: the summary, and every label that has a fault."""
+        return {
+            "ok": self.ok,
+            "labels": len(self.labels),
+            "entries": sum(label.entries for label in self.labels),
+            "pruned": sum(label.pruned for label in self.labels),
+            "faults": [_shown(label.row()) for label in self.faults],
+            "hubs": [{"hub_id": hub.hex(), "pinned": pinned} for hub, pinned in sorted(self.hubs.items())],
+            "partly_followed": self.partly_followed,
+        }
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
+    return (segment.hub_id or b"", segment.label, segment.origin)
+
+
+def put_together(
+    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None]
+) -> tuple[list[LabelReport], int]:
+    """Labels from segments; also of how many not all writers could be followed."""
+    ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
+    reports, partly = [], 0
+    for _, group in groupby(ordered, key=lambda v: key_of(v.segment)):
+        parts = list(group)
+        partly += any(part.writers is None for part in parts)
+        reports.append(_label(parts, before))
+    _compare_origins(reports)
+    return reports, partly
+
+
+def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]) -> LabelReport:
+    first = parts[0].segment
+    report = LabelReport(
+        hub_id=first.hub_id,
+        label=bytes(first.label),
+        origin=first.origin,
+        from_seq=first.start_seq,
+        to_seq=first.start_seq - 1,
+        root=None,
+        entries=sum(part.entries for part in parts),
+        pruned=sum(part.pruned for part in parts),
+    )
+    followed = _Writers(from_start=first.start_seq == 1)
+    last: Verdict | None = None
+    for part in parts:
+        peaks = before[part.segment.path, part.segment.begin]
+        reason = _continues(last, part, peaks) or followed.fault(part)
+        if reason is not None:
+            at = part.segment
+            report.fault = Fault(seq=at.start_seq, file=at.path, offset=at.begin, reason=reason)
+            break
+        if part.entries:
+            report.to_seq, report.root = part.last_seq, part.root
+        if part.fault is not None:
+            report.fault = part.fault
+            break
+        if peaks is not None:
+            report.roots[part.segment.start_seq - 1] = Mmr(part.segment.start_seq - 1, peaks).root
+        if part.root is not None:
+            report.roots[part.last_seq] = part.root
+        last = part
+    return report
+
+
+def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str | None:
+    """What keeps a segment from following the one before it."""
+    start = part.segment.start_seq
+    if last is not None:
+        if start != last.last_seq + 1:
+            return f"I3: entry {start} follows entry {last.last_seq}: what was between them is missing"
+        if part.entries and part.first_ts < last.last_ts:
+            return f"H3: hub_ts {part.first_ts} follows {last.last_ts}"
+        if peaks is not None and peaks != last.peaks:
+            return f"§5.1: the peaks before entry {start} are not those of the log up to there"
+    if peaks is None and part.fault is None:
+        return f"§5.1: nothing tells the peaks before entry {start}, so that no root can be checked"
+    return None
+
+
+class _Writers:
+    """I9 from one segment to the next."""
+
+    def __init__(self, *, from_start: bool) -> None:
+        self._last: dict[bytes, int] = {}
+        self._all = from_start
+        """Whether a writer that was not seen yet must begin with 1."""
+
+    def fault(self, part: Verdict) -> str | None:
+        if part.writers is None:
+            self._last, self._all = {}, False
+            return None
+        for client, (first, last) in part.writers.items():
+            expected = self._last.get(client, 0 if self._all else first - 1) + 1
+            if first != expected:
+                return f"I9: client_seq {first} of {client.hex()} does not follow {expected - 1}"
+            self._last[client] = last
+        return None
+
+
+def _compare_origins(reports: list[LabelReport]) -> None:
+    """A label that lies in several places has one root for each size."""
+    found: dict[tuple[bytes | None, bytes], list[LabelReport]] = defaultdict(list)
+    for report in reports:
+        if report.fault is None:
+            found[report.hub_id, report.label].append(report)
+    for same in found.values():
+        for one, other in pairwise(same):
+            for size in sorted(one.roots.keys() & other.roots.keys()):
+                if one.roots[size] != other.roots[size]:
+                    reason = f"§9: another root at entry {size} than in {one.origin}: two histories"
+                    other.fault = Fault(seq=size, file=other.origin, offset=0, reason=reason)
+                    break

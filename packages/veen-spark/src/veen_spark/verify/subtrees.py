@@ -1,0 +1,76 @@
+"""The perfect subtrees over a stretch of leaves, wherever it begins (§5.1, B11).
+
+A task that sees leaves ``start … end`` can make the fewest aligned perfect subtrees that tile them without
+knowing any leaf before: O(log n) hashes. Appended in order they give the peaks at every boundary, so that
+each stretch can then be judged by itself, and no task ever walks a whole label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veen_core.errors import VeenError
+from veen_core.mmr import node_hash
+from veen_core.receipt import Receipt
+from veen_spark import layout
+from veen_spark.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.walk import walk
+
+Tile = tuple[int, bytes]
+"""Height and hash."""
+
+
+class Tiles:
+    """Leaves in order, merged as far as they can be without what came before."""
+
+    def __init__(self, start: int) -> None:
+        """``start`` leaves come before."""
+        self._next = start
+        self._tiles: list[tuple[int, int, bytes]] = []
+
+    def add(self, leaf: bytes) -> None:
+        height, index, node = 0, self._next, leaf
+        while self._tiles and self._tiles[-1][:2] == (height, index - 1) and index & 1:
+            node = node_hash(self._tiles.pop()[2], node)
+            height, index = height + 1, index >> 1
+        self._tiles.append((height, index, node))
+        self._next += 1
+
+    @property
+    def size(self) -> int:
+        """Of the tree with these leaves."""
+        return self._next
+
+    @property
+    def tiles(self) -> list[Tile]:
+        """Left to right."""
+        return [(height, node) for height, _, node in self._tiles]
+
+
+def tiles_of(segment: Segment) -> list[Tile] | None:
+    """The subtrees over the leaves that a segment's receipts claim, or None if it is not whole."""
+    tiles = Tiles(segment.start_seq - 1)
+    try:
+        for item in walk(segment):
+            for leaf in _leaves(item):
+                tiles.add(leaf)
+    except (VeenError, OSError):
+        return None  # the judge will say what is wrong with it
+    whole = segment.end_seq is None or tiles.size == segment.end_seq
+    return tiles.tiles if whole else None
+
+
+def _leaves(item: Item) -> list[bytes]:
+    if isinstance(item, Pruned):
+        return [item.entry.receipt.leaf_hash]
+    if isinstance(item, Authorize):
+        return [Receipt.decode(item.receipt).leaf_hash]
+    if not isinstance(item, Span):
+        raise VeenError(item.reason)
+    data = np.frombuffer(item.data, dtype=np.uint8)
+    at, end = np.array(item.receipt_at, dtype=np.int64), np.array(item.end, dtype=np.int64)
+    found = layout.receipts(data, at, end - at)
+    if not found.ok.all():
+        raise VeenError("a RECEIPT is not canonical")
+    packed = layout.fixed(data, found.leaf_at).tobytes()
+    return [packed[n : n + 32] for n in range(0, len(packed), 32)]

@@ -1,0 +1,89 @@
+"""``veen spark …``, in this process on the suite's session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from veen_spark.commands import COMMANDS
+from veen_spark.commands import spark as group
+from veen_spark.commands.session import NETWORK, PROTOCOL, USAGE, said
+
+from .logs import Hub, files_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(group, [str(arg) for arg in args])
+
+
+def test_the_group_lists_its_commands_and_each_has_help() -> None:
+    shown = run("--help").output
+    for name in COMMANDS:
+        assert name in shown
+        assert run(name, "--help").exit_code == 0
+
+
+def test_verify_reports_in_words_and_json_and_by_its_exit_code(
+    hub: Hub, spark: SparkSession, tmp_path: Path
+) -> None:
+    hub.send("orders", 20, cheap=True)
+    clone = hub.clone(tmp_path / "clone")
+    good = run("verify", clone, "--hub-id", hub.hub_id.hex(), "--report", tmp_path / "report")
+    assert good.exit_code == 0, good.output
+    assert "everything holds: 20 entries of 1 labels" in good.output
+    assert spark.read.parquet(str(tmp_path / "report")).count() == 1
+    chunk = files_of(clone / "log")[1]
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    bad = run("verify", clone, "--json")
+    assert bad.exit_code == PROTOCOL
+    found = json.loads(bad.output)
+    assert (found["ok"], found["entries"], found["hubs"][0]["pinned"]) == (False, 19, False)
+    assert found["faults"][0]["fault_file"] == str(chunk)
+    assert found["faults"][0]["fault_seq"] == 16
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("verify",), ("verify", "x", "--hub-id", "zz"), ("verify", "x", "--conf", "nothing")],
+    ids=["no path", "hub id", "conf"],
+)
+def test_wrong_usage_is_said_before_spark_starts(args: tuple[str, ...]) -> None:
+    assert run(*args).exit_code == 2  # click's own; veen ends with 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_path_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    for command in (("verify", tmp_path / "nowhere"), ("to-parquet", tmp_path / "nowhere", tmp_path / "out")):
+        failed = run(*command)
+        assert failed.exit_code == USAGE
+        assert "does not exist" in failed.output
+
+
+def test_logs_become_parquet_with_the_same_columns(hub: Hub, spark: SparkSession, tmp_path: Path) -> None:
+    hub.send("orders", 20)
+    clone = hub.clone(tmp_path / "clone")
+    done = run("to-parquet", clone, tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["rows"] == 20
+    assert (tmp_path / "out" / f"hub={hub.hub_id.hex()}" / "day=2023-11-14").is_dir()
+    logs, parquet = spark.read.format("veen").load(str(clone)), spark.read.parquet(str(tmp_path / "out"))
+    assert parquet.columns == [*logs.columns, "hub", "day"]
+    assert parquet.drop("hub", "day").exceptAll(logs).count() == 0
+    again = run("to-parquet", clone, tmp_path / "out")
+    assert again.exit_code == USAGE
+
+
+def test_an_error_in_a_worker_is_said_in_its_own_words_with_its_code() -> None:
+    trace = "An exception was thrown\nTraceback (most recent call last):\n"
+    damaged = said(f"{trace}veen_spark.errors.DamagedLog: a.log, byte 7: cut short\n")
+    assert (damaged.message, damaged.exit_code) == ("a.log, byte 7: cut short", PROTOCOL)
+    away = said(f"{trace}veen_hub.client.errors.Unreachable: no hub answers\n")
+    assert (away.message, away.exit_code) == ("no hub answers", NETWORK)
+    assert said("[NO_IDEA] something of Spark's").exit_code == USAGE

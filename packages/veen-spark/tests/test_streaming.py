@@ -1,0 +1,164 @@
+"""Following a live hub; most of it without Spark around it, as its driver and tasks would call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from veen_core.errors import DivergenceError, IdentityError
+from veen_core.ids import Label
+from veen_core.receipt import Receipt
+from veen_spark import live
+from veen_spark.errors import SparkSetupError
+from veen_spark.options import Options
+from veen_spark.stream_source import OPTIONS, Stretch, VeenStreamReader
+
+from .live_hub import LiveHub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveHub]:
+    """With twelve entries in ``orders`` and three in ``invoices``."""
+    made = LiveHub(tmp_path_factory.mktemp("live") / "hub")
+    made.start()
+    made.send("orders", 12)
+    made.send("invoices", 3)
+    yield made
+    made.stop()
+
+
+def reader(hub: LiveHub, **options: str) -> VeenStreamReader:
+    given = {"hub": hub.url, "hubId": hub.hub_id.hex(), "stream": "orders,invoices", **options}
+    return VeenStreamReader(Options(given, OPTIONS))
+
+
+def read(stream: VeenStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = stream.partitions(start, end)
+    return (
+        pa.Table.from_batches([b for part in parts for b in stream.read(part)]).to_pylist() if parts else []
+    )
+
+
+def test_everything_from_the_earliest_on_is_read_and_verified(hub: LiveHub) -> None:
+    stream = reader(hub)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    orders, invoices = hub.label("orders"), hub.label("invoices")
+    assert {label: offset["seq"] for label, offset in end.items()} == {orders: 12, invoices: 3}
+    rows = read(stream, start, end)
+    found = sorted((row["label"].hex(), row["stream_seq"]) for row in rows)
+    assert found == sorted([(orders, n) for n in range(1, 13)] + [(invoices, n) for n in range(1, 4)])
+    last = max((row for row in rows if row["label"].hex() == orders), key=lambda row: row["stream_seq"])
+    assert last["mmr_root"].hex() == end[orders]["root"]
+    assert Receipt.decode(last["receipt"]).leaf_hash == last["leaf_hash"]
+    assert (last["hub_id"], last["file"], last["offset"]) == (hub.hub_id, hub.url, 12)
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    assert read(stream, end, end) == []
+
+
+def test_batches_are_no_larger_than_asked_and_go_on_where_the_last_ended(hub: LiveHub) -> None:
+    stream, seen = reader(hub, maxOffsetsPerTrigger="4"), list[tuple[str, int]]()
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    at = stream.initialOffset()
+    while (end := stream.latestOffset(at, limit)) != at:
+        rows = read(stream, at, end)
+        assert 0 < len(rows) <= 4
+        seen += [(row["label"].hex(), row["stream_seq"]) for row in rows]
+        at = end
+    assert len(seen) == len(set(seen)) == 15
+
+
+def test_it_can_start_at_the_latest_or_at_a_number(hub: LiveHub) -> None:
+    orders = hub.label("orders")
+    latest = reader(hub, startingOffsets="latest").initialOffset()
+    assert latest[orders]["seq"] == 12
+    some = reader(hub, startingOffsets=f'{{"{orders}": 10}}')
+    start = some.initialOffset()
+    rows = read(some, start, some.latestOffset(start, ReadAllAvailable()))
+    assert [row["stream_seq"] for row in rows if row["label"].hex() == orders] == [10, 11, 12]
+
+
+def test_a_hub_with_another_history_ends_the_stream(hub: LiveHub) -> None:
+    stream, orders = reader(hub), hub.label("orders")
+    held = {orders: {"seq": 5, "root": "00" * 32}}
+    with pytest.raises(DivergenceError, match="two histories"):
+        stream.latestOffset(held, ReadAllAvailable())
+
+
+def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerated(hub: LiveHub) -> None:
+    orders = hub.label("orders")
+    ahead = {orders: {"seq": 99, "root": "00" * 32}}
+    with pytest.raises(live.DataLoss, match="ends at 12"):
+        reader(hub).latestOffset(ahead, ReadAllAvailable())
+    waiting = reader(hub, failOnDataLoss="false", stream="orders")
+    assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead
+
+
+def test_another_hub_than_the_pinned_one_is_refused(hub: LiveHub) -> None:
+    with pytest.raises(IdentityError):
+        reader(hub, hubId="00" * 32).initialOffset()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hubId": "zz"}, "want HubId"),
+        ({"stream": ""}, "give the option stream or label"),
+        ({"startingoffset": "latest"}, "has no option startingoffset"),
+        ({"failOnDataLoss": "maybe"}, "want true or false"),
+    ],
+)
+def test_what_is_asked_wrongly_says_why(hub: LiveHub, options: dict[str, str], message: str) -> None:
+    with pytest.raises(SparkSetupError, match=message):
+        reader(hub, **options)
+
+
+def test_a_share_that_one_label_does_not_need_goes_to_the_others() -> None:
+    a, b, c = (Label(bytes([n]) * 32) for n in range(3))
+    assert live.deal({a: 1, b: 50, c: 100}, 31) == {a: 1, b: 15, c: 15}
+    assert live.deal({a: 1, b: 50}, None) == {a: 1, b: 50}
+    assert sum(live.deal({a: 7, b: 7, c: 7}, 8).values()) == 8
+
+
+def test_a_long_stretch_is_several_parts(hub: LiveHub) -> None:
+    label = hub.label("orders")
+    parts = reader(hub).partitions({}, {label: {"seq": 45_000, "root": ""}})
+    stretches = [(part.start, part.end) for part in parts if isinstance(part, Stretch)]
+    assert stretches == [(1, 20_000), (20_001, 40_000), (40_001, 45_000)]
+
+
+def test_a_query_goes_on_from_its_checkpoint_with_every_entry_once(
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    hub = LiveHub(tmp_path_factory.mktemp("followed") / "hub")
+    hub.start()
+
+    def run() -> list[int]:
+        rows = spark.readStream.format("veen").options(
+            hub=hub.url, hubId=hub.hub_id.hex(), stream="orders", maxOffsetsPerTrigger="5"
+        )
+        writer = rows.load().writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.start(str(tmp_path / "out"))
+        query.awaitTermination()
+        found = spark.read.parquet(str(tmp_path / "out")).select("stream_seq").collect()
+        return sorted(row.stream_seq for row in found)
+
+    try:
+        hub.send("orders", 7)
+        assert run() == list(range(1, 8))
+        hub.stop()
+        hub.start()  # another port: what counts is who it is
+        hub.send("orders", 4)
+        assert run() == list(range(1, 12))
+    finally:
+        hub.stop()

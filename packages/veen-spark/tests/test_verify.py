@@ -1,0 +1,337 @@
+"""Every planted fault is found, where it is; what holds is said to hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from veen_core import mmr
+from veen_core.chunk import chunk_name
+from veen_core.entry import Entry, split_frames
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import HubId, StreamSeq
+from veen_core.receipt import sign_receipt
+from veen_spark.verify import Report, verify
+from veen_spark.verify.pipeline import judged
+from veen_spark.verify.subtrees import Tiles
+
+from .logs import Hub, files_of, lone_entry, signing_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SIZES = pytest.mark.parametrize("size", [100_000, 1_500], ids=["chunk by chunk", "cut"])
+
+
+def here(task: Callable[[list[Any]], list[Any]], work: Sequence[list[Any]]) -> list[Any]:
+    """The pipeline's tasks one after the other, in this process; what travels is pickled all the same."""
+    return [
+        pickle.loads(pickle.dumps(done)) for piece in work for done in task(pickle.loads(pickle.dumps(piece)))
+    ]
+
+
+def check(*paths: Path, size: int = 100_000, **how: Any) -> Report:
+    return judged(here, [str(path) for path in paths], max_partition_bytes=size, **how)
+
+
+@pytest.fixture
+def orders(hub: Hub) -> Hub:
+    for n in range(3):
+        hub.send("orders", 10, who=("alice", "bob")[n % 2], cheap=True)
+    return hub
+
+
+@pytest.fixture
+def chunks(orders: Hub, tmp_path: Path) -> Path:
+    orders.export("orders", tmp_path / "chunks", form="chunks")
+    return tmp_path / "chunks"
+
+
+# --- what holds
+
+
+@SIZES
+@pytest.mark.parametrize("form", ["set", "chunks", "clone"])
+def test_a_good_log_holds_whatever_its_form_and_wherever_it_is_cut(
+    form: Any, size: int, orders: Hub, tmp_path: Path
+) -> None:
+    orders.authorize()
+    place = tmp_path / "place"
+    if form == "clone":
+        orders.clone(place)
+    else:
+        orders.export("orders", place, form=form)
+    report = check(place, size=size, pinned=[HubId(orders.hub_id)])
+    assert report.ok, report.as_object()
+    assert report.hubs == {orders.hub_id: True}
+    row = next(row for row in report.labels if row.label == orders.label("orders"))
+    head = orders.store.read.head(orders.label("orders"))
+    assert head is not None
+    assert (row.from_seq, row.to_seq, row.root) == (1, 30, head.mmr_root)
+    assert row.entries == 30
+
+
+@SIZES
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_a_range_rests_on_the_peaks_before_it(form: Any, size: int, orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "export", form=form, from_seq=6, to_seq=27)
+    report = check(tmp_path / "export", size=size)
+    assert report.ok, report.as_object()
+    assert [(row.from_seq, row.to_seq, row.entries) for row in report.labels] == [(6, 27, 22)]
+
+
+@SIZES
+def test_a_rotated_hub_and_pruned_entries_hold(size: int, orders: Hub, tmp_path: Path) -> None:
+    orders.rotate()
+    orders.send("orders", 12, cheap=True)
+    assert orders.prune("orders", max_bytes=5_000) > 0
+    orders.export("orders", tmp_path / "set")
+    for place in (orders.clone(tmp_path / "clone"), tmp_path / "set"):
+        report = check(place, size=size, pinned=[HubId(orders.hub_id)])
+        assert report.ok, report.as_object()
+        assert report.labels[0].pruned > 0
+        assert report.labels[0].entries == 42
+
+
+def test_logs_of_two_hubs_are_judged_each_by_its_own_keys(
+    make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    hubs = [make_hub(name, key=name) for name in ("one", "two")]
+    for hub in hubs:
+        hub.send("orders", 10, cheap=True)
+        hub.clone(tmp_path / "clones" / hub.root.name)
+    report = check(tmp_path / "clones")
+    assert report.ok
+    assert report.hubs == {hub.hub_id: False for hub in hubs}
+    refused = check(tmp_path / "clones", pinned=[HubId(hubs[0].hub_id)])
+    assert [row.hub_id for row in refused.faults] == [hubs[1].hub_id]
+    assert "not pinned" in str(refused.as_object())
+
+
+def test_an_empty_log_holds(hub: Hub, tmp_path: Path) -> None:
+    report = check(hub.clone(tmp_path / "clone"))
+    assert report.ok
+    assert report.labels == ()
+
+
+def test_compressed_chunks_and_their_summaries_hold(make_hub: Callable[..., Hub], tmp_path: Path) -> None:
+    hub = make_hub(zstd_level=1)
+    hub.send("orders", 30, cheap=True)
+    assert check(hub.clone(tmp_path / "clone")).ok
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 8, 13])
+def test_subtrees_are_the_fewest_and_give_the_peaks(start: int) -> None:
+    leaves = [bytes([n]) * 32 for n in range(40)]
+    for end in range(start, 40):
+        tiles, tree, whole = Tiles(start), mmr.Mmr(), mmr.Mmr()
+        for leaf in leaves[:start]:
+            tree.add(leaf)
+        for leaf in leaves[:end]:
+            whole.add(leaf)
+        for leaf in leaves[start:end]:
+            tiles.add(leaf)
+        for height, node in tiles.tiles:
+            tree.append_subtree(height, node)
+        assert tree == whole
+        assert [height for height, _ in tiles.tiles] == [height for height, _ in mmr.subtrees(start, end)]
+
+
+# --- planted faults: each changes entry 12, the fourth of the second chunk
+
+
+def entries_of(path: Path) -> list[Entry]:
+    return list(split_frames(path.read_bytes()))
+
+
+def rewrite(path: Path, entries: Sequence[Entry]) -> None:
+    path.write_bytes(b"".join(entry.encode() for entry in entries))
+
+
+def flipped_bit(path: Path, entries: list[Entry]) -> None:
+    content = bytearray(path.read_bytes())
+    content[sum(len(entry.encode()) for entry in entries[:3]) + 300] ^= 4
+    path.write_bytes(content)
+
+
+def dropped(path: Path, entries: list[Entry]) -> None:
+    rewrite(path, entries[:3] + entries[4:])
+
+
+def swapped(path: Path, entries: list[Entry]) -> None:
+    rewrite(path, [*entries[:3], entries[4], entries[3], *entries[5:]])
+
+
+def duplicated(path: Path, entries: list[Entry]) -> None:
+    rewrite(path, [*entries[:3], entries[2], *entries[3:]])
+
+
+def forged_message(path: Path, entries: list[Entry]) -> None:
+    """Another's MSG under the receipt of this one."""
+    forged = dataclasses.replace(entries[3], msg_bytes=entries[5].msg_bytes)
+    rewrite(path, [*entries[:3], forged, *entries[4:]])
+
+
+def forged_signature(path: Path, entries: list[Entry]) -> None:
+    wire = entries[3].msg_bytes[:-64] + bytes(64)
+    rewrite(path, [*entries[:3], dataclasses.replace(entries[3], msg_bytes=wire), *entries[4:]])
+
+
+def wrong_hub_key(path: Path, entries: list[Entry]) -> None:
+    """Everything right but that somebody else signed."""
+    signed = sign_receipt(signing_key("somebody"), entries[3].receipt).encode()
+    rewrite(path, [*entries[:3], dataclasses.replace(entries[3], receipt_bytes=signed), *entries[4:]])
+
+
+def wrong_root(path: Path, entries: list[Entry]) -> None:
+    """The hub itself signs a root that is not the log's."""
+    receipt = dataclasses.replace(entries[3].receipt, mmr_root=entries[2].receipt.mmr_root)
+    signed = sign_receipt(signing_key("hub/0"), receipt).encode()
+    rewrite(path, [*entries[:3], dataclasses.replace(entries[3], receipt_bytes=signed), *entries[4:]])
+
+
+def earlier_time(path: Path, entries: list[Entry]) -> None:
+    receipt = dataclasses.replace(entries[3].receipt, hub_ts=1_700_000_001)
+    signed = sign_receipt(signing_key("hub/0"), receipt).encode()
+    rewrite(path, [*entries[:3], dataclasses.replace(entries[3], receipt_bytes=signed), *entries[4:]])
+
+
+def cut_at_a_frame(path: Path, entries: list[Entry]) -> None:
+    rewrite(path, entries[:3])
+
+
+def cut_inside_a_frame(path: Path, entries: list[Entry]) -> None:
+    path.write_bytes(path.read_bytes()[: sum(len(entry.encode()) for entry in entries[:3]) + 40])
+
+
+FAULTS: dict[Callable[[Path, list[Entry]], None], str] = {
+    flipped_bit: "does not match the bytes",
+    dropped: "I3: stream_seq 13 follows 11|ends at entry 11, where 12 should",
+    swapped: "I3: stream_seq 13 follows 11|ends at entry 11, where 12 should",
+    duplicated: "I3: stream_seq 11 follows 11|ends at entry 11, where 10 should",
+    forged_message: "I2: RECEIPT.leaf_hash",
+    forged_signature: "MSG.sig",
+    wrong_hub_key: "no key of the hub active at",
+    wrong_root: "I3: mmr_root is not that of the log",
+    earlier_time: "H3: hub_ts",
+    cut_at_a_frame: "ends at entry 11, where 16 should|cut short",
+    cut_inside_a_frame: "cut short",
+}
+
+
+@SIZES
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found_where_it_is(
+    plant: Callable[[Path, list[Entry]], None], size: int, chunks: Path, orders: Hub
+) -> None:
+    path = files_of(chunks)[1]
+    plant(path, entries_of(path))
+    report = check(chunks, size=size, pinned=[HubId(orders.hub_id)])
+    (row,) = report.faults
+    assert row.fault is not None
+    assert (row.fault.file, row.fault.seq, row.to_seq) == (str(path), 12, 11)
+    assert any(words in row.fault.reason for words in FAULTS[plant].split("|")), row.fault.reason
+    assert row.root == orders.store.read.receipt(orders.label("orders"), StreamSeq(11)).mmr_root  # type: ignore[union-attr]
+
+
+@SIZES
+def test_a_chunk_that_is_missing_is_found(size: int, chunks: Path) -> None:
+    files_of(chunks)[1].unlink()
+    (row,) = check(chunks, size=size).faults
+    assert row.fault is not None
+    assert row.to_seq == 8
+    assert "entry 17 follows entry 8" in row.fault.reason
+
+
+def test_a_set_that_lost_its_end_is_found(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    last = orders.store.read.receipt(orders.label("orders"), StreamSeq(30))
+    entry = next(iter(orders.store.read.entries(orders.label("orders"), 30, 30)))
+    assert last is not None
+    for name, item in (("receipts", last.encode()), ("payloads", entry.msg_bytes)):
+        path = tmp_path / "set" / f"{name}.cborseq"
+        path.write_bytes(path.read_bytes()[: -len(item)])
+    (row,) = check(tmp_path / "set").faults
+    assert "ends at entry 29, where 30 should be the last" in str(row.row())
+
+
+def test_false_peaks_are_not_believed(chunks: Path) -> None:
+    """Peaks that would make a later chunk right by itself do not fit the chunk before it."""
+    peaks = sorted(chunks.glob("peaks-*"))
+    peaks[1].write_bytes(peaks[1].read_bytes()[:-1] + b"\0")
+    (row,) = check(chunks).faults
+    assert row.fault is not None
+    assert row.fault.seq == 17
+
+
+def test_a_summary_that_does_not_fit_is_found(chunks: Path) -> None:
+    first, second, *_ = sorted(chunks.glob("*.summary"))
+    second.write_bytes(first.read_bytes())
+    (row,) = check(chunks).faults
+    assert "does not sum up its chunk" in str(row.row())
+
+
+def test_a_forged_identity_is_refused(chunks: Path, orders: Hub) -> None:
+    path = chunks / "hub-identity.cbor"
+    identity = HubIdentity.decode(path.read_bytes())
+    forged = dataclasses.replace(identity, hub_id=HubId(bytes(32)))
+    path.write_bytes(forged.encode())
+    (row,) = check(chunks, pinned=[HubId(orders.hub_id)]).faults
+    assert "hub-identity" in str(row.row())
+
+
+def test_without_an_identity_nothing_holds_until_one_is_given(chunks: Path, orders: Hub) -> None:
+    identity = orders.identity
+    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor"):
+        (chunks / name).unlink()
+    assert "give the hub's identity" in str(check(chunks).as_object())
+    assert check(chunks, identity=identity).ok
+
+
+def test_chunks_without_anything_before_them_are_not_said_to_hold(chunks: Path) -> None:
+    for path in (files_of(chunks)[0], *chunks.glob("peaks-*"), chunks / "manifest.cbor"):
+        path.unlink()
+    (row,) = check(chunks).faults
+    assert "nothing tells the peaks before entry 9" in str(row.row())
+
+
+def test_two_histories_of_one_label_are_found(make_hub: Callable[..., Hub], tmp_path: Path) -> None:
+    for name, who in (("one", "alice"), ("two", "bob")):
+        hub = make_hub(name)
+        hub.send("orders", 10, who=who, cheap=True)
+        hub.clone(tmp_path / "clones" / name)
+    (row,) = check(tmp_path / "clones").faults
+    assert "two histories" in str(row.row())
+
+
+# --- on Spark
+
+
+def test_spark_gives_the_same_report(orders: Hub, chunks: Path, spark: SparkSession, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    path = files_of(chunks)[2]
+    dropped(path, entries_of(path))
+    report = verify(spark, str(chunks), str(tmp_path / "set"), max_partition_bytes=3_000)
+    assert report == check(chunks, tmp_path / "set", size=3_000)
+    table = report.frame(spark).orderBy("origin").collect()
+    assert [(row.verdict, row.to_seq, row.fault_seq) for row in table] == [
+        ("fault", 19, 20),
+        ("ok", 30, None),
+    ]
+    assert table[0].fault_file == str(path)
+
+
+def test_thousands_of_labels_are_few_tasks(spark: SparkSession, tmp_path: Path, hub: Hub) -> None:
+    """Files of one entry each, put together here: a hub would take minutes to write them."""
+    home = hub.clone(tmp_path / "clone")
+    for number in range(5_000):
+        entry = lone_entry(number)
+        (home / "log" / chunk_name(entry.label, StreamSeq(1), None)).write_bytes(entry.encode())
+    report = verify(spark, str(home), pinned=[HubId(hub.hub_id)])
+    assert report.ok
+    assert (len(report.labels), sum(row.entries for row in report.labels)) == (5_000, 5_000)
