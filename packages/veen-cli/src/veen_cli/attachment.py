@@ -48,9 +48,9 @@ def fetch(
                 opened = message.opened  # raises if it was sealed to somebody else
                 count = len(message.attachments) if opened.header.att_root is not None else 0
                 if index >= count:
+                    there = f"attachments 0 to {count - 1}" if count else "no attachment"
                     raise CommandFailed(
-                        f"message {seq} has {count} attachments, counted from 0",
-                        Exit.USAGE,
+                        f"message {seq} has {there}: see `veen stream --from {seq} --to {seq}`", Exit.USAGE
                     )
                 return message, await place.attachment(message, index)
         raise CommandFailed(f"{stream} has no message {seq}", Exit.REFUSED)
