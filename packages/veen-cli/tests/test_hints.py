@@ -116,6 +116,9 @@ def test_a_file_that_is_no_token_is_named(town: Town, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
     assert "check the name" in veen("inspect", tmp_path / "nothing").failed(Exit.USAGE)
     assert "name a file" in veen("inspect", tmp_path).failed(Exit.USAGE)
+    (tmp_path / "odd").write_bytes(b"\xff")
+    shown = veen("receipt", "show", tmp_path / "odd").failed(Exit.PROTOCOL)
+    assert f"veen inspect {tmp_path / 'odd'}" in shown
 
 
 @pytest.mark.parametrize("number", sorted(SYSTEM))
@@ -145,6 +148,10 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
         (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
+        (["stream", "-s", "s", "--wait", "-1"], "write seconds"),
+        (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
+        (["stream", "-s", ""], "--stream is empty"),
+        (["stream", "-s", "s", "--hub", ""], "--hub is empty"),
     ],
 )
 def test_numbers_and_times_that_cannot_be_meant_are_refused(words: list[str], said: str) -> None:

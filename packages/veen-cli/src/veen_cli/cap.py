@@ -124,6 +124,8 @@ def issue(
     Give the file to the subject: it is authorized by `veen cap authorize`, or named with `veen send --cap`.
     """
     del out
+    if not all(streams):
+        raise click.UsageError("--stream is empty: a variable of your shell that is not set?")
     subject_pk = ClientId(verify_key_named(subject))
     key = Folder(issuer).unlock(Passphrase(passphrase_file)).signing_key
     names = {stream_id(name).hex(): f" ({name})" for name in streams}

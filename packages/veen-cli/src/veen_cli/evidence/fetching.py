@@ -18,6 +18,7 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import Command, command
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
+from veen_core.errors import DecodeError
 from veen_core.ids import Epoch
 from veen_core.wire import Wire
 from veen_hub.client import NotFound, Stream
@@ -83,7 +84,12 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
     @click.argument("file", metavar="FILE")
     def show(out: Output, *, file: str) -> Answer:
         del out
-        found = kind.decode(read(file))
+        try:
+            found = kind.decode(read(file))
+        except DecodeError as exc:
+            raise CommandFailed(
+                f"{file} holds no {what}: {exc}; see what it is with `veen inspect {file}`", Exit.PROTOCOL
+            ) from None
         return Answer({"file": file, **view.told(found)}, view.lines(found))
 
     return show
