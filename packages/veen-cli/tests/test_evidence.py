@@ -88,6 +88,12 @@ def test_what_is_missing_is_named_and_nothing_else(town: Town, case: Path) -> No
     told = veen("verify", receipt, "--trust", town.hub_id).failed(Exit.PROTOCOL)
     assert "veen hub keys --hub" in told
     assert "--trust HUB_ID" not in told
+    proof, consistency = case / "proof.cbor", case / "consistency.cbor"
+    for name in (proof, consistency):
+        unpinned = veen("verify", name, receipt, case / "receipt-3.cbor", keys, "--json")
+        assert "--trust HUB_ID" in json.loads(unpinned.out)["verdicts"][0]["why"]
+    alone = veen("verify", proof, keys, "--trust", town.hub_id).failed(Exit.PROTOCOL)
+    assert "give the receipt" in alone
     wrong = veen("verify", receipt, keys, "--trust", "ab" * 32)
     assert "is of hub" in wrong.failed(Exit.PROTOCOL)
     assert "64 hex digits" in veen("verify", receipt, "--trust", "zz").failed(Exit.USAGE)

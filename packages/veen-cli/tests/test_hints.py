@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from veen_cli.exits import Exit
+from veen_cli.failures import SYSTEM, judge
+from veen_core.ids import ClientId
+from veen_hub.client.errors import BoundsReached
 
 from .conftest import STREAM, Town
 from .running import veen
@@ -112,6 +116,23 @@ def test_a_file_that_is_no_token_is_named(town: Town, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
     assert "check the name" in veen("inspect", tmp_path / "nothing").failed(Exit.USAGE)
     assert "name a file" in veen("inspect", tmp_path).failed(Exit.USAGE)
+    (tmp_path / "odd").write_bytes(b"\xff")
+    shown = veen("receipt", "show", tmp_path / "odd").failed(Exit.PROTOCOL)
+    assert f"veen inspect {tmp_path / 'odd'}" in shown
+
+
+@pytest.mark.parametrize("number", sorted(SYSTEM))
+def test_what_the_system_refuses_is_said_with_what_helps(number: int) -> None:
+    told = judge(OSError(number, os.strerror(number), "/some/file"))
+    assert told == (f"/some/file: {os.strerror(number)}; {SYSTEM[number]}", Exit.USAGE)
+    assert judge(OSError("odd")) == ("odd", Exit.USAGE)
+
+
+def test_what_the_library_calls_a_method_is_a_command_here() -> None:
+    told, code = judge(BoundsReached(ClientId(bytes(32)))) or ("", Exit.OK)
+    assert "veen id client-id --renew" in told
+    assert "stream." not in told
+    assert code == Exit.POLICY
 
 
 @pytest.mark.parametrize(
@@ -127,7 +148,30 @@ def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
         (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
+        (["stream", "-s", "s", "--wait", "-1"], "write seconds"),
+        (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
+        (["stream", "-s", ""], "--stream is empty"),
+        (["stream", "-s", "s", "--hub", ""], "--hub is empty"),
     ],
 )
 def test_numbers_and_times_that_cannot_be_meant_are_refused(words: list[str], said: str) -> None:
     assert said in veen(*words).failed(Exit.USAGE)
+
+
+def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_path: Path) -> None:
+    town.as_("alice", "send", "so that there is a stream", "-s", STREAM).ok()
+    for words in (("receipt", "get", 99_999), ("proof", "get", 99_999), ("consistency", "get", 1, 99_999)):
+        told = town.as_("bob", *words, "-s", STREAM).failed(Exit.REFUSED)
+        assert f"{STREAM} has no entry 99999" in told
+    unseen = town.as_("bob", "cap", "status", "ab" * 32).failed(Exit.REFUSED)
+    assert "veen cap authorize" in unseen
+    assert "stream" not in unseen
+    anothers = town.as_("bob", "send", "bare", "-s", STREAM, "--cap", town / "alice.cap")
+    assert "`veen id client-id`" in anothers.failed(Exit.USAGE)
+    seq = town.as_("alice", "send", "bare", "-s", STREAM, "--json").json["stream_seq"]
+    bare = town.as_("alice", "attachment", "get", seq, "-s", STREAM, "--out", tmp_path / "a")
+    assert f"message {seq} has no attachment" in bare.failed(Exit.USAGE)
+
+
+def test_a_directory_in_use_says_how_to_stop_its_hub(town: Town) -> None:
+    assert "veen hub stop" in veen("hub", "fsck", "-d", town / "hub").failed(Exit.USAGE)

@@ -149,7 +149,7 @@ def test_an_attachment_is_fetched_opened_and_compared(
     town.as_("bob", "attachment", "verify", copy, at, "-s", STREAM).ok()
     copy.write_text("another print\n")
     assert "is not attachment 0" in town.as_("bob", "attachment", "verify", copy, at, "-s", STREAM).failed(3)
-    assert "1 attachments" in town.as_("bob", "attachment", "get", at, 1, "-s", STREAM, "--out", copy).failed(
+    assert "attachment 0" in town.as_("bob", "attachment", "get", at, 1, "-s", STREAM, "--out", copy).failed(
         1
     )
     town.as_("alice", "attachment", "get", at, "-s", STREAM, "--out", copy).failed(Exit.PROTOCOL)

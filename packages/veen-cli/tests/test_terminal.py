@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -133,6 +134,41 @@ def test_commands_and_options_are_completed(shell: str, tmp_path: Path) -> None:
     assert "quickstart" in completed(tmp_path, shell, "veen qui")
     assert "checkpoint" in completed(tmp_path, shell, "veen hub che")
     assert "--follow" in completed(tmp_path, shell, "veen stream --fol")
+
+
+def run_in_bash(tmp_path: Path, line: str, **more: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env={**environment(tmp_path / ".config"), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_bug(closed: str, tmp_path: Path) -> None:
+    assert run_in_bash(tmp_path, f"veen version {closed}")[0] == 0
+    code, out, _err = run_in_bash(tmp_path, f"veen send -s s --hub http://127.0.0.1:9 {closed}")
+    assert (code, out) == (1, "")
+
+
+def test_a_terminal_that_cannot_write_every_character_gets_what_it_can(tmp_path: Path) -> None:
+    ascii_ = {"PYTHONIOENCODING": "ascii:strict"}
+    code, out, err = run_in_bash(tmp_path, "veen quickstart", **ascii_)
+    assert (code, err) == (0, "")
+    assert "Go on by hand" in out
+    run_in_bash(tmp_path, "veen context add 'café' --hub http://127.0.0.1:9")
+    _code, out, _err = run_in_bash(tmp_path, "veen context list --json", **ascii_)
+    assert list(json.loads(out)["contexts"]) == ["café"]
+
+
+def test_whoever_stops_reading_the_quickstart_is_told_nothing(tmp_path: Path) -> None:
+    code, _out, err = run_in_bash(tmp_path, "veen quickstart | head -n 1; exit ${PIPESTATUS[0]}")
+    assert (code, err) == (141, "")
 
 
 def test_bash_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:

@@ -83,3 +83,10 @@ def test_the_conformance_table_names_only_checks_and_files_that_exist() -> None:
     for module in re.findall(r"`(veen_\w+(?:\.\w+)+)`", text):
         path = root / module.split(".")[0].replace("_", "-") / "src" / module.replace(".", "/")
         assert path.with_suffix(".py").exists() or path.is_dir(), module
+
+
+def test_the_page_counts_the_checks_there_are() -> None:
+    text = (DOCS / "selftest.md").read_text(encoding="utf-8")
+    for name in (*SUITES, "all"):
+        count = len(list(chosen(SUITES if name == "all" else [name])))
+        assert f"| `{name}` | {count} |" in text

@@ -55,6 +55,7 @@ def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
         "admission.CLIENT_BOUNDS",
         "admission.CAP_TTL",
         "admission.EPOCH",
+        "admission.PADDING",
         "admission.CAP_ISSUER.withdrawn",
         "identity.restart",
         "identity.rotation",

@@ -22,6 +22,7 @@ from veen_core.cap import CapToken, Rate, mint, verify_token
 from veen_core.errors import DecodeError
 from veen_core.ids import AuthRef, ClientId
 from veen_core.stream import stream_id
+from veen_hub.client import NotFound
 
 COMMANDS: Final = {
     "issue": Own("veen_cli.cap:issue", "Sign a token that lets an identity write to streams."),
@@ -123,6 +124,8 @@ def issue(
     Give the file to the subject: it is authorized by `veen cap authorize`, or named with `veen send --cap`.
     """
     del out
+    if not all(streams):
+        raise click.UsageError("--stream is empty: a variable of your shell that is not set?")
     subject_pk = ClientId(verify_key_named(subject))
     key = Folder(issuer).unlock(Passphrase(passphrase_file)).signing_key
     names = {stream_id(name).hex(): f" ({name})" for name in streams}
@@ -201,7 +204,13 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
 
     async def work() -> Any:
         async with target.connect(anonymous=True) as hub:
-            return await hub.cap_status(auth_ref), hub.link.time.now()
+            try:
+                return await hub.cap_status(auth_ref), hub.link.time.now()
+            except NotFound:
+                raise CommandFailed(
+                    f"the hub has never seen token {auth_ref.hex()}: hand it over with `veen cap authorize`",
+                    Exit.REFUSED,
+                ) from None
 
     found, now = asyncio.run(work())
     expired = found.expires_at is not None and found.expires_at < now

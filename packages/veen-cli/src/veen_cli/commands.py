@@ -108,12 +108,8 @@ def defaults_of(command: click.Command, told: Mapping[str, str]) -> dict[str, An
     return {
         each.name: told[each.name]
         for each in command.params
-        if isinstance(each, click.Option) and each.name in told and _flag(each.name) in each.opts
+        if isinstance(each, click.Option) and each.name in told and settings.flag(each.name) in each.opts
     }
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def load(entry: EntryPoint) -> click.Command:

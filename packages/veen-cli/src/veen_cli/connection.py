@@ -18,6 +18,7 @@ import click
 from veen_cli import settings
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder
+from veen_cli.numbers import Seconds
 from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_cli.remembered import Remembered
 from veen_core.client_state import ClientBounds
@@ -87,7 +88,7 @@ OPTIONS: Final = (
     click.option("--cert", type=click.Path(exists=True), help="PEM file: show this certificate (TLS)."),
     click.option("--cert-key", type=click.Path(exists=True), help="PEM file: the certificate's key."),
     click.option(
-        "--wait", type=float, default=2.0, show_default=True, help="Seconds to keep trying a silent hub."
+        "--wait", type=Seconds(), default=2.0, show_default=True, help="Seconds to keep trying a silent hub."
     ),
     passphrase_option,
 )

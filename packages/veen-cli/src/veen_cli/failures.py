@@ -28,7 +28,7 @@ from veen_core.errors import (
 )
 from veen_core.rejection import Code
 from veen_hub.client.errors import BoundsReached, Diverged, Misbehaved, Refused, Unreachable
-from veen_storage.errors import DamageError, MismatchError, StorageError
+from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 
 CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
     (Unreachable, Exit.NETWORK),
@@ -51,6 +51,7 @@ CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
 
 NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (IdentityError, "this is not the hub you pinned: do not send to it, ask its operator"),
+    (LockedError, "`veen hub stop` does"),
     (KeystoreError, "check the passphrase (VEEN_PASSPHRASE, --passphrase-file) and --client"),
     (OpenError, "read as the identity it was sealed to (--client)"),
     (Misbehaved, "something else may answer there: check the address (--hub), then ask the hub's operator"),
@@ -60,6 +61,10 @@ NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
 """What to do, where the error itself does not say."""
 
 
+COMMANDS: Final = {
+    "(stream.client_id())": "(`veen id client-id`)",
+    "call stream.rotate()": "run `veen id client-id --renew`",
+}
 SYSTEM: Final = {
     errno.ENOENT: "check the name, and the folder you are in",
     errno.EACCES: "check who owns it, and run as somebody who may",
@@ -90,7 +95,7 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
         return None
     if isinstance(error, OSError):
         return _of_system(error), code
-    message = str(error) or type(error).__name__
+    message = _as_commands(str(error) or type(error).__name__)
     if isinstance(error, Refused):
         return _of_refusal(error), code
     if isinstance(error, DivergenceError) and (kept := keep_evidence(error)) is not None:
@@ -99,6 +104,13 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
         return _of_silence(message.partition("; gave up")[0]), code
     hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None)
     return (f"{message}; {hint}" if hint else message), code
+
+
+def _as_commands(message: str) -> str:
+    """The client library names its methods; here they are commands."""
+    for method, named in COMMANDS.items():
+        message = message.replace(method, named)
+    return message
 
 
 def keep_evidence(error: DivergenceError) -> Path | None:

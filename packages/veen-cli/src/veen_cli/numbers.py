@@ -28,3 +28,18 @@ class Whole(click.ParamType[int]):
         if number < self.least or (self.most is not None and number > self.most):
             self.fail(f"{value!r} will not do: write a whole number {self.wanted}", param, ctx)
         return number
+
+
+class Seconds(click.ParamType[float]):
+    """A length of time in seconds, which may have a fraction; not negative."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            self.fail(f"{value!r} will not do: write seconds, as in 2 or 0.5", param, ctx)
+        return seconds

@@ -47,6 +47,12 @@ def harmless(text: str) -> str:
     return text.translate(_HARMFUL)
 
 
+def json_text(data: Mapping[str, Any]) -> str:
+    """One line; escaped where stdout cannot write every character, so that none is lost."""
+    whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(data, ensure_ascii=not whole)
+
+
 def fields(rows: Mapping[str, object]) -> list[str]:
     """Names and values, aligned; a value of None is left out."""
     told = {name: value for name, value in rows.items() if value is not None}
@@ -127,7 +133,7 @@ class Output:
     def say(self, answer: Answer) -> None:
         """The command's answer; in full even with ``--quiet`` if ``--json`` asks for it."""
         if self.as_json:
-            click.echo(json.dumps(answer.data, ensure_ascii=False))
+            click.echo(json_text(answer.data))
         elif not self.quiet:
             for line in answer.lines:
                 click.echo(harmless(line))

@@ -104,8 +104,14 @@ def in_use() -> Context:
     return contexts.get(name) if name else Context()
 
 
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def filled(name: str, given: str | None) -> str | None:
-    """A flag's value (or its variable's, which click has read), else the context's."""
+    """A flag's value (or its variable's, which click has read), else the context's; nothing is no value."""
+    if given == "":
+        raise click.UsageError(f"{flag(name)} is empty: a variable of your shell that is not set?")
     return given if given is not None else getattr(in_use(), name)
 
 
@@ -113,8 +119,10 @@ def needed(name: str, given: str | None) -> str:
     """The same, or wrong usage that says where it may come from."""
     value = filled(name, given)
     if value is None:
-        flag, variable = f"--{name.replace('_', '-')}", f"VEEN_{name.upper()}"
-        raise click.UsageError(f"{flag} is missing: give it, set {variable}, or use a context that has it.")
+        variable = f"VEEN_{name.upper()}"
+        raise click.UsageError(
+            f"{flag(name)} is missing: give it, set {variable}, or use a context that has it."
+        )
     return value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -18,7 +17,7 @@ from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
 from veen_cli.identity import Folder
 from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, harmless
+from veen_cli.output import Answer, Output, harmless, json_text
 from veen_core.ids import Epoch
 from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
@@ -99,7 +98,7 @@ class Printer:
         if self.form == "raw":
             self._raw(message)
         elif self.form == "jsonl" or (self.out.as_json and live):
-            click.echo(json.dumps(message_told(message, proof), ensure_ascii=False))
+            click.echo(json_text(message_told(message, proof)))
         elif self.out.as_json:
             self.kept.append(message_told(message, proof))
         elif self.out.quiet:

@@ -14,12 +14,14 @@ from veen_cli.connection import Target
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import read
 from veen_cli.evidence.verify import judge, report, trust_options
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import Command, command
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
+from veen_core.errors import DecodeError
 from veen_core.ids import Epoch
 from veen_core.wire import Wire
-from veen_hub.client import Stream
+from veen_hub.client import NotFound, Stream
 
 W = TypeVar("W", bound=Wire)
 epoch_option = click.option(
@@ -48,8 +50,18 @@ def fetch(
     """Ask, as nobody in particular: evidence is public to whoever can read the stream's label."""
 
     async def work() -> W:
+        at = Epoch(epoch) if epoch is not None else None
         async with target.connect(anonymous=True) as hub:
-            return await ask(hub.stream(stream), Epoch(epoch) if epoch is not None else None)
+            place = hub.stream(stream)
+            try:
+                return await ask(place, at)
+            except NotFound as exc:
+                # The hub speaks of a label: whoever asked knows the stream's name.
+                said = exc.message.replace(f"label {place.label(at).hex()}", stream)
+                raise CommandFailed(
+                    f"the hub refused, {exc.code.value}: {said}; check the number, --stream and --epoch",
+                    Exit.REFUSED,
+                ) from None
 
     return asyncio.run(work())
 
@@ -72,7 +84,12 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
     @click.argument("file", metavar="FILE")
     def show(out: Output, *, file: str) -> Answer:
         del out
-        found = kind.decode(read(file))
+        try:
+            found = kind.decode(read(file))
+        except DecodeError as exc:
+            raise CommandFailed(
+                f"{file} holds no {what}: {exc}; see what it is with `veen inspect {file}`", Exit.PROTOCOL
+            ) from None
         return Answer({"file": file, **view.told(found)}, view.lines(found))
 
     return show

@@ -7,7 +7,7 @@ convict the hub. What cannot be judged is not said to hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -107,6 +107,14 @@ class Judge:
             raise Undecided(f"cannot be judged: {PIN if self._pin is None else KEYS}")
         return self._identity
 
+    def _shown_receipts(self) -> Iterator[Receipt]:
+        """Those among the files, whether they hold or not."""
+        for each in self._found:
+            if isinstance(each.thing, Receipt):
+                yield each.thing
+            elif isinstance(each.thing, Entry):
+                yield each.thing.receipt
+
     # --- what hubs sign
 
     def identity(self, found: Found) -> str:
@@ -179,6 +187,9 @@ class Judge:
         assert isinstance(proof, MmrProof)
         receipt = next((each for each in self._receipts if each.leaf_hash == proof.leaf_hash), None)
         if receipt is None:
+            if any(each.leaf_hash == proof.leaf_hash for each in self._shown_receipts()):
+                self._trusted()
+                raise Undecided("cannot be judged: the receipt of its entry does not hold")
             raise Undecided("cannot be judged: give the receipt of the entry it is about as well")
         later = {s: r for s, r in self._roots.of(receipt.label).items() if s >= receipt.stream_seq}
         size = _first_that_holds(
@@ -193,6 +204,8 @@ class Judge:
         trees = [self._roots.of(label) for label in self._roots.labels]
         fitting = [tree for tree in trees if proof.from_seq in tree and proof.to_seq in tree]
         if not fitting:
+            if any(isinstance(each.thing, Receipt | Entry | Checkpoint) for each in self._found):
+                self._trusted()
             raise Undecided(
                 f"cannot be judged: give receipts or checkpoints at {proof.from_seq} and {proof.to_seq} too"
             )

@@ -53,11 +53,18 @@ def shorten(text: str) -> str:
     return _DIGITS.sub(lambda found: f"{found[0][:8]}…", text)
 
 
+class Paper(Console):
+    """Where it is written; whoever reads it may leave, and ``frame`` says how that ends."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Narrator:
     """Speaks to a console; says nothing if it is told to be quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self.console = Console(quiet=quiet, highlight=False, soft_wrap=False)
+        self.console = Paper(quiet=quiet, highlight=False, soft_wrap=False)
         self.console.width = min(WIDTH, self.console.width) if self.console.is_terminal else WIDTH
         self._chapter = 0
 
