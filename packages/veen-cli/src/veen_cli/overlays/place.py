@@ -48,9 +48,9 @@ class Place:
     keys: tuple[DhKey, ...]
     reach: Reach
 
-    async def send(self, record: Record, *, parent: LeafHash | None = None) -> Receipt:
-        """Durable when it returns."""
-        to, cap = self.reach.to, self.reach.cap
+    async def send(self, record: Record, *, parent: LeafHash | None = None, to: str | None = None) -> Receipt:
+        """Durable when it returns. ``to``: sealed to somebody else than what else is sent."""
+        to, cap = to or self.reach.to, self.reach.cap
         return await self.stream.send(
             record,
             to=recipient_named(to) if to is not None else None,
