@@ -36,6 +36,8 @@ class Stream:
     logs: Logs = field(default_factory=Logs)
     forgotten: list[Label] = field(default_factory=list)
     since: Epoch = FIRST
+    behind: int | None = None
+    """The hub's epoch, where our clock runs ahead of it."""
 
     @staticmethod
     def label_of(epoch: Epoch) -> Label:
@@ -43,6 +45,9 @@ class Stream:
 
     def window(self) -> range:
         return range(self.now - 1, self.now + 2)
+
+    async def confirmed(self) -> range:
+        return self.window() if self.behind is None else range(self.behind - 1, self.behind + 2)
 
     async def forget(self, label: Label) -> None:
         self.forgotten.append(label)
@@ -121,6 +126,27 @@ def test_it_is_the_fold_of_its_labels_one_after_the_other(
             answer, plain = await view.state(), KV.fold(stream.in_order())
             assert KV.encode(answer.summary) == KV.encode(plain)
             assert answer.range.to_seq == view.size == len(stream.in_order())
+
+    asyncio.run(check())
+
+
+def test_a_label_is_complete_only_by_the_hubs_own_time() -> None:
+    """Else a clock that runs ahead would have a follower miss what is still written."""
+
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"))
+        view = await taken_up(stream, store)
+        stream.now, stream.behind = 20, 6
+        await view.catch_up()
+        stream.write(6, put("a", "2"))
+        await view.catch_up()
+        assert (await view.state()).view == {b"a": b"2"}
+        assert stream.forgotten == []
+        stream.behind = None
+        await view.catch_up()
+        assert (await view.state()).view == {b"a": b"2"}
+        assert label_of(Epoch(6)) in stream.forgotten
 
     asyncio.run(check())
 

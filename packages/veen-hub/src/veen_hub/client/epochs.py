@@ -34,7 +34,9 @@ class EpochLabels:
 
     label_of: Callable[[Epoch], Label]
     window: Callable[[], range]
-    """The epochs whose labels take messages now."""
+    """The epochs whose labels take messages now, as far as we can tell."""
+    confirmed: Callable[[], Awaitable[range]]
+    """The same by the hub's own word of this moment: its time never goes back (H3)."""
     since: Epoch
     """The hub's first."""
     forget: Callable[[Label], Awaitable[None]]

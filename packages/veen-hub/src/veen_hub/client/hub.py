@@ -114,8 +114,16 @@ class Hub:
         return EpochLabels(
             label_of=lambda epoch: link.label(stream_id, epoch),
             window=lambda: window(link),
+            confirmed=self._confirmed_window,
             since=Epoch(first),
             forget=self.leave,
+        )
+
+    async def _confirmed_window(self) -> range:
+        link = self.link
+        await link.refresh()
+        return streams.epoch_window(
+            link.status.hub_ts, link.profile.epoch_sec, link.limits.max_epoch_skew_sec
         )
 
     def log_reader(self) -> HubLogReader:

@@ -39,7 +39,8 @@ from veen_overlays.tree import FLOOR, SummaryTree
 S = TypeVar("S")
 
 MARGIN: Final = 1
-"""Epochs that a label is still looked at after its window, should the hub's clock be behind ours."""
+"""Epochs that a label is still looked at after its window: a hub whose clock was set back may start again a
+little earlier than it said, if it issued nothing in between."""
 TOGETHER: Final = 32
 """Past labels that are asked for at a time."""
 
@@ -51,7 +52,11 @@ class Epochs(Protocol):
     def label_of(self) -> Callable[[Epoch], Label]: ...
     @property
     def window(self) -> Callable[[], range]:
-        """The epochs whose labels take messages now."""
+        """The epochs whose labels take messages now, as far as we can tell."""
+
+    @property
+    def confirmed(self) -> Callable[[], Awaitable[range]]:
+        """The same by the hub's own word of this moment: its time never goes back (H3)."""
 
     @property
     def since(self) -> Epoch:
@@ -180,7 +185,15 @@ class EpochView(Generic[S]):
     async def catch_up(self) -> int:
         """Fold everything up to the present ends of the labels; returns how many messages that is."""
         window = self._epochs.window()
-        while (passed := window.start - MARGIN - self._cursor.next) > 0:
+        if window.start - MARGIN > self._cursor.next:
+            await self._close_passed((await self._epochs.confirmed()).start - MARGIN)
+        for n in range(self._cursor.next, window.stop):
+            await self._read(self._held_at(Epoch(n)))
+        return self.size
+
+    async def _close_passed(self, end: int) -> None:
+        """Labels of epochs before ``end`` take nothing any more: read them to their ends, for good."""
+        while (passed := end - self._cursor.next) > 0:
             some = [Epoch(self._cursor.next + n) for n in range(min(passed, TOGETHER))]
             heads = await asyncio.gather(*(self._reader.head(self._epochs.label_of(e)) for e in some))
             for epoch, head in zip(some, heads, strict=True):
@@ -189,9 +202,6 @@ class EpochView(Generic[S]):
                     await self._read(held, head.stream_seq)
                 self._close(epoch, self._held.pop(epoch))
                 await self._epochs.forget(held.label)
-        for n in range(self._cursor.next, window.stop):
-            await self._read(self._held_at(Epoch(n)))
-        return self.size
 
     def _held_at(self, epoch: Epoch) -> Held:
         return self._held.setdefault(epoch, Held(self._epochs.label_of(epoch)))
