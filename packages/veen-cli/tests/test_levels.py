@@ -210,6 +210,24 @@ def test_a_restarted_hub_goes_on_from_what_it_saw_and_is_not_shown_less(start: S
     assert said.code in (Exit.REFUSED, Exit.NETWORK), said
 
 
+def test_a_realm_may_live_on_a_hub_with_epochs(start: Start, tmp_path: Path) -> None:
+    """Its streams have a label for each epoch there; a hub follows them, the holder itself or another."""
+    holder = start("hardened", "--profile", "rotating")
+    other = start("hardened", url=holder.url, pinned=holder.hub_id)
+    for hub in (holder, other):
+        until(lambda hub=hub: ready(hub))  # type: ignore[misc]
+
+    def cut_off(hub: Town) -> bool:
+        """With an epoch there comes another client_id, so the one of the moment is revoked."""
+        device = hub.as_("alice", "id", "client-id", "-s", "orders", "--json").json["client_id"]
+        told(holder, "revoke", "client-id", device, realm=tmp_path.name)
+        return "REVOKED" in hub.as_("alice", "send", "x", "-s", "orders").err
+
+    for hub in (other, holder):
+        until(lambda hub=hub: cut_off(hub))  # type: ignore[misc]
+        hub.as_("bob", "send", "x", "-s", "orders").ok()
+
+
 # --- label classes (LCLASS0 6.2)
 
 

@@ -57,6 +57,24 @@ def test_a_transfer_between_streams_is_mirrored_into_the_destinations(square: To
     assert (balance(square, "alice", a, *on), balance(square, "bob", b, *on)) == (6, 4)
 
 
+def test_a_credit_that_its_owner_could_not_open_is_not_sent(square: Town) -> None:
+    """Each has a stream sealed to nobody else."""
+    a, b = opened(square, "alice", "private"), opened(square, "bob", "private")
+    square.as_("alice", "wallet", "deposit", a, 10).ok()
+    assert "--credit-to" in square.as_("alice", "wallet", "transfer", a, b, 4).failed(Exit.USAGE)
+    assert balance(square, "alice", a) == 10
+    paid = square.as_("alice", "wallet", "transfer", a, b, 4, "--credit-to", square / "bob", "--json").json
+    again = ("--credit-to", square / "bob", "--transfer-id", paid["transfer_id"])
+    square.as_("alice", "wallet", "transfer", a, b, 4, *again).ok()
+    assert (balance(square, "alice", a), balance(square, "bob", b)) == (6, 4)
+    (found,) = (
+        each
+        for each in square.as_("bob", "wallet", "ledger", b, "--json").json["events"]
+        if each["schema"] == "wallet.transfer.v1"
+    )
+    assert found["transfer_id"] == paid["transfer_id"], "the second copy is the first one again"
+
+
 @pytest.mark.parametrize(
     ("before", "refused", "code"),
     [

@@ -121,6 +121,10 @@ class Around(NamedTuple):
     clock: Clock
     store: Callable[[str], MemoryStore]
 
+    @staticmethod
+    def epochs_of(_stream: StreamId) -> None:
+        """It has none."""
+
 
 def label_of(stream: StreamId) -> Label:
     return Label(bytes(reversed(stream)))

@@ -106,6 +106,16 @@ def test_a_credit_lost_in_a_closed_wallet_is_reported() -> None:
     assert (found.wallet_id, found.code) == (bytes(TO), WalCode.CLOSED)
 
 
+def test_a_transfer_mirrored_for_its_credit_is_no_payment_of_an_unknown_wallet() -> None:
+    """5.5: its source lies in another log. Written here as the first of its kind, it would be one."""
+    log = log_of(opened(OTHER), transfer(5, b"t"))
+    assert [found.code for found in violations(log)] == [WalCode.NOT_OPEN]
+    mirrored = log[1]._replace(parent_id=b"\x01" * 32)
+    another = log_of(transfer(5, b"u"), start=3)[0]._replace(parent_id=b"\x02" * 32)
+    assert list(violations([log[0], mirrored, another])) == []
+    assert state_of(LEDGER.fold([log[0], mirrored]).inner, TO).balance == 5
+
+
 def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
     """2.2, §8."""
     refused = refusal(NEVER, opened(), Policy(currencies=frozenset(("JPY",))))

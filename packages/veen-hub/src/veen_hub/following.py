@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from veen_core.errors import ConfigError, VeenError
+from veen_core.errors import VeenError
 from veen_core.ids import Epoch, HubId, Label, StreamId
 from veen_hub.config import HubConfig, RealmSettings
 from veen_hub.logs import log
@@ -98,14 +98,11 @@ class Following:
         tls = Tls(ca=str(settings.ca)) if settings.ca is not None else None
         retry = Retry(attempts=3, deadline=PATIENCE_SEC)
         async with connect(url, trust=trust, tls=tls, retry=retry) as there:
-            if there.link.profile.epoch_sec:
-                raise ConfigError(
-                    f"realm.url: {url} gives streams new labels each epoch; a realm needs a hub that does not"
-                )
             await policy.follow(
                 Surroundings(
                     reader=there.log_reader(),
                     label_of=lambda stream: there.link.label(stream, Epoch(0)),
+                    epochs_of=there.epoch_labels,
                     stream_of=self._stream_of,
                     learn=self._learn,
                     store=self._store,

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock, LogReader
 from veen_storage.view_store import ViewStore
+
+if TYPE_CHECKING:
+    from veen_hub.client.epochs import EpochLabels
 
 GROUP = "veen_hub.policies"
 REALM = "realm"
@@ -71,7 +74,9 @@ class Surroundings:
     reader: LogReader
     """Of the hub that holds the logs."""
     label_of: Callable[[StreamId], Label]
-    """There."""
+    """There; without epochs."""
+    epochs_of: Callable[[StreamId], EpochLabels | None]
+    """There; None without epochs."""
     stream_of: Callable[[Label], StreamId | None]
     """Here; only from inside a question."""
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]

@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from veen_core.errors import VerificationError
 from veen_core.ids import Label
 from veen_core.mmr import Mmr, node_hash, peak_positions, root_of
-from veen_overlays.event import Event, Fault, Message
+from veen_overlays.event import Event, Fault, Message, SeenOnce
 from veen_overlays.node import ClassId, Place, StoredNode
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.store import Store
@@ -46,6 +46,10 @@ class Index:
         self._store, self._prefix = store, prefix + b"k"
         self.pending: dict[bytes, bytes] = {}
 
+    def has(self, key: bytes) -> bool:
+        stored = self._prefix + key
+        return stored in self.pending or self._store.get(stored) is not None
+
     def first(self, key: bytes, seq: int) -> bool:
         stored = self._prefix + key
         held = self.pending.get(stored) or self._store.get(stored)
@@ -53,6 +57,17 @@ class Index:
             self.pending[stored] = seq.to_bytes(8, "big")
             return True
         return int.from_bytes(held, "big") == seq
+
+
+class Beyond:
+    """Which keys came before, for messages after those of an index, which learns nothing of them."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._keys = SeenOnce()
+
+    def first(self, key: bytes, seq: int) -> bool:
+        return not self._index.has(key) and self._keys.first(key, seq)
 
 
 Reading = Generator[Range, Sequence[Message], Tile[S]]

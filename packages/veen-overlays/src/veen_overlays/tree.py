@@ -23,8 +23,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from veen_core.errors import VerificationError
 from veen_core.ids import Label, MmrRoot
 from veen_core.mmr import Mmr, Node, peak_positions, root_of, subtrees
-from veen_overlays.event import Message
-from veen_overlays.nodes import Nodes, Range, Tile, read
+from veen_overlays.event import Message, Seen
+from veen_overlays.nodes import Beyond, Nodes, Range, Tile, read
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.store import Store
 
@@ -158,6 +158,10 @@ class SummaryTree(Generic[S]):
             tiles = (*self._peaks, *self._open)
             self._state = self.overlay.merge(tile.summary for tile in tiles)
         return self._state
+
+    def beyond(self) -> Seen:
+        """For messages that follow and are not to be appended yet."""
+        return Beyond(self._nodes.index)
 
     def fold(self, from_seq: int, to_seq: int) -> Folding[S]:
         """Any range of what is folded: O(log n) tiles, the small ones at its edges from the log."""

@@ -118,6 +118,7 @@ def watch(
     async def work() -> None:
         seen, left = SeenOnce(), count
         async with reach.at(stream) as place:
+            place.must_have_one_label()
             head = await place.stream.head()
             start = from_seq or (head.stream_seq if head is not None else 0) + 1
             reader, label = place.hub.log_reader(), place.stream.label()

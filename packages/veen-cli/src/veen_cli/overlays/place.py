@@ -29,7 +29,7 @@ from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
 from veen_hub.client import Hub, Identity, Stream
 from veen_overlays.event import Message
-from veen_overlays.live import Materializer, open_entry
+from veen_overlays.live import EpochView, Materializer, open_entry
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record
 from veen_storage.view_store import ViewStore
@@ -48,9 +48,9 @@ class Place:
     keys: tuple[DhKey, ...]
     reach: Reach
 
-    async def send(self, record: Record, *, parent: LeafHash | None = None) -> Receipt:
-        """Durable when it returns."""
-        to, cap = self.reach.to, self.reach.cap
+    async def send(self, record: Record, *, parent: LeafHash | None = None, to: str | None = None) -> Receipt:
+        """Durable when it returns. ``to``: sealed to somebody else than what else is sent."""
+        to, cap = to or self.reach.to, self.reach.cap
         return await self.stream.send(
             record,
             to=recipient_named(to) if to is not None else None,
@@ -66,12 +66,8 @@ class Place:
     @asynccontextmanager
     async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[Materializer[S]]:
         """The overlay's view of the stream, folded up to its end."""
-        if epoch is None and self.hub.link.profile.epoch_sec:
-            raise CommandFailed(
-                "this hub gives a stream another label each epoch, and a view is of one label: read one with "
-                "`veen fold --epoch N`, and keep such streams on a hub without epochs",
-                Exit.POLICY,
-            )
+        if epoch is None:
+            self.must_have_one_label()
         label = self.stream.label(Epoch(epoch or 0))
         with ViewStore(self._views) as store:
             view = Materializer(overlay, label, self.hub.log_reader(), key=self.keys, store=store)
@@ -79,13 +75,28 @@ class Place:
             await view.catch_up()
             yield view
 
+    def must_have_one_label(self) -> None:
+        if self.hub.link.profile.epoch_sec:
+            raise CommandFailed(
+                "this hub gives a stream another label each epoch, and this is about one label: `veen fold "
+                "--epoch N` shows one epoch's state; keep such streams on a hub without epochs",
+                Exit.POLICY,
+            )
+
     async def state(self, overlay: Overlay[S]) -> S:
-        """As it is now."""
+        """As it is now; also of a stream with a label for each epoch."""
+        if (epochs := self.hub.epoch_labels(self.stream.id)) is not None:
+            with ViewStore(self._views) as store:
+                across = EpochView(overlay, epochs, self.hub.log_reader(), key=self.keys, store=store)
+                await across.open()
+                await across.catch_up()
+                return (await across.state()).summary.inner
         async with self.view(overlay) as view:
             return (await view.state()).summary.inner
 
     async def signed(self) -> AsyncIterator[tuple[Message, ClientId]]:
         """All of the stream's messages, opened, from its first one on, each with who signed it."""
+        self.must_have_one_label()
         reader, label, at = self.hub.log_reader(), self.stream.label(), 1
         while entries := await reader.page(label, StreamSeq(at), PAGE):
             for entry in entries:

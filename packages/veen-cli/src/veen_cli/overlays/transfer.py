@@ -50,8 +50,8 @@ async def _found(place: Place, wanted: TransferId) -> tuple[Transfer, LeafHash] 
     return None
 
 
-async def _check_destination(place: Place, account: Account) -> None:
-    """A credit to a closed or unopened wallet would be lost. Unknown, of a stream we cannot read."""
+async def _check_destination(place: Place, account: Account, credit_to: str | None) -> None:
+    """A credit to a closed or unopened wallet would be lost, and so would one that its owner cannot open."""
     async with place.view(account.overlay) as view:
         summary = (await view.state()).summary
     state = state_of(summary.inner, account.wallet)
@@ -59,30 +59,40 @@ async def _check_destination(place: Place, account: Account) -> None:
         raise refused(WalCode.CLOSED, "the destination is closed for good")
     if not state.exists and not summary.foreign:
         raise refused(WalCode.NOT_OPEN, "the destination was never opened")
+    if not state.exists and credit_to is None and place.reach.to is None:
+        raise CommandFailed(
+            "your keys do not open the destination's stream, and its owner would not open a credit sealed to "
+            "you: name the owner's card with --credit-to; nothing was sent",
+            Exit.USAGE,
+        )
 
 
-async def _debit(place: Place, account: Account, record: Transfer) -> LeafHash:
-    """Emitted once: one that an earlier call left is taken up, if it is the same."""
+async def _debit(place: Place, account: Account, record: Transfer) -> tuple[Transfer, LeafHash]:
+    """Emitted once: one that an earlier call left is taken up as it is, if it is the same."""
     before = await _found(place, record.transfer_id)
     if before is not None:
         if replace(before[0], ts=record.ts) != record:
             raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
-        return before[1]
-    return (await account.send(place, record)).leaf_hash
+        return before
+    return record, (await account.send(place, record)).leaf_hash
 
 
 async def _pay(
-    place: Callable[[StreamId], Place], source: Account, to: Account, record: Transfer
+    place: Callable[[StreamId], Place],
+    source: Account,
+    to: Account,
+    record: Transfer,
+    credit_to: str | None,
 ) -> tuple[LeafHash, Receipt | None, State]:
     """The debit; the mirrored credit where the destination has a stream of its own; the source then."""
     here = place(source.stream)
     if source.wallet != to.wallet:
-        await _check_destination(place(to.stream), to)
-    debit = await _debit(here, source, record)
+        await _check_destination(place(to.stream), to, credit_to)
+    record, debit = await _debit(here, source, record)
     credit = None
     if source.stream != to.stream:
         try:
-            credit = await place(to.stream).send(record, parent=debit)
+            credit = await place(to.stream).send(record, parent=debit, to=credit_to)
         except VeenError as exc:
             raise CommandFailed(
                 f"debited but not credited yet ({exc}): run it again with "
@@ -100,6 +110,7 @@ async def _pay(
 @click.argument("to_wallet", type=Hex(WalletId))
 @amount_argument
 @click.option("--transfer-id", type=Hex(TransferId), help="Go on with one that failed half-way.")
+@click.option("--credit-to", help="Seal the credit to its owner: a folder, card, or X25519 key.")
 @books
 @reaches
 def transfer(
@@ -110,12 +121,14 @@ def transfer(
     to_wallet: WalletId,
     amount: int,
     transfer_id: TransferId | None,
+    credit_to: str | None,
     book: Book,
 ) -> Answer:
     """Pay from one wallet to another.
 
     Refused with exit code 6 as a withdrawal is, to oneself, or to a wallet that is closed or was never
-    opened. Where the destination has a stream of its own, the event is mirrored into it.
+    opened. Where the destination has a stream of its own, the event is mirrored into it, sealed as the rest
+    is or to whom --credit-to names.
     """
     del out
     source, to = Account(wallet, book), Account(to_wallet, book)
@@ -130,7 +143,7 @@ def transfer(
                 ts=place(source.stream).now,
                 transfer_id=chosen,
             )
-            return record, *await _pay(place, source, to, record)
+            return record, *await _pay(place, source, to, record, credit_to)
 
     record, debit, credit, state = asyncio.run(work())
     told: dict[str, Any] = {

@@ -7,11 +7,12 @@ in are noted by stream, before a message leaves, until all that was sent under t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veen_core import stream
-from veen_core.ids import Epoch, StreamId
+from veen_core.ids import Epoch, Label, StreamId
 from veen_hub.client.link import Link
 from veen_hub.client.outbox import Outbox
 from veen_hub.client.records import EpochsRecord
@@ -25,6 +26,21 @@ if TYPE_CHECKING:
 def window(link: Link) -> range:
     """The epochs whose labels take messages now."""
     return stream.epoch_window(link.time.now(), link.profile.epoch_sec, link.limits.max_epoch_skew_sec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochLabels:
+    """The labels of a stream, for whoever reads it through all its epochs."""
+
+    label_of: Callable[[Epoch], Label]
+    window: Callable[[], range]
+    """The epochs whose labels take messages now, as far as we can tell."""
+    confirmed: Callable[[], Awaitable[range]]
+    """The same by the hub's own word of this moment: its time never goes back (H3)."""
+    since: Epoch
+    """The hub's first."""
+    forget: Callable[[Label], Awaitable[None]]
+    """A label that is needed no more."""
 
 
 class Epochs:

@@ -23,7 +23,7 @@ from veen_core.status import CapStatus, Status
 from veen_hub.client import attachments
 from veen_hub.client.admin import Admin
 from veen_hub.client.endpoints import Endpoints
-from veen_hub.client.epochs import Epochs
+from veen_hub.client.epochs import EpochLabels, Epochs, window
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import IDENTITY, HubTime, Link
@@ -103,6 +103,28 @@ class Hub:
     def epochs(self, stream_id: StreamId) -> Epochs:
         """The outboxes of a stream; one of these per connection."""
         return self._epochs.setdefault(stream_id, Epochs(self, stream_id))
+
+    def epoch_labels(self, stream_id: StreamId) -> EpochLabels | None:
+        """How the stream's labels follow one another; None without epochs (§12)."""
+        link = self.link
+        if not link.profile.epoch_sec:
+            return None
+        begun = min(key.valid_from for key in self.identity.hub_keys)
+        first = streams.epoch_window(begun, link.profile.epoch_sec, link.limits.max_epoch_skew_sec)[0]
+        return EpochLabels(
+            label_of=lambda epoch: link.label(stream_id, epoch),
+            window=lambda: window(link),
+            confirmed=self._confirmed_window,
+            since=Epoch(first),
+            forget=self.leave,
+        )
+
+    async def _confirmed_window(self) -> range:
+        link = self.link
+        await link.refresh()
+        return streams.epoch_window(
+            link.status.hub_ts, link.profile.epoch_sec, link.limits.max_epoch_skew_sec
+        )
 
     def log_reader(self) -> HubLogReader:
         return HubLogReader(self)

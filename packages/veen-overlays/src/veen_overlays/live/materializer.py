@@ -13,7 +13,7 @@ forgotten or folded over. ``clear`` starts anew when a person has decided to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -62,6 +62,19 @@ class Answer(Generic[S]):
     @property
     def state_hash(self) -> StateHash:
         return self.overlay.state_hash(self.summary)
+
+
+async def drive_from(
+    steps: Generator[Range, Sequence[Message], T], read: Callable[[Range], Awaitable[Sequence[Message]]]
+) -> T:
+    """``tree.drive``, with a log that has to be waited for."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(await read(wanted))
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 class Materializer(Generic[S]):
@@ -208,13 +221,7 @@ class Materializer(Generic[S]):
     # --- reading for the tree
 
     async def _run(self, steps: Generator[Range, Sequence[Message], T]) -> T:
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(await self._messages(wanted))
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        return await drive_from(steps, self._messages)
 
     async def _messages(self, wanted: Range) -> list[Message]:
         count = wanted.to_seq - wanted.from_seq + 1

@@ -27,6 +27,7 @@ from veen_core.protocols import Clock, LogReader
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Level, PolicyView
 from veen_overlays.identifiers import RealmId, realm_id
+from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.realm import RealmFollower
 from veen_overlays.store import Store
 
@@ -46,6 +47,8 @@ class Around(Protocol):
     def clock(self) -> Clock: ...
     @property
     def store(self) -> Callable[[str], Store]: ...
+    @property
+    def epochs_of(self) -> Callable[[StreamId], Epochs | None]: ...
 
 
 class RealmPolicy(ViewPolicy):
@@ -76,6 +79,7 @@ class RealmPolicy(ViewPolicy):
             key=self._keys,
             store=around.store(self._view_name),
             clock=around.clock,
+            epochs_of=around.epochs_of,
         )
         while True:
             view = await follower.refresh()

@@ -23,6 +23,7 @@ from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Bound, Level, PolicyView
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
 from veen_overlays.identifiers import RealmId
+from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.overlay import Overlay
 from veen_overlays.store import Store
@@ -35,7 +36,7 @@ FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
 }
 """Of each admin stream: which part of the view it is, and its overlay."""
 LAST: Final = b"last receipt/"
-"""Before a label, in the store."""
+"""Before a stream's id, in the store."""
 
 
 class RealmFollower:
@@ -52,15 +53,21 @@ class RealmFollower:
         key: DhKey | Sequence[DhKey],
         store: Store,
         clock: Clock,
+        epochs_of: Callable[[StreamId], Epochs | None] = lambda _stream: None,
     ) -> None:
+        """``label_of`` is asked where ``epochs_of`` says that a stream's label does not change."""
         self._empty = PolicyView(level=level, realm=realm, hub_id=hub_id)
         self._clock, self._reader, self._store = clock, reader, store
-        self._views = {
-            name: Materializer(FOLDED_BY[name][1], label_of(stream), reader, key=key, store=store)
-            for name, (stream, _) in self._empty.needed().items()
-        }
+        self._views: dict[str, Materializer[Any] | EpochView[Any]] = {}
+        for name, (stream, _) in self._empty.needed().items():
+            overlay, epochs = FOLDED_BY[name][1], epochs_of(stream)
+            self._views[name] = (
+                Materializer(overlay, label_of(stream), reader, key=key, store=store)
+                if epochs is None
+                else EpochView(overlay, epochs, reader, key=key, store=store)
+            )
         self._opened: set[str] = set()
-        self._last: dict[Label, Receipt] = {}
+        self._last: dict[str, Receipt] = {}
 
     @property
     def nothing(self) -> PolicyView:
@@ -73,24 +80,28 @@ class RealmFollower:
         for name, view in self._views.items():
             if name not in self._opened:
                 await view.open()
-                await self._check_last(view.label)
+                await self._check_last(name)
                 self._opened.add(name)
             as_of = self._clock.now()
             await view.catch_up()
             answer = await view.state()
-            self._keep_last(view.label, answer.receipt)
+            self._keep_last(name, answer.receipt)
             parts[FOLDED_BY[name][0]] = Bound(
                 view.label, answer.range.to_seq, answer.mmr_root, as_of, answer.summary.inner
             )
         empty = self._empty
         return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
 
-    async def _check_last(self, label: Label) -> None:
+    def _last_key(self, name: str) -> bytes:
+        return LAST + self._empty.needed()[name][0]
+
+    async def _check_last(self, name: str) -> None:
         """What was the last receipt once, in this run or an earlier one, must stand in the log."""
-        kept = self._store.get(LAST + label)
+        kept = self._store.get(self._last_key(name))
         if kept is None:
             return
         held = Receipt.decode(kept)
+        label = held.label
         head = await self._reader.head(label)
         behind = head is None or head.stream_seq < held.stream_seq
         shown = head if behind else await self._reader.receipt(label, held.stream_seq)
@@ -102,10 +113,10 @@ class RealmFollower:
                 shown=b"" if shown is None else shown.encode(),
             )
 
-    def _keep_last(self, label: Label, receipt: Receipt | None) -> None:
-        if receipt is not None and self._last.get(label) != receipt:
-            self._store.write({LAST + label: receipt.encode()})
-            self._last[label] = receipt
+    def _keep_last(self, name: str, receipt: Receipt | None) -> None:
+        if receipt is not None and self._last.get(name) != receipt:
+            self._store.write({self._last_key(name): receipt.encode()})
+            self._last[name] = receipt
 
     async def run(
         self, policy: ViewPolicy, every_sec: float, failed: Callable[[VeenError], None] = lambda _: None

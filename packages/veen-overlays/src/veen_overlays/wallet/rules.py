@@ -191,7 +191,8 @@ def violations(
 ) -> Iterator[Violation]:
     """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6).
 
-    ``author`` says which key signed a message: a policy about operators needs it.
+    ``author`` says which key signed a message: a policy about operators needs it. Of a copy whose wallet this
+    log does not know nothing is reported: it is mirrored for its credit, the rest is its own log's (5.5).
     """
     states: dict[bytes, State] = {}
     seen = SeenOnce() if seen is None else seen
@@ -202,7 +203,8 @@ def violations(
         wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
         if (refused := policy.refusal(event.record, (author(message),))) is not None:
             yield Violation(event.seq, message.origin, wallet, *refused)
-        if not (event.repeated and event.repeated[0]):
+        only_credits = message.parent_id is not None and not states.get(wallet, NEVER).exists
+        if not only_credits and not (event.repeated and event.repeated[0]):
             yield from _of_source(states, event, message.origin)
         yield from _of_destination(states, event, message.origin)
         for wallet, account in LEDGER.lift(event).items():

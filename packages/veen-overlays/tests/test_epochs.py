@@ -1,0 +1,236 @@
+"""A stream whose label changes with every epoch, as one log (§12)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_log import READER
+from test_realm import Logs
+
+from veen_core.errors import DivergenceError, VeenError
+from veen_core.hashing import H, u64be
+from veen_core.ids import Epoch, Label, LeafHash
+from veen_overlays.event import Message
+from veen_overlays.kv import KV, Delete, Put
+from veen_overlays.live import EpochView, open_entry
+from veen_overlays.record import Record
+from veen_overlays.store import MemoryStore
+
+FLOOR = 2
+FIRST = Epoch(5)
+
+
+def label_of(epoch: Epoch) -> Label:
+    return Label(H(b"label" + u64be(epoch)))
+
+
+@dataclass
+class Stream:
+    """A hub's stream: it takes messages in the epochs around ``now``."""
+
+    now: int = FIRST
+    logs: Logs = field(default_factory=Logs)
+    forgotten: list[Label] = field(default_factory=list)
+    since: Epoch = FIRST
+    behind: int | None = None
+    """The hub's epoch, where our clock runs ahead of it."""
+
+    @staticmethod
+    def label_of(epoch: Epoch) -> Label:
+        return label_of(epoch)
+
+    def window(self) -> range:
+        return range(self.now - 1, self.now + 2)
+
+    async def confirmed(self) -> range:
+        return self.window() if self.behind is None else range(self.behind - 1, self.behind + 2)
+
+    async def forget(self, label: Label) -> None:
+        self.forgotten.append(label)
+
+    def write(self, epoch: int, *records: Record) -> None:
+        self.logs.at(label_of(Epoch(epoch))).write(*records)
+
+    def view(self, store: MemoryStore) -> EpochView[object]:
+        return EpochView(KV, self, self.logs, key=READER, store=store, floor=FLOOR)  # type: ignore[arg-type]
+
+    def in_order(self) -> list[Message]:
+        """All messages, numbered along."""
+        found: list[Message] = []
+        for epoch in range(FIRST, self.now + 2):
+            for entry in self.logs.at(label_of(Epoch(epoch))).entries:
+                message = open_entry(entry, entry.receipt, READER)
+                found.append(message._replace(seq=len(found) + 1))
+        return found
+
+
+async def taken_up(stream: Stream, store: MemoryStore) -> EpochView[object]:
+    view = stream.view(store)
+    await view.open()
+    await view.catch_up()
+    return view
+
+
+def put(key: str, value: str) -> Put:
+    return Put(key=key.encode(), value=value.encode())
+
+
+def test_what_was_put_in_a_later_epoch_holds_whatever_its_stream_seq() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"), put("b", "1"), put("b", "2"))
+        stream.write(6, put("b", "3"))
+        view = await taken_up(stream, store)
+        assert (await view.state()).view == {b"a": b"1", b"b": b"3"}
+        stream.write(5, put("b", "late, and before the other"), Delete(key=b"a"))
+        await view.catch_up()
+        answer = await view.state()
+        assert (answer.view, answer.range.to_seq) == ({b"b": b"3"}, 6)
+        assert answer.receipt is not None
+        assert answer.receipt.label == view.label == label_of(Epoch(6))
+
+    asyncio.run(check())
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(-1, 1), st.sampled_from("abc"), st.integers(0, 9), st.booleans())
+    | st.integers(1, 3),
+    max_size=40,
+)
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_it_is_the_fold_of_its_labels_one_after_the_other(
+    steps: list[tuple[int, str, int, bool] | int],
+) -> None:
+    """Whatever is written where in the window, however the epochs turn, with restarts in between."""
+
+    async def check() -> None:
+        stream, store = Stream(now=FIRST + 1), MemoryStore()
+        view = await taken_up(stream, store)
+        for step in steps:
+            if isinstance(step, int):
+                stream.now += step
+            else:
+                offset, key, value, restart = step
+                stream.write(stream.now + offset, put(key, str(value)))
+                view = stream.view(store) if restart else view
+                if restart:
+                    await view.open()
+            await view.catch_up()
+            answer, plain = await view.state(), KV.fold(stream.in_order())
+            assert KV.encode(answer.summary) == KV.encode(plain)
+            assert answer.range.to_seq == view.size == len(stream.in_order())
+
+    asyncio.run(check())
+
+
+def test_a_label_is_complete_only_by_the_hubs_own_time() -> None:
+    """Else a clock that runs ahead would have a follower miss what is still written."""
+
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"))
+        view = await taken_up(stream, store)
+        stream.now, stream.behind = 20, 6
+        await view.catch_up()
+        stream.write(6, put("a", "2"))
+        await view.catch_up()
+        assert (await view.state()).view == {b"a": b"2"}
+        assert stream.forgotten == []
+        stream.behind = None
+        await view.catch_up()
+        assert (await view.state()).view == {b"a": b"2"}
+        assert label_of(Epoch(6)) in stream.forgotten
+
+    asyncio.run(check())
+
+
+def test_a_copy_in_a_later_epoch_changes_nothing() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"), put("a", "2"))
+        view = await taken_up(stream, store)
+        for now in (6, 9):  # the original still in the window, then in the tree
+            stream.now = now
+            log = stream.logs.at(label_of(Epoch(now)))
+            original = stream.logs.at(label_of(FIRST)).entries[0].receipt.leaf_hash
+            log.append(log.seal(put("a", "1"), parent_id=LeafHash(original)))
+            await view.catch_up()
+            answer = await view.state()
+            assert (answer.view, answer.summary.events) == ({b"a": b"2"}, 2)
+
+    asyncio.run(check())
+
+
+def test_a_restart_reads_only_what_is_not_in_the_tree() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        for epoch in range(5, 25):
+            stream.now = epoch
+            stream.write(epoch, *(put("k", f"{epoch}/{n}") for n in range(10)))
+        before = await taken_up(stream, store)
+        for log in stream.logs.logs.values():
+            log.read = 0
+        again = await taken_up(stream, store)
+        assert KV.encode((await again.state()).summary) == KV.encode((await before.state()).summary)
+        read = {epoch: stream.logs.at(label_of(Epoch(epoch))).read for epoch in range(5, 26)}
+        assert {epoch for epoch, n in read.items() if n} == {21, 22, 23, 24}, "the open block and the window"
+        assert label_of(Epoch(21)) in stream.forgotten
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("epoch", [5, 9], ids=["in the tree", "in the window"])
+def test_a_label_that_contradicts_what_was_folded_is_evidence(epoch: int) -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"), put("a", "2"))
+        stream.now = 9
+        stream.write(9, put("a", "3"), put("a", "4"))
+        view = await taken_up(stream, store)
+        label = label_of(Epoch(epoch))
+        del stream.logs.logs[label]
+        stream.write(epoch, put("a", "other"), put("a", "words"), put("a", "more"))
+        with pytest.raises(DivergenceError):
+            await (view.catch_up() if epoch == 9 else stream.view(store).open())
+
+    asyncio.run(check())
+
+
+def test_a_damaged_tree_is_folded_again_from_the_labels() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        for epoch in range(5, 12):
+            stream.now = epoch
+            stream.write(epoch, *(put(f"{n}", f"{epoch}") for n in range(5)))
+        before = await taken_up(stream, store)
+        wanted = KV.encode((await before.state()).summary)
+        nodes = [key for key, _ in store.scan(b"", b"\xff" * 40) if b"n" in key[33:34]]
+        store.write(dict.fromkeys(nodes, b"damaged"))
+        again = await taken_up(stream, store)
+        assert KV.encode((await again.state()).summary) == wanted
+
+    asyncio.run(check())
+
+
+def test_a_label_that_cannot_be_read_is_read_again() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"))
+        view = await taken_up(stream, store)
+        stream.logs.broken = True
+        stream.now = 12
+        with pytest.raises(VeenError, match="unreachable"):
+            await view.catch_up()
+        stream.logs.broken = False
+        stream.write(12, put("a", "2"))
+        await view.catch_up()
+        assert (await view.state()).view == {b"a": b"2"}
+
+    asyncio.run(check())
