@@ -188,7 +188,7 @@ class SegmentJudge:
         """As ``hub_identity.verify_receipt``; keys are chosen once a second, not once an entry."""
         if self._keys[0] != receipt.hub_ts:
             self._keys = (receipt.hub_ts, self._terms.identity.active_at(UnixTime(receipt.hub_ts)))
-        digest = receipts.signing_digest(receipt)
+        digest = receipts.signing_digest(receipt.encode())
         for key in self._keys[1]:
             try:
                 return verify(key.hub_pk, digest, receipt.hub_sig, "hub_sig")
