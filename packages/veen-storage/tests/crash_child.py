@@ -1,8 +1,9 @@
 """A hub to be killed: forks a writer on demand, which acknowledges over a pipe until it dies.
 
-Started by ``test_crash`` as ``python crash_child.py <data directory>``. It imports everything once and
-stays single-threaded; each line ``fork <seed>`` on stdin forks a writer, each ``reap`` waits for it to
-be dead. What writers tell goes to stdout as frames (kind, length, bytes), each one atomic write:
+Started by ``test_crash`` as ``python crash_child.py <data directory>``; a number after that is how many
+seconds a writer rests after each batch, so that whoever reads beside it can keep up. It imports everything
+once and stays single-threaded; each line ``fork <seed>`` on stdin forks a writer, each ``reap`` waits for it
+to be dead. What writers tell goes to stdout as frames (kind, length, bytes), each one atomic write:
 
     P  pid of a writer            T  receipts of a batch that is about to be committed
     R  a receipt, handed out      C  a checkpoint, handed out
@@ -17,6 +18,7 @@ import random
 import signal
 import struct
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -48,13 +50,15 @@ def tell(kind: bytes, *parts: object) -> None:
 class Writer:
     """Writes what its seed says, for ever."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, rest: float) -> None:
         self._draw = random.Random(seed)
         self._now = BORN + seed
         self._store = Store(root)
+        self._rest = rest
 
     def run(self) -> None:
         while True:
+            time.sleep(self._rest)
             self._now += self._draw.randrange(2)
             if (luck := self._draw.random()) < 0.04:
                 self._attach()
@@ -107,17 +111,17 @@ class Writer:
         tell(b"A", content)
 
 
-def writer(root: Path, seed: int) -> None:
+def writer(root: Path, seed: int, rest: float) -> None:
     """Never returns."""
     try:
-        Writer(root, seed).run()
+        Writer(root, seed, rest).run()
     except BaseException:  # noqa: BLE001  # whatever it is, the test must hear of it
         tell(b"E", traceback.format_exc()[-3_000:])
     os._exit(1)
 
 
 def main() -> None:
-    root = Path(sys.argv[1])
+    root, rest = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     journal.SEGMENT_BYTES = SEGMENT_BYTES  # type: ignore[misc]  # so that segments come and go
     signing_key("warm"), ClientId(signing_key("dora").public)
     pid = 0
@@ -126,7 +130,7 @@ def main() -> None:
             case ["fork", seed]:
                 pid = os.fork()
                 if pid == 0:
-                    writer(root, int(seed))
+                    writer(root, int(seed), rest)
                 tell(b"P", pid)
             case ["reap"]:
                 _pid, status = os.waitpid(pid, 0)

@@ -36,19 +36,21 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def running(place: Path) -> Iterator[Path]:
-    """A hub that writes, seals, checkpoints and prunes in a process of its own, as fast as it can."""
+    """A hub that writes, seals, checkpoints and prunes in a process of its own."""
     root = place / "hub"
     create(root, HUB_KEY, BORN, limits=LIMITS, zstd_level=1)
     child = Path(__file__).with_name("crash_child.py")
     told = place / "told"
     with (
         told.open("wb") as out,
-        subprocess.Popen([sys.executable, str(child), str(root)], stdin=subprocess.PIPE, stdout=out) as hub,
+        subprocess.Popen(
+            [sys.executable, str(child), str(root), "0.01"], stdin=subprocess.PIPE, stdout=out
+        ) as hub,
     ):
         assert hub.stdin is not None
         hub.stdin.write(b"fork 1\n")
         hub.stdin.flush()
-        while told.stat().st_size < 200_000:
+        while told.stat().st_size < 100_000:
             assert hub.poll() is None
         yield root
         pid = int((root / "lock").read_text().split()[0])
