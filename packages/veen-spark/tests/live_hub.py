@@ -16,12 +16,13 @@ LISTENING = "veen-hub listening on "
 
 
 class LiveHub:
-    """Made, started, written to, stopped."""
+    """Made, unless the directory is there; started, written to, stopped."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        admin = Identity.generate().client_id.hex()
-        subprocess.run([*PROGRAM, "--init", f"--admin={admin}", f"--data-dir={root}"], check=True)
+        if not root.exists():
+            admin = Identity.generate().client_id.hex()
+            subprocess.run([*PROGRAM, "--init", f"--admin={admin}", f"--data-dir={root}"], check=True)
         self.hub_id = HubIdentity.decode((root / "hub-identity.cbor").read_bytes()).hub_id
         self._identity = Identity.generate()
         self._process: subprocess.Popen[str] | None = None

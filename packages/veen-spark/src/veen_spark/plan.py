@@ -22,14 +22,28 @@ from veen_spark.set_walk import SequenceIndex
 Any_ = TypeVar("Any_")
 MAX_BYTES: Final = 64 * 1_048_576
 """A chunk is never larger by default (§4.8.2): one chunk, one partition."""
+LEAST_BYTES: Final = 4 * 1_048_576
+TASKS_A_CORE: Final = 4
+"""Of the driver: a cluster has more cores, but then there is more to read, too."""
 MOST_SEGMENTS: Final = 4_096
 """In one partition: opening files takes time too."""
 
 
 def pack(segments: Iterable[Segment], max_bytes: int = MAX_BYTES) -> list[list[Segment]]:
     """Partitions, in order."""
-    parts = (part for segment in segments for part in cut(segment, max_bytes))
-    return gathered(parts, lambda part: part.size, max_bytes)
+    segments = list(segments)
+    most = share(segments, max_bytes)
+    return gathered((part for segment in segments for part in cut(segment, most)), _size, most)
+
+
+def share(segments: Iterable[Segment], max_bytes: int) -> int:
+    """How much one task takes: small enough that every core has a few, large enough to be worth a task."""
+    total = sum(map(_size, segments))
+    return min(max_bytes, max(LEAST_BYTES, total // (TASKS_A_CORE * (os.cpu_count() or 1))))
+
+
+def _size(segment: Segment) -> int:
+    return segment.size
 
 
 def gathered(work: Iterable[Any_], size_of: Callable[[Any_], int], max_bytes: int) -> list[list[Any_]]:

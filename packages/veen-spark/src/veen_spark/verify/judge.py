@@ -92,7 +92,8 @@ class SegmentJudge:
         self._segment = segment
         self._terms = terms
         self._tree = None if peaks is None else Mmr(segment.start_seq - 1, peaks)
-        self._hashes = Mmr() if segment.whole and segment.form == "chunk" else None
+        self._summary = _summary_of(segment)
+        self._hashes = None if self._summary is None else Mmr()
         self._bytes = 0
         self._writers: dict[bytes, tuple[int, int]] = {}
         self._keys: tuple[int, list[HubKey]] = (-1, [])
@@ -126,21 +127,21 @@ class SegmentJudge:
             kept = one.entry
             self._bind(kept.receipt, kept.leaf_hash)
             self._follow(kept.client_id, kept.client_seq)
-            self._grow(kept.receipt)
+            self._grow(kept.receipt, kept.receipt.encode())
             self.verdict.pruned += 1
         elif isinstance(one, Authorize):
             entry = Entry(self._segment.label, StreamSeq(one.seq), one.token, one.receipt, FLAG_AUTHORIZE)
             cap.verify_token(verify_authorize(entry), self._terms.limits)
             receipt = entry.receipt
             self._bind(receipt, receipt.leaf_hash)
-            self._grow(receipt)
+            self._grow(receipt, one.receipt)
             self._note(one.token, one.receipt)
         else:
             msg, leaf = verify_msg(one.msg, self._terms.limits)
             receipt = Receipt.decode(one.receipt)
             self._bind(receipt, leaf)
             self._check_msg(msg)
-            self._grow(receipt)
+            self._grow(receipt, one.receipt)
             self._note(one.msg, one.receipt)
 
     def _bind(self, receipt: Receipt, leaf: LeafHash) -> None:
@@ -167,7 +168,7 @@ class SegmentJudge:
             raise InvariantError("I9", f"client_seq {client_seq} does not follow {last}")
         self._writers[bytes(client)] = (first, client_seq)
 
-    def _grow(self, receipt: Receipt) -> None:
+    def _grow(self, receipt: Receipt, wire: bytes) -> None:
         """The tree with this leaf has the root that the hub signed, at a time that is not before the last."""
         verdict = self.verdict
         if verdict.entries and receipt.hub_ts < verdict.last_ts:
@@ -176,7 +177,7 @@ class SegmentJudge:
             self._tree.add(receipt.leaf_hash)
             if self._tree.root != receipt.mmr_root:
                 raise InvariantError("I3", "mmr_root is not that of the log with this leaf")
-        self._check_signature(receipt)
+        self._check_signature(receipt, wire)
         if not verdict.entries:
             verdict.first_ts = receipt.hub_ts
         verdict.last_ts = receipt.hub_ts
@@ -184,11 +185,11 @@ class SegmentJudge:
         verdict.entries += 1
         self._next += 1
 
-    def _check_signature(self, receipt: Receipt) -> None:
+    def _check_signature(self, receipt: Receipt, wire: bytes) -> None:
         """As ``hub_identity.verify_receipt``; keys are chosen once a second, not once an entry."""
         if self._keys[0] != receipt.hub_ts:
             self._keys = (receipt.hub_ts, self._terms.identity.active_at(UnixTime(receipt.hub_ts)))
-        digest = receipts.signing_digest(receipt.encode())
+        digest = receipts.signing_digest(wire)
         for key in self._keys[1]:
             try:
                 return verify(key.hub_pk, digest, receipt.hub_sig, "hub_sig")
@@ -210,11 +211,7 @@ class SegmentJudge:
             raise InvariantError(
                 "§4.8.3", f"ends at entry {last}, where {segment.end_seq} should be the last"
             )
-        if self._hashes is None or segment.end_seq is None or self._tree is None:
-            return
-        name = summary_name(segment.label, StreamSeq(segment.start_seq), StreamSeq(segment.end_seq))
-        path = Path(segment.path).with_name(name)
-        if not path.is_file():
+        if self._summary is None or self._hashes is None or segment.end_seq is None or self._tree is None:
             return
         expected = ChunkSummary(
             label=segment.label,
@@ -225,5 +222,14 @@ class SegmentJudge:
             total_bytes=self._bytes,
             entry_hashes_root=self._hashes.root,
         )
-        if ChunkSummary.decode(path.read_bytes()) != expected:
-            raise InvariantError("§4.8.3", f"{name} does not sum up its chunk")
+        if ChunkSummary.decode(self._summary.read_bytes()) != expected:
+            raise InvariantError("§4.8.3", f"{self._summary.name} does not sum up its chunk")
+
+
+def _summary_of(segment: Segment) -> Path | None:
+    """The file that sums up a chunk, if the chunk is judged whole and there is one (§4.8.3)."""
+    if not segment.whole or segment.form != "chunk" or segment.end_seq is None:
+        return None
+    name = summary_name(segment.label, StreamSeq(segment.start_seq), StreamSeq(segment.end_seq))
+    path = Path(segment.path).with_name(name)
+    return path if path.is_file() else None

@@ -26,7 +26,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.mmr import Mmr
 from veen_spark.log_files import find_segments
-from veen_spark.plan import MAX_BYTES, cut, gathered
+from veen_spark.plan import MAX_BYTES, cut, gathered, share
 from veen_spark.segment import Segment
 from veen_spark.verify.evidence import Origin, Peaks, Terms
 from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
@@ -74,12 +74,14 @@ def judged(
     max_partition_bytes: int = MAX_BYTES,
 ) -> Report:
     """The pipeline, whoever carries its tasks out."""
-    segments = [part for segment in find_segments(paths) for part in cut(segment, max_partition_bytes)]
+    found = find_segments(paths)
+    most = share(found, max_partition_bytes)
+    segments = [part for segment in found for part in cut(segment, most)]
     origins, refused = _origins(segments, pinned, identity)
     parts = [part for part in segments if part.origin in origins]
     before = _peaks(run, parts, origins)
     work = [(part, origins[part.origin].terms, before[place_of(part)]) for part in parts]
-    verdicts = run(judge_all, gathered(work, lambda one: one[0].size, max_partition_bytes))
+    verdicts = run(judge_all, gathered(work, lambda one: one[0].size, most))
     for part in segments:
         if part.origin in refused:
             before[place_of(part)] = None
@@ -117,7 +119,7 @@ def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> di
     needed = [part for group in labels for part, after in pairwise(group) if before[place_of(after)] is None]
     if not needed:
         return before
-    made = run(tile_all, gathered(needed, lambda part: part.size, MAX_BYTES))
+    made = run(tile_all, gathered(needed, lambda part: part.size, share(needed, MAX_BYTES)))
     tiles = dict(zip(map(place_of, needed), made, strict=True))
     for group in labels:
         for part, after in pairwise(group):
