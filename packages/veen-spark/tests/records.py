@@ -28,7 +28,7 @@ def value_of(rng: random.Random, kind: Kind) -> Any:
         case Fixed(type=type_) if type_ is WalletId:
             return rng.choice(WALLETS)
         case Fixed(type=type_, size=size):
-            return type_(bytes([rng.randrange(6)]) * size)
+            return type_(bytes([rng.choice((rng.randrange(4), rng.randrange(200)))]) * size)
         case Scalar(type=type_):
             return rng.choice(("a", "b", "USD")) if type_ is str else rng.random() < 0.5
         case OneOf(allowed=allowed):

@@ -10,21 +10,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from veen_core.errors import VerificationError
-from veen_core.ids import LeafHash
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
-from veen_overlays.wallet.records import Deposit, Transfer
 from veen_spark.errors import SparkSetupError
-from veen_spark.fold import fold
+from veen_spark.folding import fold
 from veen_spark.open import open_messages
 from veen_spark.ranges import record_batch
 from veen_spark.reader_keys import ReaderKeys
 from veen_spark.states import state, table_of
 
 from .frames import entries, frame, frame_of, in_one_process, row_of
-from .logs import BORN, Hub, reader_key
-from .records import WALLETS, bodies
+from .logs import Hub, reader_key
+from .records import bodies
+from .wallets import mirror
 
 COUNT = 60
 
@@ -102,44 +101,10 @@ def test_more_ranges_than_one_merge_takes_are_merged_in_a_tree(world: Hub, read:
     assert hashes(fold(part, "queue.jobs", held=2)) == expected(OVERLAYS["queue.jobs"], world, "queue.jobs")
 
 
-def transfer(n: int, amount: int = 5, *, back: bool = False) -> Transfer:
-    a, b = (WALLETS[1], WALLETS[0]) if back else WALLETS[:2]
-    return Transfer(
-        wallet_id=a,
-        to_wallet_id=b,
-        amount=amount,
-        ts=BORN,
-        transfer_id=bytes([n]) * 32,  # type: ignore[arg-type]
-    )
-
-
-def deposit(amount: int) -> Deposit:
-    return Deposit(wallet_id=WALLETS[0], amount=amount, ts=BORN)
-
-
 @pytest.fixture
 def mirrored(make_hub: Callable[..., Hub]) -> Hub:
-    """Copies before and after their originals, transfers used again, a copy that says something else."""
     hub = make_hub("mirrored")
-    send = hub.send_records
-    first = send("wallet", [transfer(1), deposit(7), transfer(2), deposit(9)], reader="world")
-    parents = [receipt.leaf_hash for receipt in first]
-    send("wallet", [deposit(100), transfer(1), transfer(3)], reader="world")
-    send("wallet", [transfer(1), deposit(7)], reader="world", parents=parents[:2])
-    other = LeafHash(b"\x09" * 32)
-    send("wallet", [transfer(4)], reader="world", parents=[other])
-    send(
-        "wallet",
-        [deposit(11), transfer(5), transfer(2, back=True)],
-        reader="world",
-        parents=[other, None, None],
-    )
-    send(
-        "wallet", [transfer(6)], reader="world", parents=[parents[3]]
-    )  # a copy of a deposit that lies: dropped,
-    send(
-        "wallet", [transfer(6, 70), deposit(1), transfer(5)], reader="world"
-    )  # so that this one is the first
+    mirror(hub, "wallet", reader="world")
     return hub
 
 

@@ -118,7 +118,7 @@ from pyspark.sql import SparkSession
 from tests.frames import frame_of
 from tests.logs import Hub, reader_key
 from veen_spark import start
-from veen_spark.fold import fold
+from veen_spark.folding import fold
 from veen_spark.open import open_messages
 from veen_spark.reader_keys import ReaderKeys
 

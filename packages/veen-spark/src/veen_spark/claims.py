@@ -38,20 +38,42 @@ def fingerprint(key: bytes) -> bytes:
     return blake2b(key, digest_size=FINGERPRINT).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class First:
+    """A ``Seen`` that knows who was first; a key it does not know occurs once."""
+
+    seqs: Mapping[bytes, int]
+
+    def first(self, key: bytes, seq: int) -> bool:
+        return self.seqs.get(key, seq) == seq
+
+
 class Claims:
-    """A ``Seen`` for one range that remembers what it was asked."""
+    """A ``Seen`` for one range that remembers what it was asked.
 
-    __slots__ = ("_asked", "_keys")
+    Within a range, who asks first is first; unless ``settled`` knows better. ``kept`` are the keys that were
+    first, for whoever carries an index of them on.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_asked", "_keys", "_settled", "kept")
+
+    def __init__(self, settled: First | None = None, *, keep: bool = False) -> None:
         self._keys: set[bytes] = set()
         self._asked: list[bytes] = []
+        self._settled = settled
+        self.kept: list[tuple[bytes, int]] | None = [] if keep else None
 
-    def first(self, key: bytes, seq: int) -> bool:  # noqa: ARG002 - within a range, who asks first is first
+    def first(self, key: bytes, seq: int) -> bool:
         self._asked.append(blake2b(key, digest_size=8).digest())
-        before = len(self._keys)
-        self._keys.add(key)
-        return len(self._keys) != before
+        if self._settled is None:
+            before = len(self._keys)
+            self._keys.add(key)
+            is_first = len(self._keys) != before
+        else:
+            is_first = self._settled.first(key, seq)
+        if self.kept is not None and is_first:
+            self.kept.append((key, seq))
+        return is_first
 
     def packed(self) -> bytes:
         """Every fingerprint, as often as its key was asked for."""
@@ -68,18 +90,23 @@ class Marked(NamedTuple):
     """Fingerprints in it that occur more than once in the label."""
 
 
-def marked_ranges(claims: Sequence[tuple[bytes, int, int, bytes]]) -> Iterator[tuple[bytes, int, int, bytes]]:
-    """Of one label's ranges (or one bucket of their fingerprints) those that share one with another."""
-    arrays = [np.frombuffer(packed, dtype=">u8") for *_, packed in claims]
-    if not arrays:
-        return
+Claimed = tuple[bytes, int, int, bytes]
+"""Label, from_seq, to_seq and fingerprints of a range."""
+
+
+def marked_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Claimed]:
+    """Of one label's ranges (or one bucket of their fingerprints) those that share one with another.
+
+    ``known`` are fingerprints of keys that came before all of them.
+    """
+    arrays = [np.frombuffer(packed, dtype=">u8") for packed in (*(packed for *_, packed in claims), known)]
     everything, counts = np.unique(np.concatenate(arrays), return_counts=True)
     repeated = everything[counts > 1]
     if not len(repeated):
         return
     held, ranges = np.unique(np.concatenate([np.unique(a) for a in arrays]), return_counts=True)
     shared = held[ranges > 1]
-    for (label, from_seq, to_seq, _), array in zip(claims, arrays, strict=True):
+    for (label, from_seq, to_seq, _), array in zip(claims, arrays, strict=False):
         if np.isin(array, shared).any():
             mine = np.unique(array[np.isin(array, repeated)])
             yield label, from_seq, to_seq, mine.astype(">u8").tobytes()
@@ -92,16 +119,6 @@ class Told(NamedTuple):
     seq: int
     identity: bytes
     keys: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class First:
-    """A ``Seen`` that knows who was first; a key it does not know occurs once."""
-
-    seqs: Mapping[bytes, int]
-
-    def first(self, key: bytes, seq: int) -> bool:
-        return self.seqs.get(key, seq) == seq
 
 
 class Settled:

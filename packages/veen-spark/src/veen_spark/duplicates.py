@@ -5,7 +5,7 @@ The driver holds what is repeated, about a hundred bytes for each repeated key; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from veen_spark.claims import (
     settle,
 )
 from veen_spark.ranges import (
+    PART_SCHEMA,
     RANGE_SCHEMA,
     Task,
     lifting,
@@ -68,7 +69,7 @@ def without_duplicates(ranges: DataFrame, claims: int, work: Lifting) -> DataFra
     """The ranges, those with a duplicate of another's lifted again; ``claims`` is how many there are."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-    parts = ranges.drop("claims")
+    parts = ranges.select(*PART_SCHEMA.names)
     marked = find_marked(ranges, claims)
     if not marked:
         return parts
@@ -76,14 +77,15 @@ def without_duplicates(ranges: DataFrame, claims: int, work: Lifting) -> DataFra
     replaced = [(m.label, m.from_seq) for m in marked]
     gone = ranges.sparkSession.createDataFrame(replaced, "label binary, from_seq long")
     stand = parts.join(f.broadcast(gone), ["label", "from_seq"], "left_anti")
-    return stand.select(*again.columns).unionByName(again)
+    return stand.select(*PART_SCHEMA.names).union(again.select(*PART_SCHEMA.names))
 
 
-def relifted(work: Lifting, marked: list[Marked], firsts: Mapping[bytes, Mapping[bytes, int]]) -> DataFrame:
+def relifted(
+    work: Lifting, marked: list[Marked], firsts: Mapping[bytes, Mapping[bytes, int]], *, keep: bool = False
+) -> DataFrame:
     """The marked ranges once more, knowing the first of every repeated key."""
-    task = lifting(work.overlay, work.keys, held=work.held, settled=Settled(marked, firsts))
-    again = work.rows.where(asked_again(marked)).mapInArrow(task, spark_type(RANGE_SCHEMA))
-    return again.drop("claims")
+    task = lifting(work.overlay, work.keys, held=work.held, settled=Settled(marked, firsts), keep=keep)
+    return work.rows.where(asked_again(marked)).mapInArrow(task, spark_type(RANGE_SCHEMA))
 
 
 def find_marked(ranges: DataFrame, claims: int) -> list[Marked]:
@@ -102,6 +104,11 @@ def find_marked(ranges: DataFrame, claims: int) -> list[Marked]:
         split = several.mapInArrow(_bucketing(1 + claims // BUCKET), spark_type(_BUCKETED))
         marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
         found = [tuple(row) for row in marking.collect()]
+    return gathered(found)
+
+
+def gathered(found: Iterable[Sequence[Any]]) -> list[Marked]:
+    """What the buckets say of each range, together."""
     by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
     for label, from_seq, to_seq, packed in found:
         prints = (bytes(packed[n : n + FINGERPRINT]) for n in range(0, len(packed), FINGERPRINT))

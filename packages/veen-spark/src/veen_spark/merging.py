@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from veen_overlays.overlay import Overlay
-from veen_spark.ranges import RANGE_SCHEMA, Task, overlay_at, portable, record_batch, spark_type
+from veen_spark.ranges import PART_SCHEMA, Task, overlay_at, portable, record_batch, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,12 +48,9 @@ def merged(parts: DataFrame, overlay: Overlay[Any], widest: int) -> DataFrame:
     group = f.floor((place - 1) / FAN)
     while widest > FAN:
         grouped = parts.withColumn("part", group)
-        parts = _in_order(grouped, "label", "part").mapInArrow(_joining(overlay), spark_type(_PARTS))
+        parts = _in_order(grouped, "label", "part").mapInArrow(_joining(overlay), spark_type(PART_SCHEMA))
         widest = -(-widest // FAN)
     return _in_order(parts, "label").mapInArrow(_concluding(overlay), spark_type(FOLDED_SCHEMA))
-
-
-_PARTS: Final = pa.schema([field for field in RANGE_SCHEMA if field.name != "claims"])
 
 
 def _in_order(parts: DataFrame, *together: str) -> DataFrame:
@@ -66,7 +63,7 @@ def _joining(overlay: Overlay[Any]) -> Task:
     def joining(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place, counts, summary in _joined(overlay_at(named), batches):
             own = overlay_at(named)
-            yield record_batch([(*place, *counts, own.encode(summary))], _PARTS)
+            yield record_batch([(*place, *counts, own.encode(summary))], PART_SCHEMA)
 
     return joining
 

@@ -106,14 +106,15 @@ def _opening(keys: ReaderKeys) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
 def expanded(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
     """A batch and its plaintexts."""
     rows = zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True)
-    told = [_told(opener.open(label, kind, wire)) for label, wire, kind in rows]
-    columns = list(zip(*told, strict=True)) if told else [()] * len(OPENED_FIELDS)
+    found = [told(opener.open(label, kind, wire)) for label, wire, kind in rows]
+    columns = list(zip(*found, strict=True)) if found else [()] * len(OPENED_FIELDS)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, OPENED_FIELDS, strict=True)]
     fields = [*batch.schema, *OPENED_FIELDS]
     return pa.RecordBatch.from_arrays([*batch.columns, *arrays], schema=pa.schema(fields))
 
 
-def _told(opened: Opened | Unopened) -> tuple[Any, ...]:
+def told(opened: Opened | Unopened) -> tuple[Any, ...]:
+    """What ``OPENED_FIELDS`` hold."""
     if isinstance(opened, Unopened):
         return False, opened.why, None, None, None, None, None, None, None
     header = opened.header

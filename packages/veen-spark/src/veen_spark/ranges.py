@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from veen_overlays.event import Message, Seen
+from veen_overlays.event import Message
 from veen_overlays.live.opening import UNOPENED
 from veen_overlays.overlay import Overlay
 from veen_overlays.registry import OVERLAYS
@@ -43,9 +43,14 @@ RANGE_SCHEMA: Final = pa.schema(
         pa.field("pruned", _LONG),
         pa.field("summary", _BINARY),
         pa.field("claims", _BINARY),
+        pa.field("kept", pa.list_(pa.struct([pa.field("key", _BINARY), pa.field("seq", _LONG)]))),
     ]
 )
+"""``kept`` is null unless it was asked for."""
+PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("claims", "kept")])
+"""What is merged: a range whose duplicates are settled."""
 BATCH: Final = 1_024
+"""Rows in an Arrow batch: few, since a summary may be large."""
 
 
 class Held(NamedTuple):
@@ -77,14 +82,23 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def lifting(
-    overlay: Overlay[Any], keys: ReaderKeys | None, *, held: int = HELD, settled: Settled | None = None
+    overlay: Overlay[Any],
+    keys: ReaderKeys | None,
+    *,
+    held: int = HELD,
+    settled: Settled | None = None,
+    keep: bool = False,
 ) -> Task:
-    """The pass, for ``mapInArrow``. ``settled``: only the ranges it names, with its word on duplicates."""
+    """The pass, for ``mapInArrow``. ``settled``: only the ranges it names, with its word on duplicates.
+
+    ``keep``: the rows hold the keys that were first, too.
+    """
     named = portable(overlay)
 
     def lift(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = messages(batches, keys, settled.wants if settled is not None else None)
-        return _written(_lifted(overlay_at(named), rows, held, settled))
+        lifted = _lifted(_Lift(overlay_at(named), settled, keep), rows, held)
+        return record_batches(lifted, RANGE_SCHEMA)
 
     return lift
 
@@ -121,28 +135,33 @@ def _held(row: Sequence[Any], opener: Opener | None) -> Held:
     return Held(label, seq, root, message, kind, opened)
 
 
-def _lifted(
-    overlay: Overlay[Any], rows: Iterator[Held], limit: int, settled: Settled | None
-) -> Iterator[tuple[Any, ...]]:
+class _Lift(NamedTuple):
+    overlay: Overlay[Any]
+    settled: Settled | None
+    keep: bool
+
+
+def _lifted(lift: _Lift, rows: Iterator[Held], limit: int) -> Iterator[tuple[Any, ...]]:
     held: list[Held] = []
     for row in rows:
         held.append(row)
         if len(held) >= limit:
-            yield from _folded(overlay, held, settled)
+            yield from _folded(lift, held)
             held = []
-    yield from _folded(overlay, held, settled)
+    yield from _folded(lift, held)
 
 
-def _folded(overlay: Overlay[Any], held: list[Held], settled: Settled | None) -> Iterator[tuple[Any, ...]]:
+def _folded(lift: _Lift, held: list[Held]) -> Iterator[tuple[Any, ...]]:
     held.sort(key=itemgetter(0, 1))  # nothing to do for rows that come as a log has them
     for run in runs(held):
-        last, claims = run[-1], Claims()
-        seen: Seen = claims if settled is None else settled.of(last.label)
-        summary = overlay.fold((row.message for row in run), seen)
+        last = run[-1]
+        claims = Claims(None if lift.settled is None else lift.settled.of(last.label), keep=lift.keep)
+        summary = lift.overlay.fold((row.message for row in run), claims)
         pruned = sum(row.kind == "pruned" for row in run)
         unopened = sum(row.kind == "msg" and not row.opened for row in run)
+        kept = None if claims.kept is None else [{"key": key, "seq": seq} for key, seq in claims.kept]
         place = (last.label, run[0].seq, last.seq, last.root)
-        yield (*place, unopened, pruned, overlay.encode(summary), claims.packed())
+        yield (*place, unopened, pruned, lift.overlay.encode(summary), claims.packed(), kept)
 
 
 def runs(held: Sequence[Held]) -> Iterator[list[Held]]:
@@ -152,15 +171,17 @@ def runs(held: Sequence[Held]) -> Iterator[list[Held]]:
         yield [row for _, row in run]
 
 
-def _written(rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-    """Small batches: a summary may be large."""
+def record_batches(
+    rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = BATCH
+) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow, ``size`` at a time."""
     batch: list[tuple[Any, ...]] = []
     for row in rows:
         batch.append(row)
-        if len(batch) == BATCH:
-            yield record_batch(batch, RANGE_SCHEMA)
+        if len(batch) == size:
+            yield record_batch(batch, schema)
             batch = []
-    yield record_batch(batch, RANGE_SCHEMA)
+    yield record_batch(batch, schema)
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

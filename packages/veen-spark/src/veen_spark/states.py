@@ -22,7 +22,7 @@ from veen_overlays.record import Record
 from veen_overlays.snapshot import StateCheckpoint
 from veen_spark.errors import SparkSetupError
 from veen_spark.open import require_columns
-from veen_spark.ranges import Task, overlay_at, portable, record_batch, spark_type
+from veen_spark.ranges import Task, overlay_at, portable, record_batches, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -173,16 +173,7 @@ def _showing(overlay: Overlay[Any]) -> Task:
         for batch in batches:
             for *basis, summary in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 view = own.view(own.load(summary).inner)
-                yield from _batches(((*basis, *row) for row in table.rows(view)), table.schema)
+                rows = ((*basis, *row) for row in table.rows(view))
+                yield from record_batches(rows, table.schema, BATCH)
 
     return showing
-
-
-def _batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    batch: list[tuple[Any, ...]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH:
-            yield record_batch(batch, schema)
-            batch = []
-    yield record_batch(batch, schema)

@@ -14,7 +14,7 @@ verifies signatures or roots: ``verify`` does. ``states.state`` makes a table of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from veen_core.errors import VerificationError
 from veen_overlays.overlay import Overlay
@@ -23,11 +23,14 @@ from veen_spark.duplicates import Lifting, without_duplicates
 from veen_spark.errors import SparkSetupError
 from veen_spark.merging import merged
 from veen_spark.open import require_columns
-from veen_spark.ranges import HELD, OPENED, RANGE_SCHEMA, SEALED, lifting, overlay_at, spark_type
+from veen_spark.ranges import HELD, OPENED, PART_SCHEMA, RANGE_SCHEMA, SEALED, lifting, overlay_at, spark_type
 from veen_spark.reader_keys import ReaderKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
+
+PARTITION_BYTES: Final = 8 * 1_048_576
+"""``maxPartitionBytes`` that suits a fold: opening so much takes seconds, and all cores get some of it."""
 
 
 def fold(
@@ -48,7 +51,7 @@ def fold(
     ranges = rows.mapInArrow(lifting(overlay, keys, held=held), spark_type(RANGE_SCHEMA)).persist()
     try:
         widest, claims = examine(ranges, allow_pruned=allow_pruned)
-        parts = ranges.drop("claims")
+        parts = ranges.select(*PART_SCHEMA.names)
         if widest > 1:
             parts = without_duplicates(ranges, claims, Lifting(rows, overlay, keys, held))
         # Kept by the session until the frame is garbage; a plan that is asked again folds nothing again.
