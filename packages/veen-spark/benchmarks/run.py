@@ -5,6 +5,8 @@
 
 ``spark.read``                reading chunk files to Arrow, against reading the same rows from Parquet
 ``spark.verify``              verification on local[2], against a plain loop in one process
+``spark.fold``                open, decode and fold wallet events on local[2], against one plain process
+``spark.skew``                the same with labels alike, against one label with 90 % of the events
 ``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
 
 Subject and yardstick take turns and the fastest round of each counts. ``--only NAME`` measures some of them,
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import folds
 import logs
 
 from veen_core import Mmr, Receipt, verify_msg
@@ -157,6 +160,14 @@ def worker_rss_growth(bench: Bench) -> float:
     return peaks[1] / peaks[0]
 
 
+def fold_figure(bench: Bench) -> float:
+    return folds.measured(bench.spark, bench.root / "folds", bench.entries)["spark.fold"]
+
+
+def skew_figure(bench: Bench) -> float:
+    return folds.measured(bench.spark, bench.root / "folds", bench.entries)["spark.skew"]
+
+
 @dataclass(frozen=True)
 class Figure:
     """A measurement, its target, and which side of it is good."""
@@ -170,6 +181,8 @@ FIGURES: dict[str, Figure] = {
     "spark.worker_rss_growth": Figure(worker_rss_growth, 1.3, at_least=False),
     "spark.read": Figure(read, 0.35),
     "spark.verify": Figure(verify_figure, 1.5),
+    "spark.fold": Figure(fold_figure, 1.4),
+    "spark.skew": Figure(skew_figure, 0.8),
 }
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from veen_core.hub_identity import HubIdentity
 from veen_hub.client import Identity
 from veen_hub.client.blocking import connect
+from veen_overlays.record import Record
 
 PROGRAM = (sys.executable, "-m", "veen_hub.main")
 LISTENING = "veen-hub listening on "
@@ -24,7 +26,7 @@ class LiveHub:
             admin = Identity.generate().client_id.hex()
             subprocess.run([*PROGRAM, "--init", f"--admin={admin}", f"--data-dir={root}"], check=True)
         self.hub_id = HubIdentity.decode((root / "hub-identity.cbor").read_bytes()).hub_id
-        self._identity = Identity.generate()
+        self.identity = Identity.generate()
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -40,8 +42,13 @@ class LiveHub:
         self.url = line.removeprefix(LISTENING).strip()
 
     def send(self, stream: str, count: int) -> None:
-        with connect(self.url, self._identity, trust=self.hub_id) as hub:
+        with connect(self.url, self.identity, trust=self.hub_id) as hub:
             list(hub.stream(stream).send_many(f"note {n}" for n in range(count)))
+
+    def send_records(self, stream: str, records: Iterable[Record]) -> None:
+        """Sealed to the sender itself: ``identity`` opens them."""
+        with connect(self.url, self.identity, trust=self.hub_id) as hub:
+            list(hub.stream(stream).send_many(records))
 
     def label(self, stream: str) -> str:
         with connect(self.url, trust=self.hub_id) as hub:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import repeat
 from pathlib import Path
 
 from veen_core import stream
@@ -20,13 +21,24 @@ from veen_core.cap import CapToken, mint
 from veen_core.ciphertext import Binding
 from veen_core.entry import Entry
 from veen_core.hashing import H
-from veen_core.ids import ClientId, ClientSeq, HubPk, Label, MmrRoot, SchemaId, StreamSeq, UnixTime
+from veen_core.ids import (
+    ClientId,
+    ClientSeq,
+    HubPk,
+    Label,
+    LeafHash,
+    MmrRoot,
+    SchemaId,
+    StreamSeq,
+    UnixTime,
+)
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, seal_msg, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
 from veen_core.receipt import Receipt, sign_receipt
+from veen_overlays.record import Record
 from veen_storage.clone import clone
 from veen_storage.export import write as exports
 from veen_storage.export.format import Form, Manifest
@@ -108,30 +120,62 @@ class Hub:
         self.store.apply()
         return receipts
 
+    def send_records(
+        self,
+        name: str,
+        records: Iterable[Record | tuple[SchemaId, bytes]],
+        *,
+        reader: str | None = None,
+        parents: Iterable[LeafHash | None] | None = None,
+        who: str = "alice",
+    ) -> list[Receipt]:
+        """Records, or schema ids and bodies; as copies, if ``parents`` says of what."""
+        self.now = UnixTime(self.now + 1)
+        batch = self.store.batch(self.now)
+        plain = [(r.SCHEMA, r.encode()) if isinstance(r, Record) else r for r in records]
+        receipts = []
+        for (schema, body), parent in zip(plain, parents or repeat(None), strict=False):
+            binding = self._binding(batch, name, who)
+            header = PayloadHeader(schema=schema, parent_id=parent)
+            msg, wire = self._sealed_as(signing_key(who), reader or name, binding, header, body)
+            receipts.append(batch.add(msg, wire, msg.leaf_hash).receipt)
+        self.store.commit(batch)
+        self.store.apply()
+        return receipts
+
     def _add(self, batch: Batch, name: str, who: str, body: bytes, schema: SchemaId, *, cheap: bool) -> Entry:
-        key, to = signing_key(who), self.label(name)
-        cursor, client = batch.label(to), batch.view.client(to, ClientId(key.public))
-        binding = Binding(
+        key, binding = signing_key(who), self._binding(batch, name, who)
+        msg, wire = self._cheap(key, binding, body) if cheap else self._seal(key, name, binding, schema, body)
+        return batch.add(msg, wire, msg.leaf_hash)
+
+    def _binding(self, batch: Batch, name: str, who: str) -> Binding:
+        """Of the next message of this client in this stream."""
+        to, client_id = self.label(name), ClientId(signing_key(who).public)
+        cursor, client = batch.label(to), batch.view.client(to, client_id)
+        return Binding(
             profile_id=DEFAULT_PROFILE.profile_id,
             label=to,
-            client_id=ClientId(key.public),
+            client_id=client_id,
             client_seq=ClientSeq(client.last_seq + 1 if client is not None else 1),
             prev_ack=StreamSeq(cursor.log.size if cursor is not None else 0),
             auth_ref=None,
         )
-        msg, wire = self._cheap(key, binding, body) if cheap else self._seal(key, name, binding, schema, body)
-        return batch.add(msg, wire, msg.leaf_hash)
 
     def _seal(
         self, key: SigningKey, name: str, binding: Binding, schema: SchemaId, body: bytes
+    ) -> tuple[Msg, bytes]:
+        return self._sealed_as(key, name, binding, PayloadHeader(schema=schema), body)
+
+    def _sealed_as(
+        self, key: SigningKey, reader: str, binding: Binding, header: PayloadHeader, body: bytes
     ) -> tuple[Msg, bytes]:
         self._sealed += 1
         ephemeral = DhSecret(H(b"ephemeral" + self.identity.hub_id + self._sealed.to_bytes(8, "big")))
         sealed = seal_msg(
             key,
-            reader_key(name).public,
+            reader_key(reader).public,
             binding,
-            PayloadHeader(schema=schema),
+            header,
             body,
             profile=DEFAULT_PROFILE,
             ephemeral=ephemeral,

@@ -6,26 +6,57 @@
     spark.read.format("veen").load("exports/*").show()
 
 ``start`` registers everything; ``register`` does so for a session that was made elsewhere. What is imported
-here is light: pyspark is loaded when a session is there to be used.
+here is light: pyspark is loaded when a session is there to be used, the rest when it is asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from veen_spark.session import prepare_environment, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["prepare_environment", "register", "start"]
+    from veen_spark.folding import fold
+    from veen_spark.live_fold import LiveFold
+    from veen_spark.open import open_messages
+    from veen_spark.reader_keys import ReaderKeys
+    from veen_spark.states import state
+
+__all__ = [
+    "LiveFold",
+    "ReaderKeys",
+    "fold",
+    "open_messages",
+    "prepare_environment",
+    "register",
+    "start",
+    "state",
+]
+
+_LATER: Final = {
+    "LiveFold": "veen_spark.live_fold",
+    "ReaderKeys": "veen_spark.reader_keys",
+    "fold": "veen_spark.folding",
+    "open_messages": "veen_spark.open",
+    "state": "veen_spark.states",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("veen")`` known to a session, and set what the source relies on."""
-    from veen_spark import source  # noqa: PLC0415 - loads pyspark
+    """Make ``format("veen")`` and the SQL functions known to a session, and set what they rely on."""
+    from veen_spark import source, sql  # noqa: PLC0415 - loads pyspark
     from veen_spark.session import SETTINGS  # noqa: PLC0415
 
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
     source.register(spark)
+    sql.register(spark)

@@ -54,9 +54,10 @@ def start(
         session = _connected(master, config)
     else:
         session = _own(master, app_name, verbose=verbose, config=config)
-    from veen_spark.source import register  # noqa: PLC0415 - loads pyspark, as a session does
+    from veen_spark import source, sql  # noqa: PLC0415 - they load pyspark, as a session does
 
-    register(session)
+    source.register(session)
+    sql.register(session)
     return session
 
 

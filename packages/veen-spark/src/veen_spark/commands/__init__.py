@@ -18,6 +18,8 @@ class Where(NamedTuple):
 
 COMMANDS: Final = {
     "verify": Where("verify", "verify", "Check every signature, hash and root of logs, on all cores."),
+    "fold": Where("fold", "fold", "Fold logs to an overlay's state, one for each label."),
+    "query-sql": Where("query_sql", "query_sql", "Ask logs in SQL."),
     "to-parquet": Where("to_parquet", "to_parquet", "Write logs as partitioned Parquet."),
     "stream": Where("stream", "stream", "Follow a hub's streams into Parquet, verified, exactly once."),
 }

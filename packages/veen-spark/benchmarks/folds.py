@@ -1,0 +1,171 @@
+"""What folding costs: ``spark.fold`` and ``spark.skew`` of ``run.py``.
+
+``spark.fold``   wallet events from chunk files, opened, decoded and folded: one plain Python process's time
+                 divided by that of local[2], session and workers warm
+``spark.skew``   the same number of events, all labels alike, against one label that has 90 % of them: the
+                 first time divided by the second
+
+Both must end in the same state hashes, or there is no figure. The logs are written by veen-storage, sealed
+and signed message by message: that takes longer than everything that is timed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from veen_core import stream
+from veen_core.ciphertext import Binding
+from veen_core.entry import split_frames
+from veen_core.hashing import H
+from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
+from veen_core.msg import Msg, seal_msg
+from veen_core.payload import PayloadHeader
+from veen_core.profile import DEFAULT_PROFILE
+from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
+from veen_overlays.live.opening import open_entry
+from veen_overlays.record import Record
+from veen_overlays.wallet.ledger import LEDGER
+from veen_overlays.wallet.records import Deposit, Open, Transfer, Withdraw
+from veen_spark.folding import PARTITION_BYTES, fold
+from veen_spark.reader_keys import ReaderKeys
+from veen_storage.store import Store, create
+
+BORN: Final = UnixTime(1_700_000_000)
+READER: Final = DhKey(DhSecret(H(b"benchmark reader")))
+WRITER: Final = SigningKey(SigningSeed(H(b"benchmark writer")))
+HUB: Final = SigningKey(SigningSeed(H(b"benchmark hub")))
+REALM: Final = RealmId(H(b"realm"))
+OWNERS: Final = [CtxId(H(bytes([n]))) for n in range(200)]
+WALLETS: Final = [wallet_id(REALM, owner, "USD") for owner in OWNERS]
+LABELS: Final = 10
+BATCH: Final = 1_000
+
+
+def record(rng: random.Random, n: int) -> Record:
+    """Every wallet is opened, then there are movements, as a wallet's life mostly is."""
+    if n <= len(WALLETS):
+        ctx = OWNERS[n - 1]
+        return Open(wallet_id=WALLETS[n - 1], realm_id=REALM, ctx_id=ctx, currency="USD", created_at=BORN)
+    a, b = rng.sample(WALLETS, 2)
+    ts, amount, kind = UnixTime(BORN + n), rng.randrange(1, 500), rng.random()
+    if kind < 0.45:
+        return Deposit(wallet_id=a, amount=amount, ts=ts)
+    if kind < 0.7:
+        return Withdraw(wallet_id=a, amount=amount, ts=ts)
+    return Transfer(
+        wallet_id=a, to_wallet_id=b, amount=amount, ts=ts, transfer_id=TransferId(rng.randbytes(32))
+    )
+
+
+def sealed(work: tuple[bytes, int, int]) -> list[tuple[Msg, bytes]]:
+    """``count`` messages from client_seq ``first`` on; the same for the same arguments."""
+    to, first, count = work
+    rng = random.Random(to + first.to_bytes(8, "big"))  # noqa: S311 - not secrets
+    made = []
+    for n in range(first, first + count):
+        body = record(rng, n)
+        binding = Binding(
+            profile_id=DEFAULT_PROFILE.profile_id,
+            label=Label(to),
+            client_id=ClientId(WRITER.public),
+            client_seq=ClientSeq(n),
+            prev_ack=StreamSeq(0),
+        )
+        header, ephemeral = PayloadHeader(schema=body.SCHEMA), DhSecret(rng.randbytes(32))
+        done = seal_msg(
+            WRITER,
+            READER.public,
+            binding,
+            header,
+            body.encode(),
+            profile=DEFAULT_PROFILE,
+            ephemeral=ephemeral,
+        )
+        made.append((done.msg, done.wire))
+    return made
+
+
+def write_log(root: Path, sizes: Mapping[str, int]) -> None:
+    """A data directory with so many messages in each stream."""
+    identity = create(root, HUB, BORN)
+    store = Store(root, background=False)
+    names = {name: bytes(_label(identity.hub_id, name)) for name in sizes}
+    work = [
+        (names[name], first, min(BATCH, size - first + 1))
+        for name, size in sizes.items()
+        for first in range(1, size + 1, BATCH)
+    ]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        for now, messages in enumerate(pool.imap(sealed, work), start=1):
+            batch = store.batch(UnixTime(BORN + now))
+            for msg, wire in messages:
+                batch.add(msg, wire, msg.leaf_hash)
+            store.commit(batch)
+            store.apply()
+    store.close()
+
+
+def _label(hub_id: Any, name: str) -> Label:
+    return stream.label(stream.routing_key(hub_id), stream.stream_id(name), stream.epoch_at(BORN, 0))
+
+
+def in_one_process(root: Path) -> dict[bytes, bytes]:
+    """Plain Python over the same files: label by label, chunk by chunk."""
+    chunks: dict[str, list[Path]] = {}
+    for file in (*root.rglob("chunk-*.log"), *root.rglob("chunk-*.open")):
+        chunks.setdefault(file.name.split("-")[1], []).append(file)
+    found = {}
+    for label, files in chunks.items():
+        files.sort(key=lambda file: file.stem.split("-")[2])
+        entries = (entry for file in files for entry in split_frames(file.read_bytes()))
+        summary = LEDGER.fold(open_entry(entry, entry.receipt, READER) for entry in entries)
+        found[bytes.fromhex(label)] = bytes(LEDGER.state_hash(summary))
+    return found
+
+
+def on_spark(spark: SparkSession, root: Path, keys: ReaderKeys) -> dict[bytes, bytes]:
+    logs = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load(str(root))
+    return {bytes(row.label): bytes(row.state_hash) for row in fold(logs, LEDGER, keys).collect()}
+
+
+def timed(work: Callable[[], dict[bytes, bytes]], rounds: int) -> tuple[float, dict[bytes, bytes]]:
+    best, answer = float("inf"), {}
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        answer = work()
+        best = min(best, time.perf_counter() - begun)
+    return best, answer
+
+
+@cache  # both figures come out of one measurement
+def measured(spark: SparkSession, folder: Path, entries: int, rounds: int = 2) -> Mapping[str, float]:
+    """The two figures, on logs that are written to ``folder`` first."""
+    hot = entries * 9 // 10
+    rest = (entries - hot) // (LABELS - 1)
+    sizes = {
+        "even": {f"even/{n}": entries // LABELS for n in range(LABELS)},
+        "hot": {"hot": hot, **{f"hot/{n}": rest for n in range(LABELS - 1)}},
+        "warm": {"warm": 2_000},
+    }
+    for name, streams in sizes.items():
+        write_log(folder / name, streams)
+    keys = ReaderKeys.broadcast(spark, [READER])
+    on_spark(spark, folder / "warm", keys)
+    plain_time, plain = timed(lambda: in_one_process(folder / "even"), rounds)
+    spark_time, answer = timed(lambda: on_spark(spark, folder / "even", keys), rounds)
+    hot_time, hot_answer = timed(lambda: on_spark(spark, folder / "hot", keys), rounds)
+    if plain != answer or in_one_process(folder / "hot") != hot_answer:
+        raise SystemExit("the states differ: a speed of wrong answers is no figure")
+    seconds = {"plain": plain_time, "spark": spark_time, "hot": hot_time}
+    sys.stderr.write(f"{entries} entries: {', '.join(f'{k} {v:.1f} s' for k, v in seconds.items())}\n")
+    return {"spark.fold": plain_time / spark_time, "spark.skew": spark_time / hot_time}

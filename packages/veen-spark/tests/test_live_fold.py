@@ -1,0 +1,177 @@
+"""Live folds: batch by batch, exactly once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from veen_core.errors import StateError, VerificationError
+from veen_core.hashing import H, u64be
+from veen_overlays.event import Message
+from veen_overlays.kv import KV, Delete, Put
+from veen_overlays.overlay import Overlay
+from veen_overlays.wallet.ledger import LEDGER
+from veen_spark.columns import arrow_schema, spark_schema
+from veen_spark.commits import TIER, Commit, Part, Target, full_tier
+from veen_spark.errors import SparkSetupError
+from veen_spark.live_fold import LiveFold
+from veen_spark.reader_keys import ReaderKeys
+
+from .frames import entries, frame, in_one_process, row_of
+from .live_hub import LiveHub
+from .logs import Hub, reader_key
+from .records import bodies
+from .wallets import mirror
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A wallet's log with copies far from their originals, and another stream."""
+    hub = Hub(tmp_path_factory.mktemp("live") / "hub")
+    mirror(hub, "wallet", reader="world")
+    hub.send_records("other", bodies(LEDGER, 10), reader="world")
+    yield hub
+    hub.close()
+
+
+@pytest.fixture(scope="module")
+def keys(spark: SparkSession) -> ReaderKeys:
+    return ReaderKeys.broadcast(spark, [reader_key("world")])
+
+
+def rows_of(hub: Hub, name: str) -> list[dict[str, Any]]:
+    return [row_of(entry, hub.hub_id) for entry in entries(hub, name)]
+
+
+def drop(rows: list[dict[str, Any]], folder: Path, name: str) -> None:
+    """One file more for a stream of files."""
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema()), folder / f".{name}")
+    (folder / f".{name}").rename(folder / name)
+
+
+def hashes(states: DataFrame) -> dict[bytes, tuple[int, bytes]]:
+    return {bytes(r.label): (r.upto_seq, bytes(r.state_hash)) for r in states.collect()}
+
+
+def expected(overlay: Overlay[Any], hub: Hub, *names: str) -> dict[bytes, tuple[int, bytes]]:
+    whole = {name: in_one_process(overlay, hub, name, reader_key("world")) for name in names}
+    return {
+        bytes(hub.label(name)): (len(entries(hub, name)), bytes(overlay.state_hash(summary)))
+        for name, summary in whole.items()
+    }
+
+
+def test_a_stream_is_folded_batch_by_batch_through_restarts(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    wallet, other = rows_of(hub, "wallet"), rows_of(hub, "other")
+    stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(source))
+
+    def follow() -> LiveFold:
+        live = LiveFold(spark, LEDGER, target, keys)
+        live.start(stream, availableNow=True).awaitTermination()
+        return live
+
+    drop(wallet[:3] + other[:4], source, "1.parquet")
+    drop(wallet[3:8], source, "2.parquet")
+    assert hashes(follow().current())[bytes(hub.label("other"))][0] == 4
+    drop(wallet[8:] + other[4:], source, "3.parquet")
+    assert hashes(follow().current()) == expected(LEDGER, hub, "wallet", "other")
+    assert hashes(follow().current()) == expected(LEDGER, hub, "wallet", "other")  # nothing twice
+
+
+def test_a_batch_that_comes_again_after_its_commit_changes_nothing(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
+) -> None:
+    live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
+    batch = frame(spark, rows_of(hub, "wallet")[:5], 1)
+    live.absorb(batch, 0)
+    before = live.target.last()
+    live.absorb(batch, 0)
+    assert live.target.last() == before
+
+
+def test_a_crash_before_the_commit_leaves_the_state_as_it_was(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of(hub, "wallet")
+    live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
+    live.absorb(frame(spark, rows[:5], 1), 0)
+    before = hashes(live.current())
+
+    def crash(*_: object) -> None:
+        raise OSError("the machine went down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Target, "commit", crash)
+        with pytest.raises(OSError, match="went down"):
+            live.absorb(frame(spark, rows[5:], 1), 1)
+    assert hashes(LiveFold(spark, LEDGER, tmp_path / "t").current()) == before
+    live.absorb(frame(spark, rows[5:], 1), 1)
+    assert hashes(live.current()) == expected(LEDGER, hub, "wallet")
+    last = live.target.last()
+    assert last is not None
+    left = {folder.name for folder in (tmp_path / "t" / "states").iterdir()}
+    assert left == {part.name for part in last.states}  # the leftovers of the crash are gone
+
+
+def test_a_gap_or_a_lost_checkpoint_is_refused(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
+) -> None:
+    rows = rows_of(hub, "wallet")
+    live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
+    live.absorb(frame(spark, rows[:2], 1), 0)
+    with pytest.raises(VerificationError, match="entries 3 to 3 are missing"):
+        live.absorb(frame(spark, rows[3:5], 1), 1)
+    with pytest.raises(VerificationError, match="there twice"):
+        live.absorb(frame(spark, rows[1:3], 1), 1)
+    with pytest.raises(StateError, match="checkpoint was removed"):
+        live.absorb(frame(spark, rows[:4], 1), 0)
+    with pytest.raises(StateError, match="choose another folder"):
+        LiveFold(spark, "kv.map", tmp_path / "t").current()
+    with pytest.raises(SparkSetupError, match="no stream"):
+        live.start(frame(spark, rows, 1))
+
+
+def test_parts_of_a_level_become_one_of_the_next() -> None:
+    low = [Part(str(n)) for n in range(TIER)]
+    assert full_tier(low) == low
+    assert full_tier(low[1:]) == []
+    assert full_tier([*low[1:], *(Part(f"h{n}", 1) for n in range(TIER))])[0].level == 1
+
+
+def test_a_damaged_commit_says_what_to_do(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    target.commit(Commit(3, "kv.map", "00"))
+    assert target.last() == Commit(3, "kv.map", "00")
+    (tmp_path / "commits" / "000000000003.json").write_text("{")
+    with pytest.raises(StateError, match="fold anew"):
+        target.last()
+
+
+def test_a_live_hub_is_folded_as_it_grows(spark: SparkSession, tmp_path: Path) -> None:
+    """Through ``readStream.format("veen")``, a restart of the query in between."""
+    hub = LiveHub(tmp_path / "hub")
+    hub.start()
+    try:
+        records = [Put(key=b"a", value=b"1"), Put(key=b"b", value=b"2"), Delete(key=b"a")]
+        keys = ReaderKeys.broadcast(spark, hub.identity.dh_keys)
+        source = spark.readStream.format("veen").option("hub", hub.url).option("hubId", hub.hub_id.hex())
+        live = LiveFold(spark, KV, tmp_path / "target", keys)
+        for sent in (records[:2], records[2:]):
+            hub.send_records("map", sent)
+            live.start(source.option("stream", "map").load(), availableNow=True).awaitTermination()
+        (row,) = live.current().collect()
+        messages = [Message(n, H(u64be(n)), r.SCHEMA, r.encode()) for n, r in enumerate(records, start=1)]
+        assert (row.label.hex(), row.upto_seq) == (hub.label("map"), 3)
+        assert bytes(row.state_hash) == KV.state_hash(KV.fold(messages))
+    finally:
+        hub.stop()

@@ -1,0 +1,114 @@
+"""SQL alone verifies, opens, decodes and folds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+from veen_overlays.kv import KV, Delete, Put
+from veen_overlays.registry import OVERLAYS
+from veen_spark import sql
+from veen_spark.reader_keys import ReaderKeys
+
+from .frames import entries, frame, in_one_process, row_of
+from .logs import Hub, hub_pk, reader_key
+
+RECORDS = [Put(key=b"a", value=b"1"), Put(key=b"b", value=b"2"), Delete(key=b"a")]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    hub = Hub(tmp_path_factory.mktemp("sql") / "hub")
+    hub.send_records("orders", RECORDS)
+    hub.send("orders", bodies=[b"no overlay's"])
+    yield hub
+    hub.close()
+
+
+@pytest.fixture(scope="module")
+def query(spark: SparkSession, hub: Hub) -> Iterator[SparkSession]:
+    """A session with the table ``log``: four good entries, and two with a flipped bit."""
+    sql.register(spark, ReaderKeys.broadcast(spark, [reader_key("orders")]))
+    rows = [row_of(entry, hub.hub_id) for entry in entries(hub, "orders")]
+    frame(spark, rows).createOrReplaceTempView("log")
+    bad_msg = bytearray(rows[0]["msg"])
+    bad_msg[-1] ^= 1
+    bad_receipt = bytearray(rows[0]["receipt"])
+    bad_receipt[-1] ^= 1
+    damaged = {**rows[0], "msg": bytes(bad_msg), "receipt": bytes(bad_receipt)}
+    garbage = {**rows[0], "msg": b"garbage", "receipt": b"garbage"}
+    frame(spark, [*rows, damaged, garbage, {**rows[1], "msg": None}], 1).createOrReplaceTempView("bad")
+    yield spark
+    sql.register(spark)
+
+
+def column(spark: SparkSession, text: str) -> list[object]:
+    return [row[0] for row in spark.sql(text).collect()]
+
+
+def test_messages_and_receipts_verify_and_a_flipped_bit_does_not(query: SparkSession) -> None:
+    assert column(query, "select veen_verify_msg(msg) from bad") == [True] * 4 + [False, False, None]
+    key = hub_pk("hub/0").hex()
+    checked = f"select veen_verify_receipt(receipt, unhex('{key}')) from bad"
+    assert column(query, checked) == [True] * 4 + [False, False, True]
+    other = f"select veen_verify_receipt(receipt, unhex('{hub_pk('hub/1').hex()}')) from log"
+    assert column(query, other) == [False] * 4
+
+
+def test_a_hubs_identity_stands_for_the_key_active_at_hub_ts(query: SparkSession, hub: Hub) -> None:
+    identity = (Path(hub.root) / "hub-identity.cbor").read_bytes().hex()
+    checked = f"select veen_verify_receipt(receipt, unhex('{identity}')) from bad"
+    assert column(query, checked) == [True] * 4 + [False, False, True]
+    wrong = f"select veen_verify_receipt(receipt, unhex('{identity[:-2]}00')) from log"
+    assert column(query, wrong) == [False] * 4
+
+
+def test_the_leaf_hash_is_that_of_the_receipt(query: SparkSession) -> None:
+    assert column(query, "select veen_leaf_hash(msg) = leaf_hash from log") == [True] * 4
+    garbage = "msg = cast('garbage' as binary)"
+    assert column(query, f"select veen_leaf_hash(msg) is null from bad where {garbage}") == [True]
+
+
+def test_messages_open_and_decode_to_json(query: SparkSession) -> None:
+    text = """
+        select m.opened, m.schema_name, veen_schema_name(m.schema), veen_decode(m.schema, m.body)
+        from (select veen_open(msg) as m, stream_seq from log) order by stream_seq"""
+    rows = [tuple(row) for row in query.sql(text).collect()]
+    assert rows[0] == (True, "kv.put.v1", "kv.put.v1", RECORDS[0].to_json())
+    assert rows[2] == (True, "kv.delete.v1", "kv.delete.v1", RECORDS[2].to_json())
+    assert rows[3] == (True, None, None, None)
+    unopened = "select m.opened, m.why_not is not null from (select veen_open(msg) as m from bad)"
+    assert [tuple(row) for row in query.sql(unopened).collect()][-2:] == [(False, True)] * 2
+
+
+def test_an_aggregate_folds_a_label_to_the_state_of_one_process(query: SparkSession, hub: Hub) -> None:
+    text = "select veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg)) from log group by label"
+    found = json.loads(str(column(query, text)[0]))
+    whole = in_one_process(KV, hub, "orders", reader_key("orders"))
+    assert found["state_hash"] == KV.state_hash(whole).hex()
+    assert (found["from_seq"], found["upto_seq"], found["events"], found["foreign"]) == (1, 4, 3, 1)
+    assert found["state"] == {b"b".hex(): b"2".hex()}
+
+
+def test_an_aggregate_refuses_a_group_with_a_hole(query: SparkSession) -> None:
+    text = "select veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg)) from log where stream_seq != 2"
+    with pytest.raises(PythonException, match="entries are missing"):
+        column(query, text)
+
+
+def test_every_overlay_has_an_aggregate(query: SparkSession) -> None:
+    known = {function.name for function in query.catalog.listFunctions(pattern="veen_fold_*")}
+    assert known == {sql.aggregate_name(name) for name in OVERLAYS}
+
+
+def test_without_keys_nothing_opens(query: SparkSession) -> None:
+    session = query.newSession()
+    sql.register(session)
+    wire = f"unhex('{bytes(query.table('log').first()['msg']).hex()}')"  # type: ignore[index]
+    row = session.sql(f"select veen_open({wire}) as m").collect()[0]
+    assert (row.m.opened, row.m.why_not) == (False, "no reader key was given")
