@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from veen_overlays.registry import OVERLAYS
-from veen_spark.commands.readers import HELP, ExampleCommand, quiet_option, reader_keys, reader_option
-from veen_spark.commands.session import session, session_options, show
+from veen_spark.commands.readers import reader_keys, reader_option
+from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,6 @@ EXAMPLES: Final = (
 )
 @click.option("--allow-pruned", is_flag=True, help="Fold what retention left, and count what it took.")
 @session_options
-@quiet_option
 def fold(
     *,
     paths: tuple[str, ...],

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from veen_spark.commands.readers import HELP, ExampleCommand, quiet_option, reader_keys, reader_option
-from veen_spark.commands.session import session, session_options, show
+from veen_spark.commands.readers import reader_keys, reader_option
+from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
 
 EXAMPLES: Final = (
     'veen spark query-sql "select count(*) from log where not veen_verify_msg(msg)" clone/',
@@ -24,7 +24,6 @@ EXAMPLES: Final = (
 @reader_option
 @click.option("--limit", type=click.IntRange(min=1), default=1_000, help="Rows to show at the most (1000).")
 @session_options
-@quiet_option
 def query_sql(
     *,
     query: str,

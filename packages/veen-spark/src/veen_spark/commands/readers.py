@@ -1,34 +1,14 @@
-"""What the commands that open messages share: reader keys, ``--quiet``, and examples in their help."""
+"""Reader keys, of the commands that open messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from veen_spark.reader_keys import ReaderKeys
 
-
-class ExampleCommand(click.Command):
-    """A command that shows how it is used."""
-
-    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.examples = examples
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Examples"):
-            for example in self.examples:
-                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
-
-
-HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-quiet_option: Final = click.option(
-    "--quiet", "-q", is_flag=True, help="Print nothing that was not asked for."
-)
 reader_option: Final = click.option(
     "--reader",
     "readers",

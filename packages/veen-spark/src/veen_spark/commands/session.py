@@ -28,7 +28,22 @@ _CODES: Final = {
     "Refused": REFUSED,
 }
 """Of our errors by name; any other is of the protocol."""
+HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ExampleCommand(click.Command):
+    """A command that shows how it is used."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
 class SparkCommandError(click.ClickException):
@@ -67,6 +82,7 @@ OPTIONS: Final = (
     ),
     click.option("--verbose", is_flag=True, help="Spark's own log on stderr, instead of a progress bar."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    click.option("--quiet", "-q", is_flag=True, help="Print nothing that was not asked for."),
 )
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from veen_core.ids import HubId
+from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
 from veen_spark.commands.session import hub_id as as_hub_id
-from veen_spark.commands.session import session, session_options, show
 from veen_spark.parquet import partitioned
 
+EXAMPLES: Final = (
+    "veen spark stream parquet/ --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders",
+    "veen spark stream parquet/ --hub-id 62c1… --stream orders --once --json",
+)
 
-@click.command()
+
+@click.command("stream", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--hub", required=True, envvar="VEEN_HUB", help="The hub's URL.")
 @click.option("--hub-id", required=True, type=as_hub_id, help="The hub it must be.")
@@ -44,6 +50,7 @@ def stream(
     conf: dict[str, str],
     verbose: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Follow a hub's logs into Parquet at TARGET: every receipt verified, every entry there exactly once.
 
@@ -73,5 +80,5 @@ def stream(
         written = spark.read.parquet(str(target)).count() if any(target.glob("hub=*")) else 0
     if as_json:
         show({"rows": written, "target": str(target), "checkpoint": str(place)})
-    else:
+    elif not quiet:
         click.echo(f"{written} rows in {target}")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
-from veen_spark.commands.session import session, session_options, show
+from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
 from veen_spark.parquet import to_parquet as convert
 
+EXAMPLES: Final = (
+    "veen spark to-parquet clone/ parquet/",
+    "veen spark to-parquet exports/* parquet/ --mode quarantine --overwrite",
+)
 
-@click.command("to-parquet")
+
+@click.command("to-parquet", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
 @click.argument("paths", nargs=-1, required=True)
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option(
@@ -32,6 +38,7 @@ def to_parquet(
     conf: dict[str, str],
     verbose: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Write the logs at PATHS to TARGET, with the same columns, a folder for each hub and day of hub_ts.
 
@@ -41,6 +48,6 @@ def to_parquet(
         written = convert(spark, paths, str(target), mode=mode, overwrite=overwrite)
     if as_json:
         show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
-    else:
+    elif not quiet or written.damaged:
         damaged = f", {written.damaged} of them damaged" if written.damaged else ""
         click.echo(f"{written.rows} rows in {target}{damaged}")

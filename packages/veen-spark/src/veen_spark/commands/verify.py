@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,8 +12,10 @@ from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity, verify_identity
 from veen_core.ids import HubId
 from veen_spark.commands.session import (
+    HELP,
     PROTOCOL,
     USAGE,
+    ExampleCommand,
     SparkCommandError,
     hub_id,
     session,
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
     from veen_spark.verify import Report
 
 
-@click.command()
+EXAMPLES: Final = (
+    "veen spark verify exports/* --hub-id 62c1…",
+    "veen spark verify clone/ --hub-id 62c1… --report verdicts --json",
+)
+
+
+@click.command("verify", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--hub-id", "pinned", multiple=True, type=hub_id, help="The hub that must have signed; repeat.")
 @click.option(
@@ -56,6 +64,7 @@ def verify(
     conf: dict[str, str],
     verbose: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Check every signature, hash and root of the logs at PATHS.
 
@@ -74,7 +83,7 @@ def verify(
     if as_json:
         show({**found.as_object(), "seconds": seconds})
     else:
-        _tell(found, seconds)
+        _tell(found, seconds, quiet=quiet)
     if not found.ok:
         raise click.exceptions.Exit(PROTOCOL)
 
@@ -88,13 +97,15 @@ def _identity(path: Path) -> HubIdentity:
     return identity
 
 
-def _tell(report: Report, seconds: float) -> None:
+def _tell(report: Report, seconds: float, *, quiet: bool) -> None:
     found: dict[str, Any] = report.as_object()
     for row in found["faults"]:
         place = f"{row['fault_file']}, byte {row['fault_offset']}"
         click.echo(
             f"FAULT  label {row['label'][:16]}…  entry {row['fault_seq']}: {row['first_fault']} ({place})"
         )
+    if quiet:
+        return
     for hub in found["hubs"]:
         pinned = (
             "pinned"
