@@ -5,16 +5,14 @@
     spark = start()                                        # no Java, no configuration needed
     spark.read.format("veen").load("exports/*").show()
 
-``start`` registers everything; ``register`` does so for a session that was made elsewhere. What is imported
-here is light: pyspark is loaded when a session is there to be used, the rest when it is asked for.
+``start`` registers everything; ``register`` does so for a session that was made elsewhere. Nothing is
+imported here until it is asked for: the `veen` command loads this package to list what it brings.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-
-from veen_spark.session import prepare_environment, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from veen_spark.live_fold import LiveFold
     from veen_spark.open import open_messages
     from veen_spark.reader_keys import ReaderKeys
+    from veen_spark.session import prepare_environment, start
     from veen_spark.states import state
 
 __all__ = [
@@ -41,6 +40,8 @@ _LATER: Final = {
     "ReaderKeys": "veen_spark.reader_keys",
     "fold": "veen_spark.folding",
     "open_messages": "veen_spark.open",
+    "prepare_environment": "veen_spark.session",
+    "start": "veen_spark.session",
     "state": "veen_spark.states",
 }
 
