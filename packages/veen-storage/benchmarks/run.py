@@ -3,8 +3,9 @@
     python packages/veen-storage/benchmarks/run.py            10^6 entries, 10^5 labels; some minutes
     python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
-``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and the
-fastest round of each counts. ``--directory`` says on which disk.
+``storage.proof_growth`` is of proofs that were asked for before, ``…_cold`` of others, which hold twice as many
+hashes. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and
+the fastest round of each counts. ``--directory`` says on which disk.
 """
 
 from __future__ import annotations
@@ -143,14 +144,21 @@ def append(root: Path, _sizes: Sizes) -> float:
     return best_entry / best_verify
 
 
-def read_growth(large: Store, small: Store, sizes: Sizes, read: Callable[[Store, int], object]) -> float:
-    """The same number of random reads in a long label and in a short one."""
+def read_growth(
+    large: Store, small: Store, sizes: Sizes, read: Callable[[Store, int], object], *, cold: bool = False
+) -> float:
+    """The same number of random reads in a long label and in a short one; ``cold`` makes each proof anew."""
     draw = random.Random(7)  # noqa: S311 - positions, not secrets
     deep = [draw.randrange(1, sizes.many + 1) for _ in range(200)]
     shallow = [draw.randrange(1, sizes.few + 1) for _ in range(200)]
-    return fastest(
-        lambda: [read(large, seq) for seq in deep], lambda: [read(small, seq) for seq in shallow], rounds=25
-    )
+
+    def read_all(store: Store, seqs: list[int]) -> None:
+        if cold:
+            store.read.proofs.clear()
+        for seq in seqs:
+            read(store, seq)
+
+    return fastest(lambda: read_all(large, deep), lambda: read_all(small, shallow), rounds=25)
 
 
 def read_receipt(store: Store, seq: int) -> object:
@@ -281,6 +289,8 @@ def measure(place: Path, sizes: Sizes) -> bool:
         for name, read in (("receipt", read_receipt), ("proof", read_proof), ("page", read_page)):
             value = read_growth(deep, shallow, sizes, read)
             ok &= say(f"storage.{name}_growth", value, 1.3, value <= 1.3)
+        value = read_growth(deep, shallow, sizes, read_proof, cold=True)
+        say("storage.proof_growth_cold", value, 1.3, value <= 1.3)
     value = open_growth(large, make(place / "open", entries=sizes.open_few))
     ok &= say("storage.open_growth", value, 1.5, value <= 1.5)
     value = resident_mb(large, 1)

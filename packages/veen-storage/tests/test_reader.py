@@ -16,6 +16,7 @@ from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_storage import reader
 from veen_storage.errors import AbsentError
+from veen_storage.proof_cache import ProofCache
 from veen_storage.reader import FOREVER, Moment
 from veen_storage.store import Store
 
@@ -342,3 +343,40 @@ def test_readers_beside_a_running_writer_see_a_prefix_that_holds(make_store: Mak
     assert failures == []
     assert store.settle()
     assert store.lag == 0
+
+
+def test_hot_proofs_are_the_same_as_cold_ones_and_only_so_many_are_kept(written: Store) -> None:
+    written.read.proofs = ProofCache(capacity=5)
+    sizes = [(seq(n), seq(size)) for size in (1, 7, 15) for n in range(1, size + 1)]
+    cold = [written.read.proof(ORDERS, *one) for one in sizes]
+    written.read.proofs.clear()
+    assert [written.read.proof(ORDERS, *one) for one in reversed(sizes)] == cold[::-1]
+    assert [written.read.proof(ORDERS, *one) for one in sizes] == cold
+    assert len(written.read.proofs._proofs) == 5
+
+
+def test_an_index_grows_while_a_reader_looks_again_inside_its_view(store: Store) -> None:
+    send(store, ORDERS, 3)
+    store.apply()
+    inside, may_go_on = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    def read() -> None:
+        with store.index.reading() as outer:
+            inside.set()
+            assert may_go_on.wait(10)
+            with store.index.reading() as inner:
+                found.append(outer.count("entries") - inner.count("entries"))
+
+    reader_thread = threading.Thread(target=read)
+    reader_thread.start()
+    assert inside.wait(10)
+    grower = threading.Thread(target=store.index._grow_if, args=(True,))
+    grower.start()
+    while not store.index._growing:
+        pass
+    may_go_on.set()
+    reader_thread.join(10)
+    grower.join(10)
+    assert found == [0]
+    assert not grower.is_alive()

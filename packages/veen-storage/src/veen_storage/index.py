@@ -82,6 +82,8 @@ class Index:
             raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
         self._map_size = size
         self._gate = threading.Condition()
+        self._mine = threading.local()
+        """How many transactions the thread has open: one may look again inside a view."""
         self._open = 0
         self._growing = False
         self._closed = False
@@ -140,14 +142,18 @@ class Index:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        depth = getattr(self._mine, "depth", 0)
         with self._gate:
-            self._gate.wait_for(lambda: not self._growing)
+            if not depth:  # else growing waits for this very thread
+                self._gate.wait_for(lambda: not self._growing)
             if self._closed:
                 raise ClosedError("the data directory is closed: open it again")
             self._open += 1
+        self._mine.depth = depth + 1
         try:
             yield
         finally:
+            self._mine.depth = depth
             with self._gate:
                 self._open -= 1
                 if self._growing or self._closed:

@@ -8,13 +8,14 @@ may read while the writer writes. Looking first at the tail and then at the inde
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.consistency import MmrConsistency, prove_consistency
 from veen_core.entry import Entry
-from veen_core.ids import Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
 from veen_core.receipt import Receipt
@@ -22,7 +23,7 @@ from veen_storage.chunk_files import open_chunk
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index import Index, View
 from veen_storage.layout import Layout
-from veen_storage.node_cache import NodeCache
+from veen_storage.proof_cache import Asked, ProofCache
 from veen_storage.pruned_chunk import read_pruned
 from veen_storage.records import (
     EPOCH_LABEL_SEQ,
@@ -73,7 +74,7 @@ class Reader:
         self._zstd = registry.zstd_level is not None
         self._index = index
         self._tail = tail
-        self._cache = NodeCache()
+        self.proofs = ProofCache()
 
     # --- heads and labels
 
@@ -252,37 +253,49 @@ class Reader:
 
     def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
         """Of any leaf against any tree that holds it; by default the one it completed (B10)."""
-        self._check_size(label, stream_seq if tree_size is None else tree_size)
-        return prove_inclusion(self._nodes(label), stream_seq, tree_size)
+        asked = Asked(label, stream_seq, stream_seq if tree_size is None else tree_size)
+        self._check_size(label, asked.tree_size)
+        if (proof := self.proofs.get(asked)) is None:
+            with self._nodes(label) as lookup:
+                proof = prove_inclusion(lookup, stream_seq, asked.tree_size)
+            self.proofs.put(asked, proof)
+        return proof
 
     def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
         self._check_size(label, to_seq)
-        return prove_consistency(self._nodes(label), from_seq, to_seq)
+        with self._nodes(label) as lookup:
+            return prove_consistency(lookup, from_seq, to_seq)
 
     def root(self, label: Label, tree_size: StreamSeq) -> MmrRoot:
         """The root as it was at any size."""
         self._check_size(label, tree_size)
-        return mmr_at(tree_size, self._nodes(label)).root
+        with self._nodes(label) as lookup:
+            return mmr_at(tree_size, lookup).root
 
     def _check_size(self, label: Label, tree_size: int) -> None:
         head = self._require_head(label)
         if tree_size > head.stream_seq:
             raise AbsentError(f"label {label.hex()} has {head.stream_seq} entries, not {tree_size}")
 
-    def _nodes(self, label: Label) -> NodeLookup:
-        def lookup(height: int, index: int) -> bytes:
-            cached = self._cache.get(label, height, index)
-            if cached is not None:
-                return cached
-            node = self._tail.node(label, height, index) or self._stored_node(label, height, index)
-            self._cache.put(label, height, index, node)
-            return node
+    @contextmanager
+    def _nodes(self, label: Label) -> Iterator[NodeLookup]:
+        """Nodes under one view. What has left the tail since it was opened is in a newer one."""
+        waiting = self._tail.number(label) is not None
+        with self._index.reading() as view:
+            row = view.get("labels", label)
+            number = U32.unpack(row)[0] if row is not None else 0
 
-        return lookup
+            def lookup(height: int, index: int) -> bytes:
+                if waiting and (node := self._tail.node(label, height, index)) is not None:
+                    return node
+                if height == 0:
+                    return self.receipt(label, StreamSeq(index + 1)).leaf_hash
+                node = view.get("nodes", NODE.pack(number, height, index)) if row is not None else None
+                return node or self._newer_node(label, height, index)
 
-    def _stored_node(self, label: Label, height: int, index: int) -> bytes:
-        if height == 0:
-            return LeafHash(self.receipt(label, StreamSeq(index + 1)).leaf_hash)
+            yield lookup
+
+    def _newer_node(self, label: Label, height: int, index: int) -> bytes:
         with self._index.reading() as view:
             number = view.get("labels", label)
             node = view.get("nodes", number + NODE.pack(0, height, index)[U32.size :]) if number else None
