@@ -88,6 +88,21 @@ def test_it_can_start_at_the_latest_or_at_a_number(hub: LiveHub) -> None:
     assert [row["stream_seq"] for row in rows if row["label"].hex() == orders] == [10, 11, 12]
 
 
+@pytest.mark.parametrize("asked", ["lastest", "{", '{"00": 1}', '{"ORDERS": "1"}', '{"ORDERS": 0}', "[1]"])
+def test_starting_offsets_that_are_none_do_not_mean_earliest(asked: str, hub: LiveHub) -> None:
+    with pytest.raises(SparkSetupError, match="option startingOffsets"):
+        reader(hub, startingOffsets=asked.replace("ORDERS", hub.label("orders"))).initialOffset()
+
+
+def test_a_stretch_of_large_messages_is_read_in_pieces(hub: LiveHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "HELD_BYTES", 1)
+    monkeypatch.setattr(live, "PAGE", 5)
+    stream = reader(hub, stream="orders")
+    start = stream.initialOffset()
+    rows = read(stream, start, stream.latestOffset(start, ReadAllAvailable()))
+    assert [row["stream_seq"] for row in rows] == list(range(1, 13))
+
+
 def test_a_hub_with_another_history_ends_the_stream(hub: LiveHub) -> None:
     stream, orders = reader(hub), hub.label("orders")
     held = {orders: {"seq": 5, "root": "00" * 32}}

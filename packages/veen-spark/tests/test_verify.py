@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from veen_core import mmr
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import chunk_name
 from veen_core.entry import Entry, split_frames
+from veen_core.export import Manifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, StreamSeq
 from veen_core.receipt import sign_receipt
+from veen_spark.errors import DamagedLog
 from veen_spark.verify import Report, verify
 from veen_spark.verify.pipeline import judged
 from veen_spark.verify.subtrees import Tiles
@@ -260,6 +263,108 @@ def test_a_set_that_lost_its_end_is_found(orders: Hub, tmp_path: Path) -> None:
     assert "ends at entry 29, where 30 should be the last" in str(row.row())
 
 
+@SIZES
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+def test_an_export_without_its_first_or_last_chunk_is_found(which: int, size: int, chunks: Path) -> None:
+    files_of(chunks)[which].unlink()
+    (row,) = check(chunks, size=size).faults
+    assert "missing" in str(row.row()) or "promises 1 to 30" in str(row.row())
+
+
+def test_an_export_without_any_chunk_is_refused(chunks: Path) -> None:
+    for path in files_of(chunks):
+        path.unlink()
+    with pytest.raises(DamagedLog, match="no chunk file is left"):
+        check(chunks)
+
+
+def test_a_manifest_that_promises_something_else_is_found(chunks: Path) -> None:
+    """Without its signature anybody can write one."""
+    (chunks / "manifest.sig").unlink()
+    path = chunks / "manifest.cbor"
+    manifest = Manifest.decode(path.read_bytes())
+    for lie in ({"to_seq": StreamSeq(99)}, {"peaks_after": ()}, {"files": manifest.files[1:]}):
+        path.write_bytes(dataclasses.replace(manifest, **lie).encode())  # type: ignore[arg-type]
+        assert "manifest.cbor" in str(check(chunks).as_object()["faults"]), lie
+
+
+@pytest.mark.parametrize("name", ["registry.cbor", "hub-key-map.cbor", "checkpoints.cborseq"])
+def test_another_file_than_the_manifest_names_is_found(name: str, orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    (tmp_path / "set" / name).write_bytes(b"")
+    assert name.partition(".")[0] in str(check(tmp_path / "set").as_object()["faults"])
+
+
+@SIZES
+def test_a_clone_without_a_labels_beginning_is_found(size: int, orders: Hub, tmp_path: Path) -> None:
+    home = orders.clone(tmp_path / "clone")
+    files_of(home)[0].unlink()
+    (row,) = check(home, size=size).faults
+    assert "is missing" in str(row.row())
+
+
+def test_a_clone_that_ends_before_its_checkpoints_is_found(orders: Hub, tmp_path: Path) -> None:
+    home = orders.clone(tmp_path / "clone")
+    for path in (files_of(home)[-1], *files_of(home, "*.open")):
+        path.unlink()
+    (row,) = check(home).faults
+    assert (row.to_seq, row.fault and row.fault.seq) == (16, 17)
+    assert "entries 1 to 16 are there: the rest is missing" in str(row.row())
+    for path in files_of(home):
+        path.unlink()
+    (row,) = check(home).faults
+    assert "none is there" in str(row.row())
+
+
+@SIZES
+@pytest.mark.parametrize("kind", ["checkpoint", "peaks"])
+def test_a_tampered_checkpoint_or_peaks_file_is_found(kind: str, size: int, chunks: Path) -> None:
+    for path in sorted(chunks.glob(f"{kind}-*")):
+        held = path.read_bytes()
+        path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+        (row,) = check(chunks, size=size).faults
+        assert row.fault is not None
+        assert row.fault.file == str(path)
+        path.write_bytes(held)
+
+
+def test_a_checkpoint_that_the_hub_did_not_sign_is_found(chunks: Path) -> None:
+    path = min(chunks.glob("checkpoint-*"))
+    made = Checkpoint.decode(path.read_bytes())
+    path.write_bytes(sign_checkpoint(signing_key("somebody"), made).encode())
+    assert "CHECKPOINT.hub_sig" in str(check(chunks).as_object()["faults"])
+
+
+def test_two_chunks_that_begin_with_the_same_entry_are_found(chunks: Path) -> None:
+    first = files_of(chunks)[0]
+    (chunks / "manifest.cbor").unlink()
+    rewrite(first.with_name(first.name.replace("0008.log", "0007.log")), entries_of(first)[:7])
+    assert not check(chunks).ok
+
+
+@pytest.mark.parametrize("bit", [0, 7])
+def test_a_flipped_bit_in_any_header_is_a_fault_and_no_error(bit: int, chunks: Path) -> None:
+    """Also where the chunk is cut by those headers."""
+    path = files_of(chunks)[1]
+    content = path.read_bytes()
+    begins = [0]
+    for entry in entries_of(path)[:-1]:
+        begins.append(begins[-1] + len(entry.encode()))
+    for begin in begins[:4]:
+        for at in range(34, 50):  # the number and both lengths
+            flipped = bytearray(content)
+            flipped[begin + at] ^= 1 << bit
+            path.write_bytes(flipped)
+            assert len(check(chunks, size=1_500).faults) == 1
+
+
+def test_a_given_identity_must_be_the_pinned_hub(chunks: Path, orders: Hub) -> None:
+    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor"):
+        (chunks / name).unlink()
+    report = check(chunks, identity=orders.identity, pinned=[HubId(bytes(32))])
+    assert "which is not pinned" in str(report.as_object())
+
+
 def test_false_peaks_are_not_believed(chunks: Path) -> None:
     """Peaks that would make a later chunk right by itself do not fit the chunk before it."""
     peaks = sorted(chunks.glob("peaks-*"))
@@ -269,10 +374,11 @@ def test_false_peaks_are_not_believed(chunks: Path) -> None:
     assert row.fault.seq == 17
 
 
-def test_a_summary_that_does_not_fit_is_found(chunks: Path) -> None:
+@SIZES
+def test_a_summary_that_does_not_fit_is_found(size: int, chunks: Path) -> None:
     first, second, *_ = sorted(chunks.glob("*.summary"))
     second.write_bytes(first.read_bytes())
-    (row,) = check(chunks).faults
+    (row,) = check(chunks, size=size).faults
     assert "does not sum up its chunk" in str(row.row())
 
 

@@ -3,8 +3,8 @@
     python packages/veen-storage/benchmarks/run.py            10^6 entries, 10^5 labels; some minutes
     python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
-``storage.proof_growth`` is of proofs that were asked for before, ``…_cold`` of others, which hold twice as many
-hashes. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and
+``storage.proof_growth`` is of proofs that were asked for before, ``…_cold`` of others, with twice as many
+hashes in them. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and
 the fastest round of each counts. ``--directory`` says on which disk.
 """
 

@@ -205,12 +205,19 @@ class ChunkWalk:
         yield span
 
 
-def headers(path: str) -> Iterator[tuple[int, int]]:
-    """Offset and stream_seq of every frame of an uncompressed chunk, by its headers alone."""
-    with open(path, "rb", buffering=65_536) as file:
-        offset = 0
-        while len(header := file.read(FRAME_SIZE)) == FRAME_SIZE:
+def headers(segment: Segment) -> Iterator[tuple[int, int]]:
+    """Offset and stream_seq of the frames of an uncompressed chunk, by their headers alone.
+
+    Up to the first header that cannot be right: what it says of the next frame's place is worth nothing.
+    """
+    starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
+    with open(segment.path, "rb", buffering=65_536) as file:
+        offset, expected = 0, segment.start_seq
+        while len(header := file.read(FRAME_SIZE)) == FRAME_SIZE and header.startswith(starts):
             seq, msg_len, receipt_len = _NUMBERS.unpack_from(header, _NUMBERS_AT)
+            size = FRAME_SIZE + msg_len + receipt_len
+            if seq != expected or size > MAX_FRAME:
+                return
             yield offset, seq
-            offset += FRAME_SIZE + msg_len + receipt_len
+            offset, expected = offset + size, seq + 1
             file.seek(offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict, TypeVar
 
@@ -22,6 +22,8 @@ from veen_spark.errors import SparkSetupError
 
 T = TypeVar("T")
 PAGE: Final = 1_000
+HELD_BYTES: Final = 16 * 1_048_576
+"""About so much of a stretch is in memory at once, however large its messages are."""
 
 
 class Offset(TypedDict):
@@ -79,15 +81,33 @@ async def offset_at(hub: Hub, label: Label, seq: int) -> Offset:
 
 async def starting(hub: Hub, live: LiveHub, wanted: str) -> Offsets:
     """``earliest``, ``latest``, or JSON: the first stream_seq to read, by label."""
-    given: Mapping[str, int] = json.loads(wanted) if wanted.startswith("{") else {}
+    labels = live.all_labels(hub)
+    given = _given(wanted, {label.hex() for label in labels})
     offsets: Offsets = {}
-    for label in live.all_labels(hub):
+    for label in labels:
         if wanted == "latest":
             head = await hub.log_reader().head(label)
             offsets[label.hex()] = await offset_at(hub, label, head.stream_seq if head is not None else 0)
         else:
             offsets[label.hex()] = await offset_at(hub, label, given.get(label.hex(), 1) - 1)
     return offsets
+
+
+def _given(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
+    """The numbers that ``startingOffsets`` names; what is asked wrongly would otherwise be ``earliest``."""
+    if wanted in ("earliest", "latest"):
+        return {}
+    try:
+        given = json.loads(wanted)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict) or not all(type(seq) is int and seq >= 1 for seq in given.values()):
+        raise SparkSetupError(
+            f'option startingOffsets: want earliest, latest or {{"<label>": first number}}, found {wanted}'
+        )
+    if unknown := sorted(given.keys() - set(labels)):
+        raise SparkSetupError(f"option startingOffsets: {unknown[0]} is no label of this stream")
+    return given
 
 
 async def latest(hub: Hub, live: LiveHub, start: Offsets, most: int | None) -> Offsets:
@@ -141,10 +161,13 @@ async def _checked_head(hub: Hub, live: LiveHub, label: Label, held: Offset) -> 
 
 
 async def entries(hub: Hub, live: LiveHub, label: Label, start: int, end: int) -> list[Entry | Receipt]:
-    """Entries ``start … end``, verified; of one that retention took, its RECEIPT, if loss is tolerated."""
+    """The first of entries ``start … end``, verified, up to ``HELD_BYTES``; at least one.
+
+    Of one that retention took it is the RECEIPT, if loss is tolerated.
+    """
     found: list[Entry | Receipt] = []
-    reader, at = hub.log_reader(), start
-    while at <= end:
+    reader, at, size = hub.log_reader(), start, 0
+    while at <= end and size < HELD_BYTES:
         try:
             page = await reader.page(label, StreamSeq(at), min(PAGE, end - at + 1))
         except NotFound as exc:
@@ -160,4 +183,5 @@ async def entries(hub: Hub, live: LiveHub, label: Label, start: int, end: int) -
             raise DataLoss(f"label {label.hex()} ends before {at}, where the hub had {end} entries")
         found += page
         at += len(page)
+        size += sum(len(entry.msg_bytes) for entry in page)
     return found

@@ -22,6 +22,8 @@ from veen_spark.errors import DamagedLog, SparkSetupError
 from veen_spark.segment import Segment
 
 IDENTITY: Final = "hub-identity.cbor"
+VERSION: Final = "VERSION"
+"""Only a data directory has one."""
 _KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 """Of a chunk in two forms the first counts: a hub was stopped between writing one and removing the other."""
 _DEPTH: Final = 4
@@ -29,29 +31,37 @@ _DEPTH: Final = 4
 
 def find_segments(paths: Iterable[str]) -> list[Segment]:
     """Every stretch of log under the paths, in the order of labels and entries; one that has none raises."""
+    return find_logs(paths)[0]
+
+
+def find_logs(paths: Iterable[str]) -> tuple[list[Segment], set[str]]:
+    """The segments, and the folders that were looked through whole: what is missing there is missing."""
     found: dict[str, Segment] = {}
+    whole: set[str] = set()
     for path in paths:
         places = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
         if not places:
             raise SparkSetupError(f"nothing matches {path}")
         for place in places:
-            if (segments := _under(Path(place), _DEPTH)) is None:
+            if (segments := _under(Path(place), _DEPTH, whole)) is None:
                 raise SparkSetupError(
                     f"{place} is no export, no data directory and no chunk file, and holds none"
                 )
             found |= {segment.path: segment for segment in segments}
-    return sorted(found.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
+    return sorted(found.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path)), whole
 
 
-def _under(path: Path, depth: int) -> list[Segment] | None:
+def _under(path: Path, depth: int, whole: set[str]) -> list[Segment] | None:
     """None where there is nothing of a log: an empty log is an empty list."""
     if not path.exists():
         raise SparkSetupError(f"{path} does not exist")
     if path.is_file():
         return _chunk_file(path)
     if (path / MANIFEST).is_file():
+        whole.add(str(path))
         return _exported(path)
-    if (path / "VERSION").is_file():
+    if (path / VERSION).is_file():
+        whole.add(str(path / "log"))
         return _chunks(path / "log", path)
     folders, loose = [], False
     for entry in os.scandir(path):
@@ -59,9 +69,10 @@ def _under(path: Path, depth: int) -> list[Segment] | None:
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
     parts = [_chunks(path, path)] if loose else []
-    parts += [
-        found for folder in sorted(folders) if depth and (found := _under(folder, depth - 1)) is not None
-    ]
+    whole |= {str(path)} if loose else set()
+    for folder in sorted(folders):
+        if depth and (found := _under(folder, depth - 1, whole)) is not None:
+            parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
 
 
@@ -75,12 +86,14 @@ def _chunk_file(path: Path) -> list[Segment] | None:
 
 def _chunks(folder: Path, home: Path) -> list[Segment]:
     """The chunk files of a folder; the identity lies in ``home``."""
-    hub, best = hub_id_of(home), dict[tuple[bytes, int], tuple[int, Segment]]()
+    hub, best = hub_id_of(home), dict[tuple[bytes, int], tuple[int, list[Segment]]]()
     for name, parsed, size in _names(folder):
         rank, key = _KINDS[parsed.kind], (parsed.label, parsed.start)
         if key not in best or rank < best[key][0]:
-            best[key] = (rank, _segment(folder, name, parsed, hub, size))
-    return [segment for _, segment in best.values()]
+            best[key] = (rank, [])
+        if rank == best[key][0]:  # two of one kind are no leftover: both are read, and found to overlap
+            best[key][1].append(_segment(folder, name, parsed, hub, size))
+    return [segment for _, segments in best.values() for segment in segments]
 
 
 def _names(folder: Path) -> Iterator[tuple[str, ChunkName, int]]:
@@ -116,7 +129,9 @@ def read_manifest(folder: Path) -> Manifest:
 def _exported(folder: Path) -> list[Segment]:
     manifest = read_manifest(folder)
     if manifest.form == "chunks":
-        return _chunks(folder, folder)
+        if not (chunks := _chunks(folder, folder)):
+            raise DamagedLog(str(folder), 0, f"no chunk file is left of what {MANIFEST} promises")
+        return chunks
     payloads, receipts = (folder / sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
     for path in (payloads, receipts):
         if not path.is_file():

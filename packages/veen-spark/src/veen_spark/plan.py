@@ -74,7 +74,7 @@ def cut(segment: Segment, max_bytes: int) -> Iterator[Segment]:
 
 def _cut_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
     places = [(0, segment.start_seq)]
-    for offset, seq in headers(segment.path):
+    for offset, seq in headers(segment):
         if offset - places[-1][0] >= max_bytes:
             places.append((offset, seq))
     size = os.path.getsize(segment.path)

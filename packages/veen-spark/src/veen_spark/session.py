@@ -112,4 +112,6 @@ def _log_settings(config: Path) -> dict[str, str]:
 
 
 def _first_line(error: BaseException) -> str:
+    if (thrown := getattr(error, "java_exception", None)) is not None:  # what the JVM says, not who called it
+        return str(thrown.getMessage()).strip().splitlines()[0]
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -25,7 +25,7 @@ _ARRAY: Final = 4
 """CBOR's major type of a MSG (§4.1)."""
 
 
-class _Broken(Exception):  # noqa: N818 - carries where, to whoever reads on
+class Broken(VeenError):  # noqa: N818 - carries where, to whoever reads on
     """Nothing that follows in the sequence can be told apart."""
 
     def __init__(self, offset: int, reason: str) -> None:
@@ -34,7 +34,7 @@ class _Broken(Exception):  # noqa: N818 - carries where, to whoever reads on
 
 
 def sequence(path: str, begin: int, end: int | None) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of every item in a range; raises ``_Broken`` where there is none."""
+    """Offset and bytes of every item in a range; raises ``Broken`` where there is none."""
     with open(path, "rb") as file:
         file.seek(begin)
         base, rest = begin, b""
@@ -52,7 +52,7 @@ def sequence(path: str, begin: int, end: int | None) -> Iterator[tuple[int, byte
                     used = stop
             except DecodeError as exc:
                 if not data or len(window) - used > MOST:
-                    raise _Broken(base + used, f"no item: {exc.found}") from exc
+                    raise Broken(base + used, f"no item: {exc.found}") from exc
             base, rest = base + used, window[used:]
 
 
@@ -67,7 +67,7 @@ def walk_set(segment: Segment) -> Items:
         for seq, (offset, payload) in enumerate(payloads, segment.start_seq):
             receipt_at, receipt = next(receipts, (-1, b""))
             if receipt_at < 0:
-                raise _Broken(offset, f"no RECEIPT is left for it in {segment.receipts}")
+                raise Broken(offset, f"no RECEIPT is left for it in {segment.receipts}")
             done = offset + len(payload)
             if payload[0] >> 5 == _ARRAY:
                 yield from gathered.add(seq, offset, payload, receipt)
@@ -75,8 +75,8 @@ def walk_set(segment: Segment) -> Items:
             yield from gathered.flush()
             yield _other(seq, offset, payload, receipt)
         if (left := next(receipts, None)) is not None:
-            raise _Broken(done, f"nothing is left for the RECEIPT at byte {left[0]} of {segment.receipts}")
-    except _Broken as broken:
+            raise Broken(done, f"nothing is left for the RECEIPT at byte {left[0]} of {segment.receipts}")
+    except Broken as broken:
         yield from gathered.flush()
         yield _rest(segment, done, str(broken))
     yield from gathered.flush()

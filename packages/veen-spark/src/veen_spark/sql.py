@@ -111,6 +111,8 @@ def _opening(keys: ReaderKeys | None) -> Columnar:
 
 def _folding(name: str) -> Callable[[pa.Array, pa.Array, pa.Array], str]:
     def folding(seqs: pa.Array, leaves: pa.Array, opened: pa.Array) -> str:
+        if seqs.null_count or leaves.null_count:
+            raise VerificationError("veen_fold: a row is no log entry: it has no stream_seq or no leaf_hash")
         rows = zip(seqs.to_pylist(), leaves.to_pylist(), opened.to_pylist(), strict=True)
         return folded_json(OVERLAYS[name], sorted(rows, key=lambda row: row[0]))
 

@@ -9,6 +9,7 @@ the hub's URL and ``offset`` the stream_seq.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -107,10 +108,12 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Stretch)
         label, start, end = partition.label, partition.start, partition.end
-        found = self._live.ask(lambda hub: live.entries(hub, self._live, label, start, end))
-        for at in range(0, len(found), live.PAGE):
-            rows = [self._row(one) for one in found[at : at + live.PAGE]]
-            yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)
+        while start <= end:
+            found = self._live.ask(partial(live.entries, live=self._live, label=label, start=start, end=end))
+            for at in range(0, len(found), live.PAGE):
+                rows = [self._row(one) for one in found[at : at + live.PAGE]]
+                yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)
+            start += len(found)
 
     def _row(self, one: Entry | Receipt) -> dict[str, Any]:
         receipt = one if isinstance(one, Receipt) else one.receipt

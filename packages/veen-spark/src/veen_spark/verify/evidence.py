@@ -7,23 +7,41 @@ profile; of an export, the hub vouches for it only by manifest.sig.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from veen_core import hub_identity
 from veen_core.chunk import decode_peaks, peaks_name
+from veen_core.consistency import verify_consistency
 from veen_core.errors import IdentityError, VeenError, VerificationError
-from veen_core.export import MANIFEST, SIGNATURE, Manifest, manifest_digest
+from veen_core.export import (
+    MANIFEST,
+    PAYLOADS,
+    RECEIPTS,
+    SIGNATURE,
+    Manifest,
+    manifest_digest,
+    sequence_name,
+)
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, NodeHash, ProfileId, Signature, StreamSeq
 from veen_core.keys import verify
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.registry import Registry
-from veen_spark.log_files import IDENTITY, read_manifest
+from veen_spark.log_files import IDENTITY, VERSION, read_manifest
 
 Peaks = tuple[NodeHash, ...]
+_ENTRIES: Final = (".log", ".pruned")
+_JUDGED: Final = (
+    *("chunk-", "peaks-", "checkpoint-", "hub-identity."),
+    *(sequence_name(stem) for stem in (RECEIPTS, PAYLOADS)),
+)
+"""Files that are judged by what they say, with a reason and a place; the others by their hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +52,17 @@ class Terms:
     limits: Limits
     profile_id: ProfileId | None
     """The only one that MSGs may have (I4); None where no registry says."""
+    epoch_sec: int = 0
+    """Of the profile: which keys may have signed a checkpoint (§8.4)."""
+
+
+class Ended(NamedTuple):
+    """How a label ends."""
+
+    seq: int
+    ts: int
+    peaks: Peaks
+    pruned: int
 
 
 class Origin:
@@ -42,9 +71,9 @@ class Origin:
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
         self._home = self.folder.parent if self.folder.name == "log" else self.folder
-        self.terms = Terms(
-            identity=self._identity(pinned, given), limits=self._registry()[0], profile_id=self._registry()[1]
-        )
+        self.terms = self._terms(self._identity(pinned, given))
+        self.begins = 1 if (self._home / VERSION).is_file() else None
+        """The entry that every label here has to begin with, if that is known: in a data directory."""
         self.manifest = self._manifest()
         self.signed = self._check_manifest()
 
@@ -53,21 +82,35 @@ class Origin:
         if not path.is_file():
             if given is None:
                 raise IdentityError(f"no {IDENTITY} lies beside {self.folder}: give the hub's identity")
-            return given
+            return self._pinned(given, pinned, "the identity that was given")
         identity = HubIdentity.decode(path.read_bytes())
         hub_identity.verify_identity(identity)
         signature = Signature(path.with_suffix(".sig").read_bytes())
         hub_identity.verify_identity_signature(identity, signature)
+        if given is not None and given.hub_id != identity.hub_id:
+            raise IdentityError(f"{path} is of another hub than the identity that was given")
+        return self._pinned(identity, pinned, str(path))
+
+    @staticmethod
+    def _pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -> HubIdentity:
         if pinned and identity.hub_id not in pinned:
-            raise IdentityError(f"{path} is of hub {identity.hub_id.hex()}, which is not pinned")
+            raise IdentityError(f"{what} is of hub {identity.hub_id.hex()}, which is not pinned")
         return identity
 
-    def _registry(self) -> tuple[Limits, ProfileId | None]:
+    def _terms(self, identity: HubIdentity) -> Terms:
         try:
             registry = Registry.decode((self._home / "registry.cbor").read_bytes())
         except FileNotFoundError:
-            return DEFAULT_LIMITS, None
-        return registry.limits, registry.profile.profile_id
+            return Terms(identity=identity, limits=DEFAULT_LIMITS, profile_id=None)
+        if registry.hub_id != identity.hub_id:
+            raise VerificationError("registry.cbor: is of another hub than the identity beside it")
+        profile = registry.profile
+        return Terms(
+            identity=identity,
+            limits=registry.limits,
+            profile_id=profile.profile_id,
+            epoch_sec=profile.epoch_sec,
+        )
 
     def _manifest(self) -> Manifest | None:
         return read_manifest(self.folder) if (self.folder / MANIFEST).is_file() else None
@@ -78,6 +121,7 @@ class Origin:
             return False
         if manifest.hub_id != self.terms.identity.hub_id:
             raise VerificationError(f"{MANIFEST}: is of another hub than the identity beside it")
+        self._check_files(manifest)
         before = manifest.before
         if (before is None) != (manifest.from_seq == 1):
             raise VerificationError(
@@ -89,6 +133,43 @@ class Origin:
             if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.size, tree.root):
                 raise VerificationError(f"{MANIFEST}: before is not the RECEIPT that peaks_before lead to")
         return self._is_signed()
+
+    def _check_files(self, manifest: Manifest) -> None:
+        """None is missing and none too many; of missing entries the judge says which they are."""
+        there = {entry.name for entry in os.scandir(self.folder)} - {MANIFEST, SIGNATURE}
+        listed = {file.name for file in manifest.files}
+        for name in sorted(there - listed):
+            raise VerificationError(f"{name}: is not in {MANIFEST}")
+        for name in sorted(listed - there):
+            if not name.endswith(_ENTRIES):
+                raise VerificationError(f"{name}: is missing, {MANIFEST} names it")
+        for file in manifest.files:
+            if not file.name.startswith(_JUDGED):
+                with (self.folder / file.name).open("rb") as content:
+                    digest = file_digest(content, "sha256").digest()
+                if digest != file.digest:
+                    raise VerificationError(f"{file.name}: is not the file that {MANIFEST} names")
+
+    def check_end(self, label: Label, from_seq: int, last: Ended) -> None:
+        """A label that holds by itself is also all that the folder promises of it; raises."""
+        if self.begins is not None and from_seq != self.begins:
+            raise VerificationError(f"begins with entry {from_seq}: what was before it is missing")
+        if (manifest := self.manifest) is None:
+            return
+        if label != manifest.label:
+            raise VerificationError(f"is of another label than {MANIFEST}")
+        if (from_seq, last.seq) != (manifest.from_seq, manifest.to_seq):
+            found, promised = f"{from_seq} to {last.seq}", f"{manifest.from_seq} to {manifest.to_seq}"
+            raise VerificationError(f"entries {found} are there, where {MANIFEST} promises {promised}")
+        gone = sum(range_.end_seq - range_.start_seq + 1 for range_ in manifest.pruned)
+        if (last.peaks, last.ts, last.pruned) != (manifest.peaks_after, manifest.to_ts, gone):
+            raise VerificationError(f"{MANIFEST}: peaks_after, to_ts or pruned are not those of the log")
+        if (later := manifest.later) is not None:
+            made, proof = later.checkpoint, later.consistency
+            if (proof.from_seq, proof.to_seq, made.label_curr) != (last.seq, made.upto_seq, label):
+                raise VerificationError(f"{MANIFEST}: later is not of this label, or not from its end on")
+            verify_consistency(proof, Mmr(last.seq, last.peaks).root, made.mmr_root)
+            hub_identity.verify_checkpoint(self.terms.identity, made, self.terms.epoch_sec)
 
     def _is_signed(self) -> bool:
         path = self.folder / SIGNATURE

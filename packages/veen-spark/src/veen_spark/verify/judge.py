@@ -6,24 +6,27 @@ signature of the hub under a key active at ``hub_ts`` (§8.4). A segment is judg
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from veen_core import cap
 from veen_core import receipt as receipts
-from veen_core.chunk import ChunkSummary, summary_name
+from veen_core.chunk import ChunkSummary, parse_chunk_name, summary_name
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, entry_hash, verify_authorize
 from veen_core.errors import InvariantError, SignatureError, VeenError
 from veen_core.hub_identity import HubKey
-from veen_core.ids import ClientId, LeafHash, StreamSeq, UnixTime
+from veen_core.ids import ClientId, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
 from veen_spark.segment import Authorize, Damage, Item, Pruned, Segment, Span
+from veen_spark.verify.beside import Mark
 from veen_spark.verify.evidence import Peaks, Terms
+from veen_spark.verify.subtrees import Tile, Tiles
 from veen_spark.walk import walk
 
 WRITERS: Final = 4_096
@@ -55,6 +58,9 @@ class Verdict:
     """That the hub signed with the last entry that holds."""
     writers: dict[bytes, tuple[int, int]] | None = field(default_factory=dict)
     """First and last client_seq of each; None if there are too many."""
+    hashes: list[Tile] | None = None
+    """Subtrees over the entry hashes, if the chunk has a summary; and ``size``, that of its frames."""
+    size: int = 0
     fault: Fault | None = None
 
     @property
@@ -88,12 +94,17 @@ def _entries(item: Item) -> Iterator[_One]:
 class SegmentJudge:
     """The label as this segment makes it grow."""
 
-    def __init__(self, segment: Segment, terms: Terms, peaks: Peaks | None) -> None:
+    def __init__(
+        self, segment: Segment, terms: Terms, peaks: Peaks | None, marks: Sequence[Mark] = ()
+    ) -> None:
         self._segment = segment
+        self._place = (segment.path, segment.begin)
+        """What is judged: file and byte."""
+        self._marks = deque(marks)
         self._terms = terms
         self._tree = None if peaks is None else Mmr(segment.start_seq - 1, peaks)
-        self._summary = _summary_of(segment)
-        self._hashes = None if self._summary is None else Mmr()
+        self._summary = summary_of(segment)
+        self._hashes = None if self._summary is None else Tiles(segment.start_seq - _chunk_start(segment))
         self._bytes = 0
         self._writers: dict[bytes, tuple[int, int]] = {}
         self._keys: tuple[int, list[HubKey]] = (-1, [])
@@ -101,18 +112,19 @@ class SegmentJudge:
         self.verdict = Verdict(segment=segment)
 
     def run(self) -> Verdict:
-        verdict, offset = self.verdict, self._segment.begin
+        verdict = self.verdict
         try:
+            self._check_marks()
             for item in walk(self._segment):
                 for one in _entries(item):
-                    offset = one.offset
+                    self._place = (self._segment.path, one.offset)
                     self._judge(one)
+                    self._check_marks()
             self._conclude()
-        except VeenError as exc:
-            verdict.fault = Fault(seq=self._next, file=self._segment.path, offset=offset, reason=str(exc))
-        except OSError as exc:
-            reason = exc.strerror or str(exc)
-            verdict.fault = Fault(seq=self._next, file=self._segment.path, offset=offset, reason=reason)
+        except (VeenError, OSError) as exc:
+            file, offset = self._place
+            reason = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
+            verdict.fault = Fault(seq=self._next, file=file, offset=offset, reason=reason)
         if self._tree is not None and verdict.fault is None:
             verdict.peaks = self._tree.peaks
         verdict.writers = self._writers if len(self._writers) <= WRITERS else None
@@ -199,6 +211,14 @@ class SegmentJudge:
             f"RECEIPT.hub_sig §4.3: no key of the hub active at {receipt.hub_ts} made it (§8.4)"
         )
 
+    def _check_marks(self) -> None:
+        """What lies beside the log and is of the tree as it is now."""
+        while self._marks and self._marks[0].seq < self._next and self._tree is not None:
+            mark = self._marks.popleft()
+            place, self._place = self._place, (mark.file, mark.offset)
+            mark.judge(self._tree, self._segment.label, self._terms)
+            self._place = place
+
     def _note(self, msg: bytes, receipt: bytes) -> None:
         """For the chunk's summary."""
         if self._hashes is not None:
@@ -211,25 +231,45 @@ class SegmentJudge:
             raise InvariantError(
                 "§4.8.3", f"ends at entry {last}, where {segment.end_seq} should be the last"
             )
-        if self._summary is None or self._hashes is None or segment.end_seq is None or self._tree is None:
+        if self._marks and self._tree is not None:
+            mark = self._marks[0]
+            self._place = (mark.file, mark.offset)
+            raise InvariantError("§4.8.3", f"is of entry {mark.seq}, where the log ends at entry {last}")
+        if self._hashes is None:
             return
-        expected = ChunkSummary(
-            label=segment.label,
-            start_seq=StreamSeq(segment.start_seq),
-            end_seq=StreamSeq(segment.end_seq),
-            mmr_root_end=self._tree.root,
-            entry_count=self._hashes.size,
-            total_bytes=self._bytes,
-            entry_hashes_root=self._hashes.root,
-        )
-        if ChunkSummary.decode(self._summary.read_bytes()) != expected:
-            raise InvariantError("§4.8.3", f"{self._summary.name} does not sum up its chunk")
+        self.verdict.hashes, self.verdict.size = self._hashes.tiles, self._bytes
+        if segment.whole and self._summary is not None and self._tree is not None:
+            check_summary(self._summary, segment.label, self._tree.root, [self.verdict])
 
 
-def _summary_of(segment: Segment) -> Path | None:
-    """The file that sums up a chunk, if the chunk is judged whole and there is one (§4.8.3)."""
-    if not segment.whole or segment.form != "chunk" or segment.end_seq is None:
+def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[Verdict]) -> None:
+    """The chunk that these are the parts of is what its summary says (§4.8.3)."""
+    tree = Mmr()
+    for height, node in (tile for part in parts for tile in part.hashes or ()):
+        tree.append_subtree(height, node)
+    expected = ChunkSummary(
+        label=label,
+        start_seq=StreamSeq(parts[0].segment.start_seq),
+        end_seq=StreamSeq(parts[-1].last_seq),
+        mmr_root_end=MmrRoot(root),
+        entry_count=tree.size,
+        total_bytes=sum(part.size for part in parts),
+        entry_hashes_root=tree.root,
+    )
+    if ChunkSummary.decode(path.read_bytes()) != expected:
+        raise InvariantError("§4.8.3", f"{path.name} does not sum up its chunk")
+
+
+def _chunk_start(segment: Segment) -> int:
+    """The first entry of the chunk that the segment is a part of, by the file's name."""
+    name = parse_chunk_name(Path(segment.path).name)
+    return segment.start_seq if name is None else name.start
+
+
+def summary_of(segment: Segment) -> Path | None:
+    """The file that sums up the chunk, if there is one (§4.8.3)."""
+    name = parse_chunk_name(Path(segment.path).name)
+    if segment.form != "chunk" or name is None or name.end is None:
         return None
-    name = summary_name(segment.label, StreamSeq(segment.start_seq), StreamSeq(segment.end_seq))
-    path = Path(segment.path).with_name(name)
+    path = Path(segment.path).with_name(summary_name(name.label, name.start, name.end))
     return path if path.is_file() else None

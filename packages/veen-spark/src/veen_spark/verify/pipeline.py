@@ -6,7 +6,8 @@
    it to perfect subtrees (``subtrees``): leaf hashes only, no signatures.
 3. Tasks judge every entry of every part from those peaks (``judge``).
 4. The driver puts the verdicts together, in order (``report``): what one part ends with must be what the next
-   began from, so a false claim in 1 or 2 does not go unnoticed.
+   began from, so a false claim in 1 or 2 does not go unnoticed; and a label must be all that its manifest and
+   checkpoints speak of (``completeness``).
 
 What travels is segments and verdicts, never entries.
 """
@@ -25,9 +26,11 @@ from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.mmr import Mmr
-from veen_spark.log_files import find_segments
+from veen_spark.log_files import find_logs
 from veen_spark.plan import MAX_BYTES, cut, gathered, share
 from veen_spark.segment import Segment
+from veen_spark.verify.beside import Mark
+from veen_spark.verify.completeness import Beside
 from veen_spark.verify.evidence import Origin, Peaks, Terms
 from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
 from veen_spark.verify.report import Report, key_of, put_together
@@ -40,7 +43,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 Place = tuple[str, int]
 """Path and first byte: names a part."""
-Work = tuple[Segment, Terms, Peaks | None]
+Work = tuple[Segment, Terms, Peaks | None, list[Mark]]
 
 
 class Run(Protocol):
@@ -74,21 +77,25 @@ def judged(
     max_partition_bytes: int = MAX_BYTES,
 ) -> Report:
     """The pipeline, whoever carries its tasks out."""
-    found = find_segments(paths)
+    found, whole = find_logs(paths)
     most = share(found, max_partition_bytes)
     segments = [part for segment in found for part in cut(segment, most)]
-    origins, refused = _origins(segments, pinned, identity)
+    origins, refused = _origins(segments, whole, pinned, identity)
     parts = [part for part in segments if part.origin in origins]
     before = _peaks(run, parts, origins)
-    work = [(part, origins[part.origin].terms, before[place_of(part)]) for part in parts]
+    beside = Beside(parts, origins, whole)
+    work = [
+        (part, origins[part.origin].terms, before[place_of(part)], beside.held.get(place_of(part), []))
+        for part in parts
+    ]
     verdicts = run(judge_all, gathered(work, lambda one: one[0].size, most))
     for part in segments:
         if part.origin in refused:
             before[place_of(part)] = None
             verdicts.append(Verdict(segment=part, fault=refused[part.origin]))
-    labels, partly = put_together(verdicts, before)
+    labels, partly = put_together(verdicts, before, beside.conclude)
     hubs = {bytes(origin.terms.identity.hub_id): bool(pinned) for origin in origins.values()}
-    return Report(labels=tuple(labels), hubs=hubs, partly_followed=partly)
+    return Report(labels=(*labels, *beside.labels_without_entries()), hubs=hubs, partly_followed=partly)
 
 
 def place_of(segment: Segment) -> Place:
@@ -96,19 +103,17 @@ def place_of(segment: Segment) -> Place:
 
 
 def _origins(
-    segments: Iterable[Segment], pinned: Collection[HubId], identity: HubIdentity | None
+    segments: Iterable[Segment], whole: set[str], pinned: Collection[HubId], identity: HubIdentity | None
 ) -> tuple[dict[str, Origin], dict[str, Fault]]:
     """The evidence of each folder, or why it does not hold."""
     origins: dict[str, Origin] = {}
     refused: dict[str, Fault] = {}
-    for segment in segments:
-        folder = segment.origin
-        if folder in origins or folder in refused:
-            continue
+    starts = {segment.origin: segment.start_seq for segment in segments}
+    for folder in sorted(whole | starts.keys()):
         try:
             origins[folder] = Origin(folder, pinned, identity)
         except (VeenError, OSError) as exc:
-            refused[folder] = Fault(seq=segment.start_seq, file=folder, offset=0, reason=str(exc))
+            refused[folder] = Fault(seq=starts.get(folder, 1), file=folder, offset=0, reason=str(exc))
     return origins, refused
 
 
@@ -125,7 +130,9 @@ def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> di
         for part, after in pairwise(group):
             place = place_of(part)
             if before[place_of(after)] is None and place in tiles:
-                before[place_of(after)] = _grown(part, before[place], tiles[place])
+                peaks = _grown(part, before[place], tiles[place])
+                fits = peaks is not None and len(peaks) == (after.start_seq - 1).bit_count()
+                before[place_of(after)] = peaks if fits else None
     return before
 
 

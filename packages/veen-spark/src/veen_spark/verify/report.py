@@ -7,18 +7,18 @@ they meet: a hub that signed two roots for one size has two histories.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from veen_core.errors import VeenError
 from veen_core.mmr import Mmr
 from veen_spark.segment import Segment
 from veen_spark.verify.evidence import Peaks
-from veen_spark.verify.judge import Fault, Verdict
+from veen_spark.verify.judge import Fault, Verdict, check_summary, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,8 +123,12 @@ def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
     return (segment.hub_id or b"", segment.label, segment.origin)
 
 
+Conclude = Callable[[LabelReport, Sequence[Verdict]], Fault | None]
+"""What keeps a label that holds by itself from being all that was promised of it."""
+
+
 def put_together(
-    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None]
+    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], conclude: Conclude
 ) -> tuple[list[LabelReport], int]:
     """Labels from segments; also of how many not all writers could be followed."""
     ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
@@ -132,7 +136,10 @@ def put_together(
     for _, group in groupby(ordered, key=lambda v: key_of(v.segment)):
         parts = list(group)
         partly += any(part.writers is None for part in parts)
-        reports.append(_label(parts, before))
+        report = _label(parts, before)
+        if report.fault is None:
+            report.fault = _summed_up(parts) or conclude(report, parts)
+        reports.append(report)
     _compare_origins(reports)
     return reports, partly
 
@@ -169,6 +176,21 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
             report.roots[part.last_seq] = part.root
         last = part
     return report
+
+
+def _summed_up(parts: Sequence[Verdict]) -> Fault | None:
+    """Chunks that were cut, held against their summaries; tasks did so with the others."""
+    cut = (part for part in parts if not part.segment.whole)
+    for file, group in groupby(cut, key=lambda part: part.segment.path):
+        pieces = list(group)
+        root, summary = pieces[-1].root, summary_of(pieces[-1].segment)
+        if summary is None or root is None:
+            continue
+        try:
+            check_summary(summary, pieces[0].segment.label, root, pieces)
+        except (VeenError, OSError) as exc:
+            return Fault(seq=pieces[-1].last_seq, file=file, offset=0, reason=str(exc))
+    return None
 
 
 def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str | None:
@@ -208,14 +230,11 @@ class _Writers:
 
 def _compare_origins(reports: list[LabelReport]) -> None:
     """A label that lies in several places has one root for each size."""
-    found: dict[tuple[bytes | None, bytes], list[LabelReport]] = defaultdict(list)
+    seen: dict[tuple[bytes | None, bytes, int], tuple[bytes, str]] = {}
     for report in reports:
-        if report.fault is None:
-            found[report.hub_id, report.label].append(report)
-    for same in found.values():
-        for one, other in pairwise(same):
-            for size in sorted(one.roots.keys() & other.roots.keys()):
-                if one.roots[size] != other.roots[size]:
-                    reason = f"§9: another root at entry {size} than in {one.origin}: two histories"
-                    other.fault = Fault(seq=size, file=other.origin, offset=0, reason=reason)
-                    break
+        for size, root in sorted(report.roots.items()) if report.fault is None else ():
+            first, origin = seen.setdefault((report.hub_id, report.label, size), (root, report.origin))
+            if first != root:
+                reason = f"§9: another root at entry {size} than in {origin}: two histories"
+                report.fault = Fault(seq=size, file=report.origin, offset=0, reason=reason)
+                break

@@ -1,0 +1,92 @@
+"""Whether a label is all there: entries that hold by themselves may be what somebody left of it.
+
+In a folder that was looked through whole, the manifest says which entries there are, a data directory has
+every label from its first entry on, and checkpoints, peaks and summaries are each of an entry (``beside``).
+What nothing beside the log speaks of cannot be missed: entries after the last checkpoint of a data directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from veen_core.errors import VeenError
+from veen_core.ids import Label
+from veen_spark.segment import Segment
+from veen_spark.verify.beside import Mark, dealt, marks_of
+from veen_spark.verify.evidence import Ended, Origin
+from veen_spark.verify.judge import Fault, Verdict
+from veen_spark.verify.report import LabelReport
+
+Key = tuple[str, bytes]
+"""Origin and label."""
+
+
+class Beside:
+    """Of every label of every origin: the marks that its parts have to bear, and those that none reaches."""
+
+    def __init__(self, parts: Sequence[Segment], origins: Mapping[str, Origin], whole: set[str]) -> None:
+        self.held: dict[tuple[str, int], list[Mark]] = {}
+        self._origins, self._whole = origins, whole
+        self._lost: dict[Key, list[Mark]] = {}
+        self._gone: dict[Key, list[Mark]] = {}
+        """Likewise, of labels that have no part at all."""
+        self._broken: dict[str, Fault] = {}
+        ordered = sorted(parts, key=lambda part: (part.origin, part.label, part.start_seq, part.begin))
+        for folder, of_folder in groupby(ordered, key=lambda part: part.origin):
+            marks = self._marks(folder)
+            for label, group in groupby(of_folder, key=lambda part: part.label):
+                held, lost = dealt(list(group), marks.pop(label, ()))
+                self.held |= held
+                self._lost[folder, label] = lost
+            self._gone |= {(folder, label): rest for label, rest in marks.items()}
+        for folder in sorted((whole & origins.keys()) - {part.origin for part in parts}):
+            self._gone |= {(folder, label): rest for label, rest in self._marks(folder).items()}
+
+    def _marks(self, folder: str) -> dict[Label, list[Mark]]:
+        try:
+            return marks_of(self._origins[folder].folder, self._origins[folder].manifest)
+        except (VeenError, OSError) as exc:
+            self._broken[folder] = Fault(seq=0, file=folder, offset=0, reason=str(exc))
+            return {}
+
+    def conclude(self, report: LabelReport, parts: Sequence[Verdict]) -> Fault | None:
+        """Of a label in which everything holds: what is missing of it."""
+        origin, last = self._origins.get(report.origin), parts[-1]
+        if origin is None or report.origin not in self._whole:
+            return None
+        if report.origin in self._broken:
+            return self._broken[report.origin]
+        if lost := self._lost.get((report.origin, report.label)):
+            return _missing(lost[-1] if lost[-1].seq > report.to_seq else lost[0], report)
+        ended = Ended(report.to_seq, last.last_ts, last.peaks or (), report.pruned)
+        try:
+            origin.check_end(last.segment.label, report.from_seq, ended)
+        except VeenError as exc:
+            return Fault(seq=report.to_seq + 1, file=report.origin, offset=0, reason=str(exc))
+        return None
+
+    def labels_without_entries(self) -> list[LabelReport]:
+        """Labels of which nothing is left but what lay beside them."""
+        reports = []
+        for (folder, label), marks in sorted(self._gone.items()):
+            if folder in self._whole:
+                report = LabelReport(
+                    hub_id=bytes(self._origins[folder].terms.identity.hub_id),
+                    label=bytes(label),
+                    origin=folder,
+                    from_seq=1,
+                    to_seq=0,
+                    root=None,
+                    entries=0,
+                    pruned=0,
+                )
+                report.fault = _missing(marks[-1], report)
+                reports.append(report)
+        return reports
+
+
+def _missing(mark: Mark, report: LabelReport) -> Fault:
+    there = f"entries {report.from_seq} to {report.to_seq} are there" if report.entries else "none is there"
+    reason = f"§4.8.3: is of entry {mark.seq}, but of the label {there}: the rest is missing"
+    return Fault(seq=min(mark.seq, report.to_seq + 1), file=mark.file, offset=mark.offset, reason=reason)
