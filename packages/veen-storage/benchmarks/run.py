@@ -4,8 +4,8 @@
     python packages/veen-storage/benchmarks/run.py --quick    5·10^4 entries, 10^4 labels; about a minute
 
 ``storage.proof_growth`` is of proofs that were asked for before, ``…_cold`` of others, with twice as many
-hashes in them. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take turns, and
-the fastest round of each counts. ``--directory`` says on which disk.
+hashes in them. ``value`` and ``target`` of a ratio are dimensionless: what is timed and its yardstick take
+turns, and the fastest round of each counts. ``--directory`` says on which disk.
 """
 
 from __future__ import annotations
