@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -144,9 +145,25 @@ def _worker_kb(status: Path) -> int:
         lines = status.read_text(encoding="ascii").splitlines()
     except OSError:
         return 0
-    if "Name:\tjava" in lines:
+    if "Name:\tjava" in lines or not _is_ours(lines):
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+    return _field(lines, "VmRSS")
+
+
+def _is_ours(lines: list[str]) -> bool:
+    """Whether this process is among the parents: another's Spark may run beside it."""
+    while (parent := _field(lines, "PPid")) > 1:
+        if parent == os.getpid():
+            return True
+        try:
+            lines = Path(f"/proc/{parent}/status").read_text(encoding="ascii").splitlines()
+        except OSError:
+            return False
+    return False
+
+
+def _field(lines: list[str], name: str) -> int:
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def worker_rss_growth(bench: Bench) -> float:
@@ -204,7 +221,7 @@ def main() -> int:
             value = figure.measure(bench)
             good = value >= figure.target if figure.at_least else value <= figure.target
             failed += not good
-            line = {"figure": name, "value": round(value, 3), "target": figure.target, "ok": good}
+            line = {"name": name, "value": round(value, 3), "target": figure.target, "ok": good}
             sys.stdout.write(json.dumps({**line, "entries": entries}) + "\n")
             sys.stdout.flush()
         spark.stop()
