@@ -87,3 +87,11 @@ def test_an_error_in_a_worker_is_said_in_its_own_words_with_its_code() -> None:
     away = said(f"{trace}veen_hub.client.errors.Unreachable: no hub answers\n")
     assert (away.message, away.exit_code) == ("no hub answers", NETWORK)
     assert said("[NO_IDEA] something of Spark's").exit_code == USAGE
+
+
+@pytest.mark.parametrize("command", [("to-parquet", "LOG", "THERE"), ("verify", "LOG", "--report", "THERE")])
+def test_what_is_there_already_is_refused_before_any_work(command: tuple[str, ...], tmp_path: Path) -> None:
+    places = {"LOG": tmp_path / "nothing", "THERE": tmp_path}
+    result = run(*(places.get(word, word) for word in command))
+    assert result.exit_code == USAGE
+    assert "is there already: choose another folder" in result.output

@@ -94,3 +94,12 @@ def test_every_command_explains_itself_without_starting_spark(name: str) -> None
     assert f"veen spark {name} " in text
     for flag in ("--master", "--json", "--quiet", "--verbose", "--reader"):
         assert flag in text
+
+
+@pytest.mark.usefixtures("spark", "hub")
+def test_a_query_that_is_wrong_is_told_in_one_line(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = run("query-sql", "select nope from log", place / "export")
+    assert result.exit_code == USAGE
+    (line,) = result.output.splitlines()
+    assert "`nope` cannot be resolved" in line
+    assert "Traceback" not in capfd.readouterr().err

@@ -9,7 +9,7 @@ import click
 
 from veen_overlays.registry import OVERLAYS
 from veen_spark.commands.readers import reader_keys, reader_option
-from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
+from veen_spark.commands.session import HELP, ExampleCommand, new_folder, session, session_options, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,6 +19,8 @@ EXAMPLES: Final = (
     "veen spark fold exports/orders --overlay kv.map --reader reader/",
     "veen spark fold clone/ --overlay wallet.ledger --reader reader/ --out balances --json",
 )
+
+_COUNTED: Final = ("events", "foreign", "undecodable", "unopened", "pruned")
 
 
 @click.command("fold", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
@@ -57,6 +59,7 @@ def fold(
         raise click.UsageError(
             "Missing option '--reader': messages are sealed, name the key that opens them."
         )
+    new_folder(target)
     with session(master, conf, verbose=verbose) as spark:
         logs = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
         folded = fold_logs(logs, overlay, keys, allow_pruned=allow_pruned)
@@ -88,6 +91,6 @@ def _say(
         return
     for row in labels:
         click.echo(f"label {row['label']}  up to {row['upto_seq']}  root {row['mmr_root']}")
-        counts = ", ".join(f"{row[name]} {name}" for name in ("events", "foreign", "undecodable", "unopened"))
+        counts = ", ".join(f"{row[name]} {name}" for name in _COUNTED if row[name] or name != "pruned")
         click.echo(f"  state {row['state_hash']}  ({counts})")
     click.echo(f"{len(labels)} labels folded by {overlay}" + (f" to {target}" if target is not None else ""))

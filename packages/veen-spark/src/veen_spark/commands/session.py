@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -54,6 +56,12 @@ class SparkCommandError(click.ClickException):
         self.exit_code = code  # type: ignore[misc]  # click reads it off the instance
 
 
+def new_folder(target: Path | None, otherwise: str = "") -> None:
+    """Refuse what is there already, before hours of work and not after them."""
+    if target is not None and target.exists():
+        raise SparkCommandError(f"{target} is there already: choose another folder{otherwise}", USAGE)
+
+
 def hub_id(text: str) -> HubId:
     """A hub's id in hex, from the command line."""
     try:
@@ -98,6 +106,8 @@ def session(master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[Spa
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loads pyspark
 
     found = SparkSession.getActiveSession()
+    if not verbose:
+        _hush()
     spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
     try:
         with told():
@@ -105,6 +115,16 @@ def session(master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[Spa
     finally:
         if found is None:
             spark.stop()
+
+
+def _hush() -> None:
+    """What fails is told in one line: pyspark would log a bad query, and py4j Ctrl-C, with their stacks."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loads pyspark
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 @contextmanager

@@ -7,15 +7,7 @@ from typing import Final
 
 import click
 
-from veen_spark.commands.session import (
-    HELP,
-    USAGE,
-    ExampleCommand,
-    SparkCommandError,
-    session,
-    session_options,
-    show,
-)
+from veen_spark.commands.session import HELP, ExampleCommand, new_folder, session, session_options, show
 from veen_spark.parquet import to_parquet as convert
 
 EXAMPLES: Final = (
@@ -52,10 +44,8 @@ def to_parquet(
 
     Nothing is verified beyond what reading needs: run 'veen spark verify' on the logs themselves.
     """
-    if target.exists() and not overwrite:
-        raise SparkCommandError(
-            f"{target} is there already: choose another folder, or say --overwrite", USAGE
-        )
+    if not overwrite:
+        new_folder(target, ", or say --overwrite")
     with session(master, conf, verbose=verbose) as spark:
         written = convert(spark, paths, str(target), mode=mode, overwrite=overwrite)
     if as_json:

@@ -18,6 +18,7 @@ from veen_spark.commands.session import (
     ExampleCommand,
     SparkCommandError,
     hub_id,
+    new_folder,
     session,
     session_options,
     show,
@@ -73,6 +74,7 @@ def verify(
     """
     from veen_spark.verify import verify as judge  # noqa: PLC0415 - the function, not this command
 
+    new_folder(report)
     given = _identity(identity) if identity is not None else None
     began = time.monotonic()
     with session(master, conf, verbose=verbose) as spark:
