@@ -181,6 +181,36 @@ def test_bash_completes_with_the_script_that_it_was_given(tmp_path: Path) -> Non
     assert shell_prints(tmp_path, lines) == ["checkpoint"]
 
 
+def test_fish_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    script = process(tmp_path, "completion", "fish").ok().out
+    (tmp_path / "veen.fish").write_text(script)
+    line = "fish -c 'source veen.fish; complete -C \"veen hub che\"'"
+    assert [shown.split("\t")[0] for shown in shell_prints(tmp_path, [line])] == ["checkpoint"]
+
+
+ZSH = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'autoload -U compinit; compinit -u; source ./veen.zsh; print re""ady'
+until zpty -r -t shell line && [[ $line == *ready* ]]; do sleep 0.1; done
+zpty -w -n shell $'veen hub che\\t'
+until zpty -r -t shell line && [[ $line == *che* ]]; do sleep 0.1; done
+sleep 3
+while zpty -r -t shell more; do line+=$more; done
+print -r -- $line
+"""
+
+
+def test_zsh_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    (tmp_path / "veen.zsh").write_text(process(tmp_path, "completion", "zsh").ok().out)
+    (tmp_path / "type.zsh").write_text(ZSH)
+    assert "veen hub checkpoint" in " ".join(shell_prints(tmp_path, ["zsh type.zsh"]))
+
+
 def shell_prints(cwd: Path, lines: list[str]) -> list[str]:
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)],
