@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
@@ -34,6 +34,8 @@ from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.trust import Pin
 
 T = TypeVar("T")
+LOOK_AGAIN: Final = 0.25
+"""Seconds."""
 
 
 class _End:
@@ -42,6 +44,12 @@ class _End:
 
 async def _next(items: AsyncGenerator[T, None]) -> T | _End:
     return await anext(items, _End())
+
+
+def _await(event: threading.Event) -> None:
+    """In slices: a signal that comes just before a thread begins to wait is noticed when it looks again."""
+    while not event.wait(LOOK_AGAIN):
+        pass
 
 
 class Loop:
@@ -68,10 +76,10 @@ class Loop:
 
         try:
             self._loop.call_soon_threadsafe(start)
-            ended.wait()
+            _await(ended)
         except BaseException:
             self._loop.call_soon_threadsafe(cancel)
-            ended.wait()
+            _await(ended)
             if not tasks[0].cancelled():
                 tasks[0].exception()  # seen; the interrupt goes first
             raise
