@@ -592,3 +592,10 @@ def test_a_chunk_that_is_sealed_and_pruned_meanwhile_is_exported_as_pruned(
     monkeypatch.setattr(store.read, "entries", prune_first)
     export(store, ORDERS, seq(1), seq(5), tmp_path / "out", form="chunks")
     assert verify_export(tmp_path / "out", HUB_ID).pruned == 5
+
+
+def test_progress_is_told_until_all_is_written(store: Store, tmp_path: Path) -> None:
+    send(store, ORDERS, 9)
+    told: list[tuple[int, int]] = []
+    export(store, ORDERS, StreamSeq(3), StreamSeq(9), tmp_path / "out", progress=lambda *at: told.append(at))
+    assert told[-1] == (7, 7)

@@ -129,22 +129,23 @@ def export(
 
     `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
     """
-    del out
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
     if to_seq is not None and to_seq < from_seq:
         raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
-    with opened(data_dir) as store:
+    with opened(data_dir) as store, out.progress("exporting entries") as progress:
         place = _label(store, stream, label, epoch)
         if since is not None or until is not None:
             window = (UnixTime(since or 0), UnixTime(until if until is not None else 2**63))
-            made = export_window(store, place, *window, target, form=form)
+            made = export_window(store, place, *window, target, form=form, progress=progress.to)
         else:
             head = store.read.head(place)
             if head is None:
                 raise AbsentError(f"label {place.hex()} has no entries: check the stream's name and --epoch")
             last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
-            made = write_export(store, place, StreamSeq(from_seq), last, target, form=form)
+            made = write_export(
+                store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.to
+            )
     return Answer(_told(made, target), _lines(made, target))
 
 

@@ -6,7 +6,7 @@ The manifest comes last: a folder without it was never finished.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -58,6 +58,8 @@ from veen_storage.pruned_chunk import join_pruned, read_pruned_head
 from veen_storage.reader import Reader
 
 PAGE: Final = 1_024
+Watch = Callable[[int, int], None]
+"""Hears how many entries are written, of how many."""
 BUFFER: Final = 1_048_576
 
 
@@ -69,6 +71,7 @@ def export(
     target: Path,
     *,
     form: Form = "set",
+    progress: Watch = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
     """Write entries ``from_seq … to_seq`` into a new folder; durable when this returns."""
@@ -84,7 +87,7 @@ def export(
     before = _tree_before(read, label, from_seq, to_seq)
     with _Folder(target, files) as folder:
         sink: _Sink = _SetSink(folder) if form == "set" else _ChunkSink(folder, label, store)
-        after, first, last, pruned = _pour(read, label, to_seq, before, sink)
+        after, first, last, pruned = _pour(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))
         for name in IDENTITY:
             folder.write(name, (store.layout.root / name).read_bytes())
@@ -119,13 +122,14 @@ def export_window(
     target: Path,
     *,
     form: Form = "set",
+    progress: Watch = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
     """The entries with ``start <= hub_ts <= end``."""
     window = store.read.window(label, start, end)
     if window is None:
         raise AbsentError(f"label {label.hex()} has no entry from {start} to {end}")
-    return export(store, label, *window, target, form=form, files=files)
+    return export(store, label, *window, target, form=form, progress=progress, files=files)
 
 
 def _tree_before(read: Reader, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> Mmr:
@@ -136,7 +140,7 @@ def _tree_before(read: Reader, label: Label, from_seq: StreamSeq, to_seq: Stream
 
 
 def _pour(
-    read: Reader, label: Label, to_seq: StreamSeq, before: Mmr, sink: _Sink
+    read: Reader, label: Label, to_seq: StreamSeq, before: Mmr, *, sink: _Sink, progress: Watch
 ) -> tuple[Mmr, Receipt, Receipt, list[PrunedRange]]:
     """Every entry into the sink; the tree after them, the first and last receipt, what is pruned."""
     tree, pruned = before.copy(), list[PrunedRange]()
@@ -150,6 +154,8 @@ def _pour(
         tree.append(last.leaf_hash)
         if tree.root != last.mmr_root:
             raise DamageError(f"label {label.hex()}", None, f"entry {last.stream_seq} does not follow (I3)")
+        if tree.size % PAGE == 0 or tree.size == to_seq:
+            progress(tree.size - before.size, to_seq - before.size)
     assert first is not None
     assert last is not None
     return tree, first, last, pruned
