@@ -156,3 +156,13 @@ def test_what_was_durable_before_is_waited_for(running: Path) -> None:
         assert before > 0
         assert source.settle(30)
         assert source._meta(b"applied") >= before
+
+
+def test_a_hub_that_does_not_apply_what_it_acknowledged_is_not_cloned_without_it(
+    running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veen_storage.observer._SETTLE", 0.1)
+    monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
+    with pytest.raises(StorageError, match="has not applied"):
+        clone(running, place / "clone")
+    assert not (place / "clone").exists()

@@ -29,8 +29,10 @@ from veen_storage.registry import Registry, read_registry
 from veen_storage.store import Store
 from veen_storage.tail import Tail
 
-_SETTLE: Final = 5.0
-"""Seconds for what is durable to be applied; of a busy hub it takes what there is."""
+_SETTLE: Final = 30.0
+"""Seconds for what is durable to be applied; a hub that is still behind then is in trouble."""
+_PAUSE: Final = 1.0
+"""For a store that is open here: while others write to it, it may never be idle, and takes what there is."""
 _LOOK_AGAIN: Final = 0.02
 
 
@@ -84,7 +86,7 @@ class Observer:
                 for _offset, batch in journal.read_segment(path, last=True):
                     last = batch.number
         except (DamageError, FileNotFoundError):
-            pass
+            pass  # it is being written, or all of it is applied and it went
         return last
 
     def _meta(self, name: bytes) -> int:
@@ -113,7 +115,7 @@ def opened(source: Store | Path, keys_directory: Path | None = None) -> Iterator
     """The store itself; of a directory the store, or what shows beside the process that has it open."""
     if isinstance(source, Store):
         if source.lag:
-            source.settle(_SETTLE)
+            source.settle(_PAUSE)
         yield source
         return
     try:
@@ -122,7 +124,11 @@ def opened(source: Store | Path, keys_directory: Path | None = None) -> Iterator
         if not exc.holder.observable or exc.holder.pid == os.getpid():
             raise  # it is being repaired, say; or is open here, and LMDB must not be opened twice
         with Observer(source, keys_directory) as observer:
-            observer.settle(_SETTLE)
+            if not observer.settle(_SETTLE):
+                raise StorageError(
+                    f"{source}: the hub has not applied within {_SETTLE:.0f} s what it acknowledged: "
+                    "try again, or stop it first"
+                ) from None
             yield observer
         return
     with store:

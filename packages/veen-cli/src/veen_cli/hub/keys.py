@@ -58,8 +58,8 @@ def lines(identity: HubIdentity) -> list[str]:
 def fetched(hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, bool]:
     """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
     # Imported here: of a data directory, no client is needed.
-    from veen_cli.connection import Target  # noqa: PLC0415
-    from veen_cli.hub.status import fetch  # noqa: PLC0415
+    from veen_cli.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
+    from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
 
     trust = settings.trust_of(settings.filled("trust", trust))
     target = Target(
