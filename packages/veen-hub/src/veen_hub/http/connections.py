@@ -11,7 +11,7 @@ import logging
 import ssl
 from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
@@ -62,6 +62,17 @@ class Connection(web.RequestHandler):
         self.lost.set()
         super().connection_lost(exc)
 
+    def close(self) -> None:
+        """When the hub stops: aiohttp drops what arrives from now on, so nobody may wait for it."""
+        super().close()
+        for _head, body in self._messages:
+            _give_up(body)
+        self._loop.call_soon(self._give_up_current)  # a request that is just being handed over is one then
+
+    def _give_up_current(self) -> None:
+        if self._current_request is not None:
+            _give_up(self._current_request.content)
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
@@ -104,6 +115,12 @@ class Connection(web.RequestHandler):
         response = refuse(request, error)
         response.force_close()
         return response
+
+
+def _give_up(body: StreamReader) -> None:
+    """Whoever waits for the rest of it is refused now."""
+    if not body.is_eof():
+        body.set_exception(ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5))
 
 
 class _Full(asyncio.Protocol):
