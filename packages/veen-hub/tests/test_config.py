@@ -13,7 +13,9 @@ from veen_core.errors import ConfigError
 from veen_core.stream import stream_id
 from veen_hub import config as configuration
 from veen_hub import main as program
-from veen_hub.config import ENVIRONMENT, HubConfig
+from veen_hub.anchors import load_anchor
+from veen_hub.clock import load_clock
+from veen_hub.config import ENVIRONMENT, AnchorSettings, HubConfig
 
 from .certificates import Certificates
 from .serving import make_directory
@@ -54,7 +56,7 @@ WRONG = [
     ("network: {deny: [1.2.3.4/8]}", "network.deny[0]: "),
     ("tls: {cert: a.pem}", "tls.key: missing"),
     ("tls: {cert: 5, key: b}", "tls.cert: want a path"),
-    ("anchor: {backend: cloud}", "anchor.backend: want one of none, file, hub"),
+    ("anchor: {backend: cloud}", "anchor.backend: there is no 'cloud'; available: file, hub"),
     ("anchor: {backend: file}", "anchor.path: a file ledger needs one"),
     ("anchor: {backend: file, path: /no/such/folder/ledger}", "anchor.path: there is no folder"),
     ("tls:", "tls: nothing under it"),
@@ -226,9 +228,71 @@ def test_an_unknown_policy_is_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
     config.write_text("policy: {name: magic}\n")
-    assert "policy.name: no policy 'magic'" in run(
+    assert "policy.name: there is no 'magic'" in run(
         capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}"
     )
+
+
+def test_an_unknown_clock_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    make_directory(tmp_path / "data")
+    config = tmp_path / "hub.yaml"
+    config.write_text("clock: sundial\n")
+    line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}")
+    assert "clock: there is no 'sundial'; available: wall" in line
+
+
+EXTENSIONS = """
+[veen_hub.anchors]
+paper = paper_anchor:make
+blank = paper_anchor:blank
+[veen_hub.clocks]
+still = paper_anchor:Still
+blank = paper_anchor:blank
+"""
+PAPER = """
+class Paper:
+    def __init__(self, settings):
+        self.pages = settings.options["pages"]
+    async def publish(self, root):
+        return b"page 1"
+    async def verify(self, root, anchor_ref):
+        return anchor_ref == b"page 1"
+def make(settings):
+    return Paper(settings)
+def blank(*_):
+    return object()
+class Still:
+    def now(self):
+        return 1_800_000_000
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another package, as an installer leaves it."""
+    (tmp_path / "paper_anchor.py").write_text(PAPER)
+    about = tmp_path / "paper_anchor-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: paper-anchor\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(EXTENSIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_anchor_and_a_clock_of_another_package_are_found_by_entry_point() -> None:
+    settings = AnchorSettings(backend="paper", options={"pages": 3})
+    anchor = load_anchor(settings)
+    assert anchor is not None
+    assert anchor.pages == 3  # type: ignore[attr-defined]
+    assert load_clock("still").now() == 1_800_000_000
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_an_entry_point_makes_must_be_what_it_is_for() -> None:
+    with pytest.raises(ConfigError, match=r"anchor\.backend: 'blank' is not an Anchor"):
+        load_anchor(AnchorSettings(backend="blank"))
+    with pytest.raises(ConfigError, match="clock: 'blank' is not a Clock"):
+        load_clock("blank")
 
 
 def test_certificates_that_cannot_be_used_are_one_line(

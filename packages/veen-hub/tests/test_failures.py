@@ -24,6 +24,7 @@ from veen_core.api import (
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus
+from veen_hub import authority
 from veen_hub.policy import AllowAll, Question
 from veen_storage.files import Files
 from veen_storage.fsck import fsck
@@ -153,6 +154,30 @@ def test_an_attachment_that_cannot_be_written_is_unavailable_and_leaves_nothing(
     assert hub.submit(alice.next()).status == 200
     files.fails = lambda _operation, _path: False
     assert put(hub, alice, b"content").status == 200
+
+
+def test_a_tenant_is_ready_while_its_authority_can_be_reached(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spec-4 §10.1."""
+    monkeypatch.setattr(authority, "ASKED_EVERY_SEC", 0.0)
+    ruler = start_hub("authority")
+    tenant = start_hub("tenant", authority_url=ruler.url)
+    assert tenant.get("/readyz").status == 200
+    ruler.stop()
+    ready = tenant.get("/readyz")
+    assert ready.status == 503
+    assert ready.json["why"].startswith(f"authority: {ruler.url} cannot be reached")
+    assert tenant.get("/healthz").status == 200
+    assert tenant.submit(tenant.writer().next()).status == 200  # what it has decided stays decided
+
+
+def test_the_authority_is_asked_no_more_often_than_every_few_seconds(start_hub: StartHub) -> None:
+    ruler = start_hub("authority")
+    tenant = start_hub("tenant", authority_url=ruler.url)
+    assert tenant.get("/readyz").status == 200
+    ruler.stop()
+    assert tenant.get("/readyz").status == 200
 
 
 def test_a_directory_that_vanished_makes_the_hub_not_ready(start_hub: StartHub) -> None:

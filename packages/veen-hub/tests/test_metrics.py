@@ -147,7 +147,10 @@ SECRET_WORDS = b"the quick brown payload 5f3a"
 @pytest.fixture
 def talkative(start_process: StartProcess) -> HubProcess:
     return start_process(
-        "data", "--open", "--log-level=debug", "--profile=tenant", environment={"VEEN_TENANT_ID": "acme"}
+        "data",
+        "--open",
+        "--profile=tenant",
+        environment={"VEEN_TENANT_ID": "acme", "VEEN_UNIVERSE_ID": "stage-1"},
     )
 
 
@@ -161,6 +164,7 @@ def test_every_line_is_an_object_with_the_fields_that_operators_need(talkative: 
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
         assert line["level"] in {"debug", "info", "warn", "error", "critical"}
         assert (line["component"], line["role"], line["tenant_id"]) == ("hub", "tenant", "acme")
+        assert line["universe_id"] == "stage-1"
         assert line["event"]
     (accepted,) = [line for line in lines if line["event"] == "accepted"]
     for field in (

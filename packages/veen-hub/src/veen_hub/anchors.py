@@ -1,7 +1,8 @@
 """Anchors: where a checkpoint's root is written down outside the hub (ANCHOR0).
 
-Two real backends: an append-only file ledger, and a stream of another VEEN hub. Either returns an
-``anchor_ref`` that ``verify`` accepts later; it is stored beside the checkpoint.
+Two backends come with the hub: an append-only file ledger, and a stream of another VEEN hub. Others are
+found by entry point. Each returns an ``anchor_ref`` that ``verify`` accepts later; it is stored beside the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from veen_core import cbor
-from veen_core.errors import DecodeError, VeenError
+from veen_core.errors import ConfigError, DecodeError, VeenError
 from veen_core.hashing import H
 from veen_core.ids import Epoch, FixedBytes, HubId, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.wire import Wire, int_map
+from veen_hub import extension
+from veen_hub.config import AnchorSettings
 
 
 class AnchorError(VeenError):
@@ -45,11 +48,22 @@ class AnchoredRoot(Wire):
     ts: UnixTime
 
 
+@runtime_checkable
 class Anchor(Protocol):
     """``publish`` raises ``AnchorError`` if it did not happen; what it returns is durable."""
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
+
+
+def load_anchor(settings: AnchorSettings) -> Anchor | None:
+    """The backend that is configured; it raises ``ConfigError`` for settings that it cannot work with."""
+    if settings.backend == "none":
+        return None
+    made = extension.find(extension.ANCHORS, settings.backend, "anchor.backend").load()(settings)
+    if not isinstance(made, Anchor):
+        raise ConfigError(f"anchor.backend: {settings.backend!r} is not an Anchor")
+    return made
 
 
 @int_map("ledger line", section="ANCHOR0.1")
@@ -151,6 +165,13 @@ class FileLedger:
                 return H(item) == wanted_hash and line.root == root
             offset, previous = offset + len(item), AnchorHash(H(item))
         return False
+
+
+def file_anchor(settings: AnchorSettings) -> Anchor:
+    """The anchor that ``anchor.backend: file`` names."""
+    if settings.path is None:
+        raise ConfigError("anchor.path: a file ledger needs one")
+    return FileLedger(settings.path)
 
 
 Send = Callable[[bytes], Awaitable[bytes]]

@@ -21,6 +21,7 @@ from veen_core.ids import Label, StreamId, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
+from veen_hub import extension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ class Checkpoints:
 class AnchorSettings:
     """Where checkpoints are anchored (ANCHOR0.2): a file ledger, or another hub's stream."""
 
-    backend: Literal["none", "file", "hub"] = "none"
+    backend: str = "none"
+    """``file``, ``hub``, or what another package brings by entry point."""
     path: Path | None = None
     url: str | None = None
     stream: str = "veen/anchors"
@@ -68,10 +70,14 @@ class AnchorSettings:
     """The file with the secrets (CBOR, 0600) under which this hub writes to the anchoring one."""
     token: Path | None = None
     """The file with a cap token (CBOR) for that identity, if the anchoring hub is gated."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """For another package's backend."""
     every_sec: int = 300
     retry_sec: int = 30
 
     def __post_init__(self) -> None:
+        if self.backend != "none":
+            extension.find(extension.ANCHORS, self.backend, "anchor.backend")
         if self.backend == "file" and self.path is None:
             raise ConfigError("anchor.path: a file ledger needs one")
         if self.path is not None and not self.path.parent.is_dir():
@@ -178,13 +184,17 @@ class HubConfig:
     role: Literal["authority", "tenant"] = "tenant"
     tenant_id: str | None = None
     universe_id: str = "default"
+    """Named on every line of the log."""
     authority_url: str | None = None
+    """A tenant is ready while its authority can be reached (spec-4 §10.1)."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     gating: bool = True
     issuers: tuple[str, ...] = ()
     """Public keys in hex, beside the admin key made with the hub (H18)."""
     streams: tuple[str, ...] = ()
     """Names the hub may know (H4)."""
+    clock: str = "wall"
+    """The machine's, or what another package brings by entry point."""
     workers: int = 2
     max_waiting: int = 8_192
     """Messages in verification and sequencing before the hub answers 503 (OP0.4)."""

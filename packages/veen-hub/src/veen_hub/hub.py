@@ -27,7 +27,8 @@ from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
 from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
-from veen_hub.clock import WallClock
+from veen_hub.authority import Authority
+from veen_hub.clock import load_clock
 from veen_hub.config import ClientKeys, HubConfig
 from veen_hub.examination import Submission, Supported
 from veen_hub.feed import Feed
@@ -68,7 +69,7 @@ class Hub:
     ) -> None:
         self.config = config
         self.store = store
-        self.clock = clock or WallClock()
+        self.clock = clock or load_clock(config.clock)
         self.identity = store.identity
         self._identity_signature = store.identity_signature
         self.profile = store.registry.profile
@@ -126,6 +127,7 @@ class Hub:
         """Nothing comes any more: followers that have everything may go."""
         self._carried_out: dict[bytes, UnixTime] = {}
         self._evidence: set[bytes] = set()
+        self._authority = Authority(config.authority_url) if config.authority_url is not None else None
         self._last: Entry | Head | None = None
 
     def _client_bounds(self) -> ClientBounds | None:
@@ -393,8 +395,14 @@ class Hub:
         self._carried_out[digest] = signed_at
         return seen
 
-    def not_ready(self) -> str | None:
+    async def not_ready(self) -> str | None:
         """Why the hub cannot do its work now, if so (spec-4 §10.1)."""
+        if (why := await self.reading(self._not_ready)) is not None or self._authority is None:
+            return why
+        why = await self._authority.unreachable()
+        return f"authority: {why}" if why is not None else None
+
+    def _not_ready(self) -> str | None:
         if self.stopping.is_set():
             return "the hub is shutting down"
         if (why := self.store.poisoned) is not None:

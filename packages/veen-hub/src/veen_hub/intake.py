@@ -41,6 +41,8 @@ class Pending:
     wires: list[bytes]
     done: asyncio.Future[list[Outcome]]
     outcomes: list[Outcome | None] = field(default_factory=list)
+    submissions: list[Submission | None] = field(default_factory=list)
+    """What the stateless checks made of each message that passed them."""
     open: int = 0
     verify_seconds: float = 0.0
 
@@ -72,14 +74,15 @@ class Intake:
         """Every message through the whole pipeline; outcomes are final when this returns."""
         if self._closed:
             raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
-        if self.waiting + len(wires) > self._max_waiting:
+        count = len(wires)
+        if self.waiting + count > self._max_waiting:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
-        pending = Pending(wires, loop.create_future(), [None] * len(wires), len(wires))
+        pending = Pending(wires, loop.create_future(), [None] * count, [None] * count, count)
         if not self._arrived:
             loop.call_soon(self._dispatch, loop)
-        self._arrived.extend((pending, position) for position in range(len(wires)))
-        self.waiting += len(wires)
+        self._arrived.extend((pending, position) for position in range(count))
+        self.waiting += count
         await pending.done  # a client that hangs up cancels its waiting, not what is on its way
         return pending
 
@@ -100,6 +103,7 @@ class Intake:
             if isinstance(verdict, VeenError):
                 refused.append((pending, position, verdict))
             else:
+                pending.submissions[position] = verdict
                 passed.append((pending, position))
                 tickets.append(Ticket(self._action(verdict), len(verdict.wire)))
         each = (time.perf_counter() - started) / len(group)

@@ -25,7 +25,7 @@ from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_hub import config as configuration
 from veen_hub import directory
-from veen_hub.anchors import Anchor, FileLedger
+from veen_hub.anchors import load_anchor
 from veen_hub.config import HubConfig
 from veen_hub.http.app import Server
 from veen_hub.hub import Hub
@@ -92,22 +92,10 @@ def open_hub(config: HubConfig) -> Hub:
     limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
     store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits)
     try:
-        return Hub(config, store, anchor=make_anchor(config))
+        return Hub(config, store, anchor=load_anchor(config.anchor))
     except BaseException:
         store.close()
         raise
-
-
-def make_anchor(config: HubConfig) -> Anchor | None:
-    settings = config.anchor
-    if settings.backend == "file" and settings.path is not None:
-        return FileLedger(settings.path)
-    if settings.backend == "hub":
-        # Only a hub that anchors in another one is a client too.
-        from veen_hub.client.anchor import hub_anchor  # noqa: PLC0415
-
-        return hub_anchor(settings)
-    return None
 
 
 def allow_many_connections() -> None:
@@ -171,7 +159,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.init or given.rotate:
         prepare(config, given)
         return
-    always: dict[str, str] = {"role": config.role}
+    always: dict[str, str] = {"role": config.role, "universe_id": config.universe_id}
     if config.tenant_id is not None:
         always["tenant_id"] = config.tenant_id
     set_up(config.log_level, **always)

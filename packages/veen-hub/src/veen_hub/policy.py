@@ -1,27 +1,26 @@
 """Policy from outside: what the hub asks before it accepts, and never decides itself (H6).
 
-A policy is found by the entry point group ``veen_hub.policies`` under the name the configuration gives.
-It answers from a view that was folded outside the hub; it is asked in the sequencer, so it answers from
-memory and at once. The default allows everything.
+A policy is found by entry point under the name the configuration gives. It answers from a view that was
+folded outside the hub; it is asked in the sequencer, so it answers from memory and at once. The default
+allows everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veen_core.cap import CapToken, Rate
 from veen_core.errors import ConfigError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock, LogReader
+from veen_hub import extension
 from veen_storage.view_store import ViewStore
 
 if TYPE_CHECKING:
     from veen_hub.client.epochs import EpochLabels
 
-GROUP = "veen_hub.policies"
 REALM = "realm"
 """The policy of the levels above core; veen-overlays brings it."""
 
@@ -126,12 +125,8 @@ def load_policy(name: str | None, hub: HubId, options: Mapping[str, object]) -> 
     """By entry point: the loaded object is called with hub_id and the configuration's options."""
     if name is None:
         return AllowAll()
-    found = entry_points(group=GROUP, name=name)
-    if not found:
-        known = ", ".join(sorted(point.name for point in entry_points(group=GROUP))) or "none is installed"
-        hint = "; install veen-overlays" if name == REALM else ""
-        raise ConfigError(f"policy.name: no policy {name!r}; available: {known}{hint}")
-    made = next(iter(found)).load()(hub, options)
+    hint = "; install veen-overlays" if name == REALM else ""
+    made = extension.find(extension.POLICIES, name, "policy.name", hint).load()(hub, options)
     if not isinstance(made, AdmissionPolicy):
         raise ConfigError(f"policy.name: {name!r} is not an AdmissionPolicy")
     return made

@@ -21,12 +21,12 @@ from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
-from veen_hub.examination import DECODING
+from veen_hub.examination import DECODING, Submission
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
 from veen_hub.http.keys import REQUEST_ID, hub_of
 from veen_hub.hub import Hub
-from veen_hub.intake import Outcome
+from veen_hub.intake import Outcome, Pending
 from veen_hub.logs import LOGGER, log
 from veen_hub.version import VERSION
 
@@ -55,8 +55,7 @@ async def submit(request: web.Request) -> web.Response:
         raise
     settled = iter(pending.done.result() if pending is not None else ())
     outcomes = [next(settled) if isinstance(item, bytes) else item for item in items]
-    verify = pending.verify_seconds if pending is not None else 0.0
-    note(hub, request, items, outcomes, verify=verify, total=time.perf_counter() - started)
+    note(hub, request, items, outcomes, pending, total=time.perf_counter() - started)
     if request.content_type == CBOR_SEQ:
         return web.Response(body=b"".join(encode(o, request) for o in outcomes), content_type=CBOR_SEQ)
     outcome = outcomes[0]
@@ -179,27 +178,29 @@ def note(
     request: web.Request,
     items: list[bytes | AdmissionError],
     outcomes: list[Outcome],
+    pending: Pending | None,
     *,
-    verify: float,
     total: float,
 ) -> None:
-    """Metrics, and a log line per message (OBS0); identifiers and sizes, never content."""
+    """Metrics, and a log line per message (OBS0.1, OBS0.2); identifiers and sizes, never content."""
     metrics = hub.metrics
+    verify = pending.verify_seconds if pending is not None else 0.0
     metrics.verify_ms.observe(verify / max(1, len(outcomes)) * 1_000)
     metrics.end_to_end_ms.observe(total * 1_000)
     accepted = sum(isinstance(outcome, Entry) for outcome in outcomes)
     if accepted:
         metrics.submit_ok.inc(accepted)
-    if accepted == len(outcomes) and not LOGGER.isEnabledFor(logging.DEBUG):
+    if accepted == len(outcomes) and not LOGGER.isEnabledFor(logging.INFO):
         return
     times = {"verify_ms": round(verify * 1_000, 3), "commit_ms": round((total - verify) * 1_000, 3)}
+    submissions = iter(pending.submissions if pending is not None else ())
     for item, outcome in zip(items, outcomes, strict=True):
-        size = len(item) if isinstance(item, bytes) else 0
+        size, submission = (len(item), next(submissions)) if isinstance(item, bytes) else (0, None)
         if isinstance(outcome, VeenError):
             about = {"bytes_in": size, "bytes_out": len(encode(outcome, request))} | times
             note_refusal(hub, request, as_api_error(outcome), wire=item, **about)
-        else:
-            _log_accepted(outcome, bytes_in=size, **times)
+        elif submission is not None:
+            _log_accepted(outcome, submission, bytes_in=size, **times)
 
 
 def note_refusal(
@@ -232,15 +233,14 @@ def _whose(wire: bytes | AdmissionError) -> dict[str, str]:
     return {"label": msg.label.hex(), "client_id_prefix": msg.client_id.hex()[:8]}
 
 
-def _log_accepted(entry: Entry, **fields: float) -> None:
-    receipt, msg = entry.receipt, entry.msg
+def _log_accepted(entry: Entry, submission: Submission, **fields: float) -> None:
     log(
-        logging.DEBUG,
+        logging.INFO,
         "accepted",
-        label=receipt.label.hex(),
-        client_id_prefix=msg.client_id.hex()[:8],
-        stream_seq=receipt.stream_seq,
-        leaf_hash_prefix=receipt.leaf_hash.hex()[:8],
+        label=entry.label.hex(),
+        client_id_prefix=submission.client_id[:4].hex(),
+        stream_seq=entry.stream_seq,
+        leaf_hash_prefix=submission.leaf[:4].hex(),
         bytes_out=len(entry.receipt_bytes),
         **fields,
     )

@@ -1,0 +1,46 @@
+"""The authority hub of a tenant: whether it is there, for ``/readyz`` (spec-4 §5.3, §10.1).
+
+A hub that follows its realm's admin streams knows by the age of its view, and the policy says so. One that
+was only told where its authority is asks it whether it lives: when somebody asks for its own readiness, and
+not more often than every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import aiohttp
+
+ASKED_EVERY_SEC: Final = 5.0
+PATIENCE_SEC: Final = 2.0
+
+
+class Authority:
+    """Used on the event loop only."""
+
+    def __init__(self, url: str) -> None:
+        self._probe = url.rstrip("/") + "/healthz"
+        self._url = url
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._why: str | None = None
+
+    async def unreachable(self) -> str | None:
+        """Why it cannot be reached, if so."""
+        async with self._asking:
+            if time.monotonic() - self._asked_at >= ASKED_EVERY_SEC:
+                self._why = await self._ask()
+                self._asked_at = time.monotonic()
+            return self._why
+
+    async def _ask(self) -> str | None:
+        patience = aiohttp.ClientTimeout(total=PATIENCE_SEC)
+        try:
+            async with aiohttp.ClientSession(timeout=patience) as session, session.get(self._probe) as answer:
+                return None if answer.status == 200 else f"{self._url} answers {answer.status}"
+        except TimeoutError:
+            return f"{self._url} does not answer within {PATIENCE_SEC:g} s"
+        except (aiohttp.ClientError, ValueError) as exc:
+            return f"{self._url} cannot be reached: {exc}"
