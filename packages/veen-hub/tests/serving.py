@@ -56,6 +56,13 @@ def until(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.002)
 
 
+def processes_of(pid: int, module: bytes) -> list[int]:
+    """A process's children that run ``module``; it may have others."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    return [int(one) for one in children if module in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
 class SetClock:
     """The hub's time, set by the test."""
 

@@ -16,13 +16,14 @@ from veen_core import cbor
 from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
-from veen_hub import examiner as examiner_module
+from veen_hub import apart as apart_module
+from veen_hub.apart import WORTH_THE_WAY
 from veen_hub.examination import Submission, Supported
-from veen_hub.examiner import WORTH_THE_WAY, Examiner, Verdict, examined
+from veen_hub.examiner import Examiner, Verdict, examined
 
 from .conftest import StartProcess
 from .people import Writer, envelope
-from .serving import CBOR_SEQ, HubProcess, RunningHub, until
+from .serving import CBOR_SEQ, HubProcess, RunningHub, processes_of, until
 
 MANY = 2 * WORTH_THE_WAY
 
@@ -37,10 +38,7 @@ def as_values(verdict: Verdict) -> object:
 
 
 def examiners_of(pid: int) -> list[int]:
-    """Its children that are examiners; a process may have others."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
-    return [int(one) for one in children if b"veen_hub.examiner" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return processes_of(pid, b"veen_hub.examiner")
 
 
 def authorized(hub: HubProcess) -> Writer:
@@ -60,7 +58,7 @@ def wires(hub: RunningHub) -> list[bytes]:
 @pytest.fixture
 def examiner(hub: RunningHub, wires: list[bytes]) -> Iterator[Examiner]:
     made = Examiner(Supported(hub.profile.profile_id, Limits()), apart=True)
-    until(lambda: made.examine(wires[:MANY]) and made.ready, "the process is ready")
+    until(lambda: made.examine(wires[:MANY]) and made.apart.ready, "the process is ready")
     yield made
     made.close()
 
@@ -70,7 +68,7 @@ def test_a_process_gives_the_verdicts_that_a_thread_gives(
 ) -> None:
     supported = Supported(hub.profile.profile_id, Limits())
     apart = [as_values(verdict) for verdict in examiner.examine(wires)]
-    assert examiner.ready
+    assert examiner.apart.ready
     assert apart == [as_values(examined(wire, supported)) for wire in wires]
     assert len({str(verdict) for verdict in apart[MANY:]}) > 2
 
@@ -82,7 +80,7 @@ def test_a_process_that_dies_costs_nothing_but_itself(wires: list[bytes], examin
     assert [as_values(verdict) for verdict in examiner.examine(wires[:WORTH_THE_WAY])] == expected[
         :WORTH_THE_WAY
     ]
-    until(lambda: examiner.examine(wires) and examiner.ready, "a new one is ready")
+    until(lambda: examiner.examine(wires) and examiner.apart.ready, "a new one is ready")
     assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
 
 
@@ -119,12 +117,12 @@ def test_no_examiner_outlives_a_hub_that_is_killed(start_process: StartProcess) 
 def test_a_process_that_does_not_answer_is_given_up(
     wires: list[bytes], examiner: Examiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examiner_module, "ANSWER_SEC", 0.2)
+    monkeypatch.setattr(apart_module, "ANSWER_SEC", 0.2)
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     for child in examiners_of(os.getpid()):
         os.kill(child, signal.SIGSTOP)
     assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
-    assert not examiner.ready
+    assert not examiner.apart.ready
 
 
 def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires: list[bytes]) -> None:
@@ -136,7 +134,7 @@ def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires
         verdicts = alone.examine(wires)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert not alone.ready
+    assert not alone.apart.ready
     assert [as_values(verdict) for verdict in verdicts] == [
         as_values(examined(wire, supported)) for wire in wires
     ]
@@ -149,11 +147,11 @@ def test_a_process_that_answers_nonsense_is_given_up(
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     examiner.close()
     program = f"import sys; sys.stdin.buffer.read(4); sys.stdout.buffer.write({answer!r})"
-    examiner._process = subprocess.Popen(
+    examiner.apart._process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )
-    for fd in examiner._fds():
+    for fd in examiner.apart._fds():
         os.set_blocking(fd, False)
-    examiner.ready = True
+    examiner.apart.ready = True
     assert [as_values(verdict) for verdict in examiner.examine(wires)] == expected
-    assert not examiner.ready
+    assert not examiner.apart.ready

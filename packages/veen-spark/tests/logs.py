@@ -138,7 +138,7 @@ class Hub:
             binding = self._binding(batch, name, who)
             header = PayloadHeader(schema=schema, parent_id=parent)
             msg, wire = self._sealed_as(signing_key(who), reader or name, binding, header, body)
-            receipts.append(batch.add(msg, wire, msg.leaf_hash).receipt)
+            receipts.append(batch.add(msg, wire, msg.leaf_hash).entry.receipt)
         self.store.commit(batch)
         self.store.apply()
         return receipts
@@ -146,7 +146,7 @@ class Hub:
     def _add(self, batch: Batch, name: str, who: str, body: bytes, schema: SchemaId, *, cheap: bool) -> Entry:
         key, binding = signing_key(who), self._binding(batch, name, who)
         msg, wire = self._cheap(key, binding, body) if cheap else self._seal(key, name, binding, schema, body)
-        return batch.add(msg, wire, msg.leaf_hash)
+        return batch.add(msg, wire, msg.leaf_hash).entry
 
     def _binding(self, batch: Batch, name: str, who: str) -> Binding:
         """Of the next message of this client in this stream."""

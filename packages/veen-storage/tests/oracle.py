@@ -364,7 +364,7 @@ def check_directory(root: Path, promises: Promises, *, as_it_is: bool = True) ->
         batch = store.batch(NOW)
         for label in seen:
             place = (label, len(seen[label].receipts) + 1)
-            promises.tell("receipts", place, add(batch, label, "zoe").encode())
+            promises.tell("receipts", place, add(batch, label, "zoe").entry.receipt.encode())
         store.commit(batch)
         store.apply()
         examine(store, promises, seen)

@@ -28,7 +28,7 @@ from veen_storage.changes import Prune
 from veen_storage.files import Files
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store
-from veen_storage.writer import Batch
+from veen_storage.writer import Batch, Place
 
 BORN = UnixTime(1_700_000_000)
 """When every hub of these tests is created; a multiple of no epoch, so that edges do not hide."""
@@ -96,10 +96,10 @@ def compose(
 
 def add(
     batch: Batch, to: Label, who: str = "alice", body: bytes | None = None, auth_ref: AuthRef | None = None
-) -> Receipt:
+) -> Place:
     """Compose a message and place it in the batch; nothing is durable yet."""
     msg = compose(batch, to, who, body, auth_ref)
-    return batch.add(msg, msg.encode(), msg.leaf_hash).receipt
+    return batch.add(msg, msg.encode(), msg.leaf_hash)
 
 
 def send(
@@ -114,9 +114,9 @@ def send(
 ) -> list[Receipt]:
     """``n`` messages in one committed batch; their receipts."""
     batch = store.batch(now)
-    receipts = [add(batch, to, who, body, auth_ref) for _ in range(n)]
+    places = [add(batch, to, who, body, auth_ref) for _ in range(n)]
     store.commit(batch)
-    return receipts
+    return [place.entry.receipt for place in places]
 
 
 def send_each(store: Store, to: Label, n: int, *, who: str = "alice", now: UnixTime = BORN) -> list[Receipt]:
@@ -142,7 +142,7 @@ def token(
 
 def authorize(store: Store, given: CapToken, now: UnixTime = BORN) -> Receipt:
     batch = store.batch(now)
-    receipt = batch.authorize(given, given.encode(), CONTROL).receipt
+    receipt = batch.authorize(given, given.encode(), CONTROL).entry.receipt
     store.commit(batch)
     return receipt
 

@@ -34,6 +34,7 @@ def entry_item(make_store: MakeStore, after: int) -> Item:
     send(other, ORDERS, after)
     batch = other.batch(at(1))
     add(batch, ORDERS)
+    batch.sign()
     return batch.items[-1]
 
 

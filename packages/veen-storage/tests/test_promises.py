@@ -445,7 +445,7 @@ def test_a_journal_whose_roots_do_not_follow_is_refused(make_store: MakeStore) -
     send(store, ORDERS, 2)
     store.apply()
     batch = store.batch(at(1))
-    receipt = add(batch, ORDERS)
+    receipt = add(batch, ORDERS).entry.receipt
     wrong = sign_receipt(HUB_KEY, dataclasses.replace(receipt, mmr_root=MmrRoot(bytes(32))))
     entry = dataclasses.replace(batch.entries[0], receipt_bytes=wrong.encode())
     store._journal.append([Item(ENTRY, entry.encode())])

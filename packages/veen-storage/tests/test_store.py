@@ -224,7 +224,7 @@ def test_a_batch_that_is_dropped_changes_nothing(store: Store) -> None:
     store.apply()
     before = tree(store.layout.log), tree(store.layout.journal)
     batch = store.batch(at(50))
-    first = add(batch, ORDERS)
+    first = add(batch, ORDERS).entry.receipt
     add(batch, INVOICES)
     batch.authorize(token(), token().encode(), CONTROL)
     batch.checkpoint(ORDERS)
@@ -387,9 +387,9 @@ def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
     calls: list[str] = []
 
     class Counting(HubKeys):
-        def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
-            calls.append("receipt")
-            return super().sign_receipt(digest, now)
+        def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]:
+            calls.append(f"{len(digests)} receipts")
+            return super().sign_receipts(digests, now)
 
         def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
             calls.append("checkpoint")
@@ -400,8 +400,12 @@ def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
     store.close()
     key = {hub_identity.key_id(HubPk(HUB_KEY.public)): HUB_KEY}
     store = make_store(signer=Counting(identity, key))
-    send(store, ORDERS, 9)
-    assert calls == ["receipt"] * 8 + ["checkpoint", "receipt"]
+    batch = store.batch(BORN)
+    for _ in range(9):
+        add(batch, ORDERS)
+    store.commit(batch)
+    assert calls == ["8 receipts", "checkpoint", "1 receipts"], "together, up to where a chunk ends"
+    assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 10)] == batch.receipts
 
 
 def test_the_previous_label_of_a_known_stream_is_named_once(make_store: MakeStore) -> None:

@@ -27,6 +27,7 @@ from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
 from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
+from veen_hub.apart import has_cores
 from veen_hub.authority import Authority
 from veen_hub.clock import load_clock
 from veen_hub.config import ClientKeys, HubConfig
@@ -39,13 +40,14 @@ from veen_hub.metrics import Metrics
 from veen_hub.pace import Pace
 from veen_hub.policy import AdmissionPolicy
 from veen_hub.sequencer import Sequencer, Ticket
+from veen_hub.signer import Signer
 from veen_hub.upkeep import Upkeep
 from veen_hub.uploads import Uploads
 from veen_hub.version import VERSION
 from veen_storage.errors import StorageError
 from veen_storage.reader import Head
 from veen_storage.store import Store
-from veen_storage.writer import Batch
+from veen_storage.writer import Batch, Place
 
 T = TypeVar("T")
 
@@ -109,6 +111,8 @@ class Hub:
         )
         self._heard: Hearing | None = None
         self._pace = Pace()
+        self._signer = Signer(apart=has_cores())
+        store.set_sign_many(self._signer)
         self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
         self._intake = Intake(
             self._sequencer,
@@ -172,6 +176,7 @@ class Hub:
     async def stop(self) -> None:
         """After ``drain``: let the data directory go."""
         await asyncio.to_thread(self._sequencer.stop)
+        self._signer.close()
         self.readers.shutdown()
         self.uploads.close()
         await asyncio.to_thread(self.store.close)
@@ -182,7 +187,7 @@ class Hub:
         """Every message through the pipeline; each outcome is a receipt or the error it gets."""
         return await self._intake.submit(wires)
 
-    def _admit(self, submission: Submission, batch: Batch) -> Entry:
+    def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""
         admission.admit(submission, self._hearing(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)

@@ -10,7 +10,6 @@ Retry-After).
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,17 +20,18 @@ from typing import Any, Final
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
+from veen_hub.apart import has_cores
 from veen_hub.examination import Submission, Supported
 from veen_hub.examiner import Examiner, Verdict
 from veen_hub.logs import LOGGER
 from veen_hub.sequencer import Answer, Sequencer, Ticket
-from veen_storage.writer import Batch
+from veen_storage.writer import Batch, Place
 
 GROUP: Final = 64
 """Messages a worker takes at once: large enough to amortise the hand-over, small enough to spread."""
 
 Outcome = Entry | VeenError
-Admit = Callable[[Submission, Batch], Entry]
+Admit = Callable[[Submission, Batch], Place]
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Intake:
         self._handing_over = threading.Lock()
         self._own = threading.local()
         self._examiners: list[Examiner] = []
-        self._apart = len(os.sched_getaffinity(0)) > 1
+        self._apart = has_cores()
 
     async def submit(self, wires: list[bytes]) -> Pending:
         """Every message through the whole pipeline; outcomes are final when this returns."""
@@ -97,7 +97,7 @@ class Intake:
         started = time.perf_counter()
         refused: list[tuple[Pending, int, Outcome]] = []
         passed: list[tuple[Pending, int]] = []
-        tickets: list[Ticket[Entry]] = []
+        tickets: list[Ticket[Place]] = []
         verdicts = self._examine([pending.wires[position] for pending, position in group])
         for (pending, position), verdict in zip(group, verdicts, strict=True):
             if isinstance(verdict, VeenError):
@@ -141,7 +141,7 @@ class Intake:
                 if ready[0]:
                     self._sequencer.put(*ready)
 
-    def _action(self, submission: Submission) -> Callable[[Batch], Entry]:
+    def _action(self, submission: Submission) -> Callable[[Batch], Place]:
         return lambda batch: self._admit(submission, batch)
 
     def _deliver(self, outcomes: list[tuple[Pending, int, Outcome]]) -> None:
@@ -162,7 +162,7 @@ class Intake:
             examiner.close()
 
 
-def settled_outcome(ticket: Ticket[Entry]) -> Outcome:
+def settled_outcome(ticket: Ticket[Place]) -> Outcome:
     if ticket.outcome is None:
         raise AssertionError("the sequencer settles every ticket it is given")
-    return ticket.outcome
+    return ticket.outcome.entry if isinstance(ticket.outcome, Place) else ticket.outcome

@@ -6,7 +6,7 @@ key, mode 0600. The artifacts are public: hub-identity.cbor, its signature and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -33,20 +33,37 @@ class KeyFile(Wire):
     seed: SigningSeed
 
 
+SignMany = Callable[[SigningKey, list[bytes]], Sequence[Signature]]
+
+
+def sign_here(key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
+    """One after another, in this thread."""
+    return [key.sign(digest) for digest in digests]
+
+
 @dataclass
 class HubKeys:
     """Signs as the hub: by the key its identity dictates at the time (§8.4, KEX0.1)."""
 
     identity: HubIdentity
     secrets: dict[KeyId, SigningKey] = field(repr=False)
+    sign_many: SignMany = field(default=sign_here, repr=False)
+    """Whoever has many to sign may have them signed elsewhere."""
     _current: tuple[UnixTime, SigningKey] | None = field(default=None, init=False, repr=False)
     """The key of one second: looking it up costs 2 µs, and a batch has one hub_ts."""
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
         """``hub_sig`` over a RECEIPT's digest, by the key of its hub_ts."""
+        return self._key_at(now).sign(digest)
+
+    def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]:
+        """Many of one time."""
+        return self.sign_many(self._key_at(now), digests)
+
+    def _key_at(self, now: UnixTime) -> SigningKey:
         if self._current is None or self._current[0] != now:
             self._current = (now, self._secret(self.identity.signing_key_at(now)))
-        return self._current[1].sign(digest)
+        return self._current[1]
 
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
         """During a rotation window every active key witnesses the checkpoint (KEX0.1)."""

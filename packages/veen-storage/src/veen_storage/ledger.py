@@ -188,6 +188,8 @@ class Draft:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
+        self._reserved: dict[LabelNo, int] = {}
+        """Entries of the growing chunk whose place is decided and whose hash is not known yet."""
         self._caps: dict[AuthRef, CapRecord] = {}
         """Read in this batch: each of its messages asks twice for its token."""
 
@@ -237,7 +239,8 @@ class Draft:
         return cursor
 
     def must_roll(self, cursor: LabelCursor, frame_size: int) -> bool:
-        return rolls(cursor.chunk_bytes, cursor.hashes.size, frame_size, self.ledger.registry.limits)
+        entries = cursor.hashes.size + self._reserved.get(cursor.number, 0)
+        return rolls(cursor.chunk_bytes, entries, frame_size, self.ledger.registry.limits)
 
     def seal_chunk(self, cursor: LabelCursor) -> None:
         """End the growing chunk; the next entry starts a new one (§4.8.2)."""
@@ -260,11 +263,22 @@ class Draft:
         self, cursor: LabelCursor, entry: Entry, frame: bytes, nodes: list[Node], digest: EntryHash
     ) -> None:
         """Put an entry, whose leaf is already in ``cursor.log``, at the end of the growing chunk."""
-        location = Location(cursor.chunk_start, cursor.chunk_bytes, len(frame))
-        self.changes.steps.append(Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes))
-        cursor.chunk_bytes += len(frame)
+        location = self.reserve(cursor, len(frame))
+        self.fill(cursor, Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes), digest)
+
+    def reserve(self, cursor: LabelCursor, frame_size: int) -> Location:
+        """A place at the end of the growing chunk, for an entry whose leaf is already in ``cursor.log``."""
+        location = Location(cursor.chunk_start, cursor.chunk_bytes, frame_size)
+        cursor.chunk_bytes += frame_size
+        self._reserved[cursor.number] = self._reserved.get(cursor.number, 0) + 1
+        return location
+
+    def fill(self, cursor: LabelCursor, placed: Placed, digest: EntryHash) -> None:
+        """Put an entry into its place; in the order in which places were reserved."""
+        self.changes.steps.append(placed)
         cursor.hashes.add(digest)
-        self.changes.hub_ts = max(self.changes.hub_ts, cursor.hub_ts)
+        self._reserved[cursor.number] -= 1
+        self.changes.hub_ts = max(self.changes.hub_ts, placed.hub_ts)
 
     def note_client(self, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq) -> None:
         key = (cursor.number, client)

@@ -30,7 +30,7 @@ from veen_storage.changes import Changes, Placed, Prune
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
-from veen_storage.hub_keys import HubKeys
+from veen_storage.hub_keys import HubKeys, SignMany
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
@@ -136,9 +136,8 @@ class Store:
             opening.check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
-            self._signer = signer or HubKeys(
-                self.identity, hub_keys.read_keys(keys_directory or self.layout.keys, self.identity)
-            )
+            secrets = hub_keys.read_keys(keys_directory or self.layout.keys, self.identity)
+            self._signer = signer or HubKeys(self.identity, secrets)
             self._previous_label = previous_label
             self._index = Index(self.layout.index)
             try:
@@ -236,6 +235,7 @@ class Store:
 
     def commit(self, batch: Batch) -> None:
         """Make a batch durable. When this returns its receipts may leave, and readers see it."""
+        batch.sign()
         if not batch.items:
             return
         if batch.made_after != self._ledger.adopted:
@@ -268,6 +268,11 @@ class Store:
     def set_previous_label(self, previous_label: PreviousLabel) -> None:
         """How to derive the label of the epoch before; before the first batch (H9)."""
         self._previous_label = previous_label
+
+    def set_sign_many(self, sign_many: SignMany) -> None:
+        """Who signs the receipts of a batch, with the directory's own keys; before the first batch."""
+        if isinstance(self._signer, HubKeys):
+            self._signer.sign_many = sign_many
 
     @property
     def hub_ts(self) -> UnixTime:

@@ -2,8 +2,11 @@
 
     batch = store.batch(now)         one sequencer, one batch at a time
     batch.label(…), batch.client(…)  what admission may look at, this batch's own messages included
-    batch.add(…)                     places the message; its receipt is not to be shown yet
+    batch.add(…)                     decides its place; its receipt is not to be shown yet
     store.commit(batch)              journal written and synced; now the receipts are
+
+A place needs the root before it, not the receipt: so the receipts of a batch are signed together, when
+something needs them (the commit, the end of a chunk, a checkpoint).
 
 Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
 that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
@@ -11,6 +14,8 @@ that readers see, then the receipts. A batch that is dropped instead of committe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from veen_core import checkpoint as checkpoints
@@ -29,7 +34,7 @@ from veen_storage.changes import Anchor, Changes, Placed, Prune
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.journal import Item
 from veen_storage.ledger import Draft, Ledger
-from veen_storage.records import LabelCursor
+from veen_storage.records import LabelCursor, Location
 
 
 class Signer(Protocol):
@@ -38,6 +43,7 @@ class Signer(Protocol):
     identity: HubIdentity
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature: ...
+    def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]: ...
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
 
 
@@ -60,6 +66,34 @@ class Addressed(Protocol):
     def auth_ref(self) -> AuthRef | None: ...
 
 
+@dataclass(slots=True)
+class Place:
+    """Where a message goes: decided, and signed with the others of its batch."""
+
+    cursor: LabelCursor
+    stream_seq: StreamSeq
+    msg_bytes: bytes
+    unsigned: bytes
+    """The RECEIPT's first six fields."""
+    flags: int
+    location: Location
+    nodes: list[Node]
+    batch: Batch = field(repr=False)
+    signed: Entry | None = None
+
+    @property
+    def label(self) -> Label:
+        return self.cursor.label
+
+    @property
+    def entry(self) -> Entry:
+        """With its receipt, which must not leave before ``commit`` has returned."""
+        if self.signed is None:
+            self.batch.sign()
+        assert self.signed is not None
+        return self.signed
+
+
 class Batch:
     """One group commit in the making."""
 
@@ -72,6 +106,7 @@ class Batch:
         self.made_after = ledger.adopted
         """A batch is good for the state it was made from, and for one commit."""
         self.items: list[Item] = []
+        self._unsigned: list[Place] = []
 
     # What admission may look at.
 
@@ -85,14 +120,14 @@ class Batch:
 
     # What the batch does.
 
-    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> Entry:
-        """Place an admitted MSG. Its receipt must not leave before ``commit`` has returned."""
+    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> Place:
+        """Decide the place of an admitted MSG."""
         cursor = self._draft.own(msg.label)
         placed = self._append(cursor, msg_bytes, leaf, 0)
         note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
         return placed
 
-    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Entry:
+    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Place:
         """Append a token to the control label (H5); the caller has made sure it is not there yet."""
         cursor = self._draft.own(control)
         auth_ref = token.auth_ref
@@ -112,36 +147,52 @@ class Batch:
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
         """Refused unless the label has that checkpoint: what is journaled must be applicable."""
         record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
+        self.sign()
         file_anchor(self._draft, record)
         self.items.append(Item(journal.ANCHOR, record.encode()))
 
     def prune(self, decision: Prune) -> None:
         """Refused unless it names a sealed chunk with payloads, and no label that holds tokens."""
+        self.sign()
         file_prune(self._draft, decision)
         self.items.append(Item(journal.PRUNE, decision.encode()))
 
-    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Entry:
-        seq = StreamSeq(cursor.log.size + 1)
-        if self._draft.must_roll(
-            cursor, FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, self.hub_ts)
-        ):
+    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Place:
+        seq, hub_ts = StreamSeq(cursor.log.size + 1), self.hub_ts
+        size = FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, hub_ts)
+        if self._draft.must_roll(cursor, size):
+            self.sign()
             if cursor.checkpointed != cursor.log.size:
                 self._checkpoint(cursor)
             self._draft.seal_chunk(cursor)
         nodes = cursor.log.append(leaf)
-        cursor.hub_ts = self.hub_ts
-        root, hub_ts = cursor.log.root, self.hub_ts
-        six = receipts.unsigned_bytes(cursor.label, seq, leaf, root, hub_ts)
-        hub_sig = self._signer.sign_receipt(Ht("veen/sig", six), hub_ts)
-        entry = Entry(cursor.label, seq, msg_bytes, receipts.signed_bytes(six, hub_sig), flags)
-        digest = entry.entry_hash
-        frame = entry.frame(digest)
-        self._draft.place(cursor, entry, frame, nodes, digest)
-        self.items.append(Item(journal.ENTRY, frame))
-        return entry
+        cursor.hub_ts = hub_ts
+        unsigned = receipts.unsigned_bytes(cursor.label, seq, leaf, cursor.log.root, hub_ts)
+        location = self._draft.reserve(cursor, size)
+        place = Place(cursor, seq, msg_bytes, unsigned, flags, location, nodes, self)
+        self._unsigned.append(place)
+        return place
+
+    def sign(self) -> None:
+        """Give every place that was decided so far its receipt."""
+        if not self._unsigned:
+            return
+        digests = [Ht("veen/sig", place.unsigned) for place in self._unsigned]
+        signatures = self._signer.sign_receipts(digests, self.hub_ts)
+        places, self._unsigned = self._unsigned, []
+        for place, hub_sig in zip(places, signatures, strict=True):
+            receipt_bytes = receipts.signed_bytes(place.unsigned, hub_sig)
+            entry = Entry(place.cursor.label, place.stream_seq, place.msg_bytes, receipt_bytes, place.flags)
+            digest = entry.entry_hash
+            frame = entry.frame(digest)
+            placed = Placed(place.cursor.number, entry, frame, place.location, self.hub_ts, place.nodes)
+            self._draft.fill(place.cursor, placed, digest)
+            self.items.append(Item(journal.ENTRY, frame))
+            place.signed = entry
 
     def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
         """Of the label up to its last entry; epoch and label_prev as H9 says."""
+        self.sign()
         profile = self._draft.ledger.registry.profile
         previous = self._previous_label(cursor.label) if cursor.checkpointed == 0 else None
         unsigned = Checkpoint(
@@ -164,6 +215,7 @@ class Batch:
     @property
     def entries(self) -> list[Entry]:
         """What the batch placed, in order."""
+        self.sign()
         return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
 
     @property

@@ -13,7 +13,7 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
 from veen_core.ids import ClientSeq, Label, StreamSeq
 from veen_core.mmr import Node
-from veen_storage.changes import Prune, Sealed
+from veen_storage.changes import Placed, Prune, Sealed
 from veen_storage.errors import DamageError
 from veen_storage.fsck.beside import Beside
 from veen_storage.fsck.book import Book
@@ -158,13 +158,10 @@ class LabelFold:
         self._roll(fact)
         before = self._state.cursor.log.size
         nodes = self._append(fact, self._state.cursor)
-        self._state.draft.place(
-            self._state.cursor,
-            Entry(self._label, fact.seq, b"", b"", fact.flags),
-            bytes(fact.size),
-            nodes,
-            fact.entry_hash,
-        )
+        cursor, entry = self._state.cursor, Entry(self._label, fact.seq, b"", b"", fact.flags)
+        location = self._state.draft.reserve(cursor, fact.size)
+        placed = Placed(cursor.number, entry, b"", location, cursor.hub_ts, nodes)
+        self._state.draft.fill(cursor, placed, fact.entry_hash)
         self._content(fact, before, self._state.cursor)
         if fact.seq in self._files.checkpoints or fact.seq in self._pending.checkpoints:
             self._checkpoints.checkpoint(fact.seq)

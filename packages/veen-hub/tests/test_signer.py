@@ -1,0 +1,117 @@
+"""The signer: a process signs what the sequencer would, and the hub depends neither on it nor on its word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from veen_core import cbor
+from veen_core.api import SubmitResponse
+from veen_core.hashing import H
+from veen_core.ids import HubPk
+from veen_core.receipt import verify_receipt
+from veen_hub.apart import WORTH_THE_WAY
+from veen_hub.signer import Signer
+from veen_storage.hub_keys import sign_here
+
+from .conftest import StartProcess
+from .people import HUB_KEY, Writer, envelope, signing_key
+from .serving import CBOR_SEQ, processes_of, until
+
+DIGESTS = [H(bytes([n])) for n in range(2 * WORTH_THE_WAY)]
+EXPECTED = sign_here(HUB_KEY, DIGESTS)
+
+two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core a hub has no signer")
+
+
+def signers_of(pid: int) -> list[int]:
+    return processes_of(pid, b"veen_hub.signer")
+
+
+@pytest.fixture
+def signer() -> Iterator[Signer]:
+    made = Signer(apart=True)
+    until(lambda: made(HUB_KEY, DIGESTS) and made.apart.ready, "the process is ready")
+    yield made
+    made.close()
+
+
+def test_a_process_signs_what_the_thread_would(signer: Signer) -> None:
+    """RFC 8032 signatures are deterministic."""
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert signer.apart.ready
+    assert signer(HUB_KEY, DIGESTS[:1]) == EXPECTED[:1]
+    assert not signer(HUB_KEY, [])
+
+
+def test_the_secret_shows_in_no_argument_and_no_environment(signer: Signer) -> None:
+    assert signer.apart.ready
+    (child,) = signers_of(os.getpid())
+    for name in ("cmdline", "environ"):
+        with open(f"/proc/{child}/{name}", "rb") as shown:
+            seen = shown.read()
+        assert HUB_KEY.seed not in seen
+        assert HUB_KEY.seed.hex().encode() not in seen
+
+
+def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
+    new = signing_key("hub/1")
+    for _ in range(3):
+        assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
+    until(lambda: signer(new, DIGESTS) and signer.apart.ready, "a process with the new key is ready")
+    assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
+
+
+def test_a_process_that_dies_costs_nothing_but_itself(signer: Signer) -> None:
+    for child in signers_of(os.getpid()):
+        os.kill(child, signal.SIGKILL)
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert not signer.apart.ready
+
+
+@pytest.mark.parametrize("answer", ["another key", "too few", "not signatures"])
+def test_signatures_that_do_not_hold_are_not_used(signer: Signer, answer: str) -> None:
+    lies = {
+        "another key": [bytes(one) for one in sign_here(signing_key("stranger"), DIGESTS)],
+        "too few": [bytes(one) for one in EXPECTED[:-1]],
+        "not signatures": [b"short"] * len(DIGESTS),
+    }[answer]
+    signer.close()
+    program = (
+        "import marshal, struct, sys; "
+        "n = struct.unpack('>I', sys.stdin.buffer.read(4))[0]; sys.stdin.buffer.read(n); "
+        f"data = marshal.dumps({lies!r}); "
+        "sys.stdout.buffer.write(struct.pack('>I', len(data)) + data)"
+    )
+    signer.apart._process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    for fd in signer.apart._fds():
+        os.set_blocking(fd, False)
+    signer.apart.ready = True
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert not signer.apart.ready
+
+
+@two_cores
+def test_receipts_of_a_busy_hub_verify_while_its_signer_is_killed(start_process: StartProcess) -> None:
+    process = start_process()
+    alice = Writer("alice", process.status().identity.hub_id)
+    alice.auth_ref = process.authorize(alice.token()).auth_ref
+    killed = 0
+    while killed < 2:
+        body = b"".join(envelope(alice.next()) for _ in range(64))
+        answers = cbor.split_sequence(process.post("/v1/submit", body, kind=CBOR_SEQ).body)
+        for answer in answers:
+            verify_receipt(SubmitResponse.decode(answer).receipt, HubPk(HUB_KEY.public))
+        for child in signers_of(process.process.pid):
+            os.kill(child, signal.SIGKILL)
+            killed += 1
+    children = signers_of(process.process.pid)
+    assert process.stop() == 0
+    assert not any(os.path.exists(f"/proc/{child}") for child in children)
