@@ -7,14 +7,17 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from veen_core import api, status
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
+from veen_hub import config
 
 HERE = Path(__file__).parent
 
@@ -50,7 +53,70 @@ def rejections() -> str:
     return "\n".join(["| stage | code | detail | means |", "|---|---|---|---|", *rows, ""])
 
 
-PARTS: dict[str, Callable[[], str]] = {"envelopes": envelopes, "errors": errors, "rejections": rejections}
+def settings() -> str:
+    """hub.yaml, from the declarations and the words that stand below them."""
+    declared = {
+        node.name: node
+        for node in ast.parse(inspect.getsource(config)).body
+        if isinstance(node, ast.ClassDef) and node.decorator_list
+    }
+    return "\n".join(section(declared, "HubConfig", "", {}))
+
+
+def section(declared: dict[str, ast.ClassDef], name: str, key: str, told: dict[str, str]) -> Iterator[str]:
+    """One mapping of the file, then those below it; of two alike only the first is told."""
+    node = declared[name]
+    nested: list[tuple[str, str]] = []
+    rows: list[str] = []
+    for at, line in enumerate(node.body):
+        if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
+            continue
+        kind = ast.unparse(line.annotation)
+        below = f"{key}{line.target.id}"
+        named = next((known for known in declared if re.search(rf"\b{known}\b", kind)), None)
+        if named is not None:
+            each = "each " if kind.startswith("Mapping") else ""
+            like = told.setdefault(named, below)
+            rows.append(f"| `{below}` | | {'below' if like == below else f'{each}as `{like}`'} |")
+            if told[named] == below:
+                nested.append((named, f"{below}.<name>." if each else f"{below}."))
+            continue
+        choice = re.match(r"Literal\[(.*)\]", kind)
+        words = [f"One of {choice[1].replace(chr(39), '`')}."] if choice else []
+        words.append(words_after(node.body, at))
+        rows.append(f"| `{below}` | {default_of(line)} | {' '.join(filter(None, words))} |")
+    yield f"### {key.rstrip('.') or 'At the top'}\n"
+    if key:
+        yield f"{ast.get_docstring(node)}\n".replace("``", "`")
+    yield "\n".join(["| setting | default | |", "|---|---|---|", *rows, ""])
+    for inner, place in nested:
+        yield from section(declared, inner, place, told)
+
+
+def default_of(line: ast.AnnAssign) -> str:
+    if line.value is None:
+        return "must be given"
+    text = ast.unparse(line.value)
+    if "default_factory" in text or text in {"()", "None"}:
+        return "none"
+    value = re.sub(r"^Path\((.*)\)$", r"\1", text).strip("'")
+    return f"`{value.lower() if value in {'True', 'False'} else value}`"
+
+
+def words_after(body: list[ast.stmt], at: int) -> str:
+    """The string that stands below a setting, if one does."""
+    after = body[at + 1] if at + 1 < len(body) else None
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        return " ".join(str(after.value.value).split()).replace("``", "`").replace("|", "\\|")
+    return ""
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "envelopes": envelopes,
+    "errors": errors,
+    "rejections": rejections,
+    "settings": settings,
+}
 
 
 def filled(text: str) -> str:

@@ -295,6 +295,17 @@ def test_what_an_entry_point_makes_must_be_what_it_is_for() -> None:
         load_clock("blank")
 
 
+def test_the_example_of_the_documentation_is_a_configuration(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "hub-yaml.md").read_text(encoding="utf-8")
+    example = page.split("```yaml\n", 1)[1].split("```", 1)[0]
+    config = load(example.replace("/var/lib/veen-anchors", str(tmp_path)), tmp_path)
+    assert config.anchor.backend == "file"
+    assert config.retention.streams["orders"].max_age_sec == 31_536_000
+    for variable, key in ENVIRONMENT.items():
+        assert f"`{variable}`" in page
+        assert f"`{key}`" in page
+
+
 def test_certificates_that_cannot_be_used_are_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, certificates: Certificates
 ) -> None:

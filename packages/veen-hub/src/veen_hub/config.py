@@ -30,8 +30,11 @@ class Listen:
 
     host: str = "127.0.0.1"
     port: int = 8080
+    """0 takes a free one."""
     max_connections: int = 20_000
+    """One too many is answered with 503, and ends."""
     backlog: int = 1_024
+    """Connections that wait to be taken, in the system's own queue."""
     request_timeout_sec: int = 30
     """A request whose body is not there by then is refused."""
     follower_timeout_sec: int = 10
@@ -52,7 +55,9 @@ class Checkpoints:
     """A checkpoint of every label that grew, by count and by time (OP0.5)."""
 
     every_entries: int = 4_096
+    """Of one label."""
     every_sec: int = 60
+    """0 makes none by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +67,11 @@ class AnchorSettings:
     backend: str = "none"
     """``file``, ``hub``, or what another package brings by entry point."""
     path: Path | None = None
+    """Of the file ledger."""
     url: str | None = None
+    """Of the anchoring hub."""
     stream: str = "veen/anchors"
+    """There."""
     pinned: str | None = None
     """hub_id of the anchoring hub, in hex."""
     identity: Path | None = None
@@ -74,6 +82,7 @@ class AnchorSettings:
     """For another package's backend."""
     every_sec: int = 300
     retry_sec: int = 30
+    """After a failure."""
 
     def __post_init__(self) -> None:
         if self.backend != "none":
@@ -91,7 +100,9 @@ class RetentionRule:
     """No bound unless one is given; ``long_term`` keeps everything and says so."""
 
     max_age_sec: int | None = None
+    """Payloads in sealed chunks older than this go; receipts and leaf hashes stay."""
     max_bytes: int | None = None
+    """Of the label's chunks: the oldest go first."""
     long_term: bool = False
 
     def __post_init__(self) -> None:
@@ -101,12 +112,13 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Rules by stream name or label in hex; ``default`` for all others (COMP0.1)."""
+    """Rules by stream name or label in hex; ``default`` for all others, which keeps everything (COMP0.1)."""
 
     default: RetentionRule = RetentionRule(long_term=True)
     streams: Mapping[str, RetentionRule] = field(default_factory=dict)
     labels: Mapping[str, RetentionRule] = field(default_factory=dict)
     every_sec: int = 3_600
+    """How often the rules are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +192,20 @@ class HubConfig:
     """Everything that can be set; the data directory's own limits and profile cannot."""
 
     data_dir: Path = Path("/var/lib/veen")
+    """Made once with ``veen hub init``."""
     keys_dir: Path | None = None
+    """Where the hub's secret keys lie, if not in the data directory."""
     role: Literal["authority", "tenant"] = "tenant"
+    """spec-4 §2; ``hub_profile`` is the same."""
     tenant_id: str | None = None
+    """Named on every line of the log."""
     universe_id: str = "default"
     """Named on every line of the log."""
     authority_url: str | None = None
     """A tenant is ready while its authority can be reached (spec-4 §10.1)."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     gating: bool = True
+    """Whether a writer needs a cap token; without it anybody may write (H20)."""
     issuers: tuple[str, ...] = ()
     """Public keys in hex, beside the admin key made with the hub (H18)."""
     streams: tuple[str, ...] = ()
@@ -196,9 +213,11 @@ class HubConfig:
     clock: str = "wall"
     """The machine's, or what another package brings by entry point."""
     workers: int = 2
+    """Threads that verify; under load each has a process."""
     max_waiting: int = 8_192
     """Messages in verification and sequencing before the hub answers 503 (OP0.4)."""
     max_page_items: int = 1_000
+    """The longest page that a reader gets."""
     listen: Listen = Listen()
     tls: Tls | None = None
     checkpoints: Checkpoints = Checkpoints()
