@@ -73,6 +73,7 @@ class Sizes:
 
 
 FULL = Sizes(single=40_000, batch=60_000, alone=2_000, history=1_000_000, labels=100_000, follow_sec=10)
+TINY = Sizes(single=512, batch=1_024, alone=10, history=1_200, labels=40, follow_sec=1)
 QUICK = Sizes(single=8_000, batch=16_000, alone=400, history=100_000, labels=10_000, follow_sec=4)
 
 
@@ -439,10 +440,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
+    parser.add_argument("--tiny", action="store_true", help="to see that it runs: the figures say nothing")
     parser.add_argument("--directory", type=Path, help="where to put the data directories that are measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
-        return 0 if measure(Path(place), QUICK if options.quick else FULL) else 1
+        sizes = TINY if options.tiny else QUICK if options.quick else FULL
+        return 0 if measure(Path(place), sizes) else 1
 
 
 if __name__ == "__main__":
