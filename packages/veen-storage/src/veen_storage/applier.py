@@ -108,7 +108,7 @@ class Applier:
                 case Pruned():
                     self._renamed_in.add(self._layout.log)
                     retention.write_pruned(
-                        self._files, self._layout, step.decision, self._zstd_level is not None
+                        self._files, self._layout, self._index, step, self._zstd_level is not None
                     )
         appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
         self._append_all(appends)

@@ -83,8 +83,12 @@ class Cache(Generic[K, V]):
 class Ledger:
     """The current state of every label, as far as it is cached; the rest is in the index."""
 
-    def __init__(self, index: Index, registry: Registry) -> None:
+    def __init__(
+        self, index: Index, registry: Registry, judge: Callable[[LabelCursor], None] = lambda _cursor: None
+    ) -> None:
+        """``judge`` raises if a label of the index must not be added to (``origin``)."""
         self._index = index
+        self._judge = judge
         self.registry = registry
         self.adopted = 0
         """How many batches became durable in this run."""
@@ -109,6 +113,7 @@ class Ledger:
         if head is None:
             return None
         cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head)
+        self._judge(cursor)
         self._labels.put(label, cursor, 0)
         return cursor
 

@@ -23,6 +23,7 @@ from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.index import Index
 from veen_storage.layout import Layout
+from veen_storage.origin import Origin
 from veen_storage.reader import Reader
 from veen_storage.records import U64
 from veen_storage.registry import Registry, read_registry
@@ -67,7 +68,8 @@ class Observer:
         except BaseException:
             self.index.close()
             raise
-        self.read = Reader(self.layout, self.registry, self.index, Tail())
+        origin = Origin(self.layout, self.identity, self.index)
+        self.read = Reader(self.layout, self.registry, self.index, Tail(), origin)
 
     def settle(self, timeout: float) -> bool:
         """Wait until everything is applied that the journal holds now."""

@@ -23,6 +23,7 @@ from veen_storage.chunk_files import open_chunk
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index import Index, View
 from veen_storage.layout import Layout
+from veen_storage.origin import Origin
 from veen_storage.proof_cache import Asked, ProofCache
 from veen_storage.pruned_chunk import read_pruned
 from veen_storage.records import (
@@ -69,11 +70,12 @@ class Moment:
 class Reader:
     """Reads one open data directory."""
 
-    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail) -> None:
+    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: Origin) -> None:
         self._layout = layout
         self._zstd = registry.zstd_level is not None
         self._index = index
         self._tail = tail
+        self._origin = origin
         self.proofs = ProofCache()
 
     # --- heads and labels
@@ -186,6 +188,7 @@ class Reader:
             kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
             if any(entry.receipt.label != label for entry in kept):
                 raise DamageError(path.name, None, "holds entries of another label")
+            self._origin.judge(path.name, kept)
             return list(kept), size
         length = last.offset + last.size - first.offset
         end_seq = chunk.end if chunk is not None else None
@@ -195,6 +198,7 @@ class Reader:
                 raise DamageError(
                     file.name, first.offset, f"holds other entries than {start} and on of its label"
                 )
+            self._origin.judge(file.name, found)
             return list(found), length
 
     def _locate(

@@ -2,8 +2,8 @@
 
 Order, so that a directory is as it was or repaired, never half:
 
-1. the log is folded as fsck does, with the signatures of each label's last entry only, whose root commits to
-   all before it; any fault in what cannot be derived ends it here;
+1. the log is folded as fsck does, with the signatures of each chunk's last entry only: its root commits to
+   all before it, and files are mixed in whole; any fault in what cannot be derived ends it here;
 2. the index is built beside the old one, in ``index.tmp/``, and synced;
 3. summaries, peaks, checkpoint indices, binding, key map and identity signature that differ are replaced;
 4. ``index/`` becomes ``index.old/``, ``index.tmp/`` becomes ``index/``: **the repair holds**; the old one

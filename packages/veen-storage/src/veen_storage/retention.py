@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from veen_core.chunk import PrunedHead, prune
 from veen_core.entry import unframe
 from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.mmr import Mmr
 from veen_storage.changes import Prune, Pruned
 from veen_storage.chunk_files import open_chunk
+from veen_storage.errors import DamageError
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
@@ -86,8 +88,12 @@ def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
             yield SealedChunk(StreamSeq(start), StreamSeq(end), segment.total_bytes, segment.last_ts)
 
 
-def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> None:
-    """Write what stays beside the chunk; the chunk itself goes once the index knows."""
+def write_pruned(files: Files, layout: Layout, index: Index, step: Pruned, zstd: bool) -> None:
+    """Write what stays beside the chunk; the chunk itself goes once the index knows.
+
+    It must be the chunk that the manifest knows, to the last byte: what is pruned cannot be looked at again.
+    """
+    decision = step.decision
     label, start, end = decision.label, decision.start_seq, decision.end_seq
     target = layout.pruned(label, start, end)
     if target.exists():
@@ -101,8 +107,23 @@ def write_pruned(files: Files, layout: Layout, decision: Prune, zstd: bool) -> N
         pruned_at=decision.pruned_at,
         sizes=tuple(len(frame) for frame in frames),
     )
-    kept = encode_pruned(head, (prune(unframe(frame)) for frame in frames))
-    files.replace(target, kept, sync_directory=False)
+    kept = [prune(unframe(frame)) for frame in frames]
+    hashes = Mmr()
+    for entry in kept:
+        hashes.add(entry.entry_hash)
+    with index.reading() as view:
+        _key, segment = _segment(view, step)
+    if hashes.root != segment.entry_hashes_root:
+        raise DamageError(chunk.name, None, "is not the chunk that the manifest knows: it was not pruned")
+    files.replace(target, encode_pruned(head, kept), sync_directory=False)
+
+
+def _segment(view: View, step: Pruned) -> tuple[bytes, Segment]:
+    """The manifest's leaf for the chunk that a decision names."""
+    start = step.decision.start_seq
+    record = ChunkRecord.unpack(view.get("chunks", LABEL_SEQ.pack(step.number, start)) or b"")
+    key = MANIFEST.pack(step.number, record.epoch, start, record.end)
+    return key, Segment.unpack(view.get("manifest", key) or b"")
 
 
 def index_pruned(txn: Transaction, step: Pruned) -> None:
@@ -113,7 +134,6 @@ def index_pruned(txn: Transaction, step: Pruned) -> None:
     if record.pruned:
         return  # decided twice before it was applied once: the first decision stands
     txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
-    manifest_key = MANIFEST.pack(step.number, record.epoch, decision.start_seq, record.end)
-    segment = Segment.unpack(txn.get("manifest", manifest_key) or b"")
+    manifest_key, segment = _segment(txn, step)
     txn.put("manifest", manifest_key, dataclasses.replace(segment, pruned=True).pack())
     txn.put("tombstones", key, U64.pack(decision.end_seq) + U64.pack(decision.pruned_at))

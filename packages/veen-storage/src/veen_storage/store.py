@@ -35,6 +35,7 @@ from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
 from veen_storage.ledger import Draft, Ledger
+from veen_storage.origin import Origin
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
 from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
@@ -165,12 +166,13 @@ class Store:
         opening.check_journal(self.layout, self._applied)
         self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
-        opening.check_newest_entries(self.layout, self.identity, self._index)
-        self._ledger = Ledger(self._index, self.registry)
+        origin = Origin(self.layout, self.identity, self._index)
+        opening.check_newest_entries(origin, self._index)
+        self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
         self._tail = Tail()
         self._applied_entries = 0
         self._queue = _Queue()
-        self.read = Reader(self.layout, self.registry, self._index, self._tail)
+        self.read = Reader(self.layout, self.registry, self._index, self._tail, origin)
         self.attachments = Attachments(self._files, self.layout, self.registry.limits.max_attachment_bytes)
         last = self._recover()
         self._journal = Journal(self.layout.journal, self._files, last + 1)

@@ -103,7 +103,8 @@ class _Fsck:
         if self._level is Level.QUICK:
             report.notes.append(
                 f"quick: MSG and hub signatures were verified only of each label's last {RECENT} entries (as "
-                "far as they lie in its last chunk) and of those in the journal; attachments were not read"
+                "far as they lie in its last chunk), of each other chunk's last one and of those in the "
+                "journal; attachments were not read"
             )
         return report
 

@@ -83,7 +83,8 @@ class Planner:
     zstd: bool
     applied: int
     recent: int | None
-    """Of how many last entries of each label signatures are verified; None for all, 0 for none."""
+    """Of how many last entries of each label signatures are verified, and of each chunk's last one; None
+    for all, 0 for none."""
     heads: Mapping[Label, Recorded] | None = None
     """Where the index says that labels stand, if it says anything."""
 
@@ -145,8 +146,8 @@ class Planner:
     def _sigs_from(self, piece: Piece, *, last: bool) -> StreamSeq:
         if self.recent is None:
             return NOTHING
-        if not last:
-            return NEVER
+        if not last:  # of a chunk that ended its last entry: roots do not tell whose it is (``origin``)
+            return piece.end if piece.end is not None and self.recent else NEVER
         end = piece.end if piece.end is not None else piece.start + walk_frames(piece).count - 1
         return StreamSeq(max(0, end + 1 - self.recent))
 
