@@ -1,24 +1,33 @@
 from __future__ import annotations
 
+import os
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_storage.attachments import ContentError, TooLargeError
+from veen_storage.clone import clone
 from veen_storage.errors import AbsentError, DamageError
 from veen_storage.files import Files
+from veen_storage.fsck import fsck
+from veen_storage.index import Index
+from veen_storage.layout import Layout
+from veen_storage.records import U64
+from veen_storage.repair import repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
 from .sample import SMALL, tree
 
 CONTENT = b"sealed elsewhere " * 10_000
-COID = Coid(H(CONTENT))
+COID, OTHER = Coid(H(CONTENT)), Coid(H(b"other"))
 LOWER = SMALL.lowered({"max_attachment_bytes": len(CONTENT)})
 
 
@@ -134,6 +143,133 @@ def test_many_are_listed_in_order(store: Store) -> None:
     for content in contents:
         store.attachments.put(Coid(H(content)), [content])
     assert list(store.attachments.coids()) == sorted(Coid(H(content)) for content in contents)
+
+
+def test_strays_between_them_are_not_listed_and_folders_are_gone_through_one_by_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [str(n).encode() for n in range(20)]
+    for content in contents:
+        store.attachments.put(Coid(H(content)), [content])
+    for stray in ("notes.txt", "00/notes.txt", "00/00/notes.txt", "zzz/00/" + COID.hex()):
+        path = store.layout.attachments / stray
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    listed: list[str] = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(str(path)) or listdir(path))
+    coids = store.attachments.coids()
+    first = next(coids)
+    assert len(listed) <= 5, "the folders of the others were not looked at yet"
+    assert [first, *coids] == sorted(Coid(H(content)) for content in contents)
+
+
+# --- what the index recorded
+
+
+def one_lost(store: Store) -> Path:
+    """A closed store in which one of two attachments was deleted; its root."""
+    store.attachments.put(COID, parts(CONTENT))
+    store.attachments.put(OTHER, [b"other"])
+    store.layout.attachment(COID).unlink()
+    store.close()
+    return store.layout.root
+
+
+@pytest.mark.parametrize("level", ["full", "quick"])
+def test_fsck_names_one_that_was_deleted(store: Store, level: Literal["full", "quick"]) -> None:
+    root = one_lost(store)
+    (fault,) = fsck(root, level=level, processes=1).faults
+    assert fault.file == f"attachments/{COID.hex()}"
+    assert fault.what == f"was put, with {len(CONTENT)} bytes, and is missing"
+    assert "put it again" in fault.remedy
+
+
+def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
+    store: Store, make_store: MakeStore
+) -> None:
+    root = one_lost(store)
+    store = make_store()
+    with pytest.raises(DamageError, match=f"{COID.hex()}: was put and is missing; put it again"):
+        list(store.attachments.get(COID))
+    with pytest.raises(DamageError, match="was put and is missing"):
+        store.attachments.size(COID)
+    assert list(store.attachments.lost()) == [COID]
+    assert store.attachments.put(COID, parts(CONTENT)) is True
+    assert list(store.attachments.lost()) == []
+    store.close()
+    assert fsck(root, processes=1).ok
+
+
+def test_a_directory_that_lost_one_is_not_cloned_without_it(store: Store, tmp_path: Path) -> None:
+    root = one_lost(store)
+    with pytest.raises(DamageError, match=f"{COID.hex()}: was put and is missing"):
+        clone(root, tmp_path / "clone")
+    assert not (tmp_path / "clone" / "VERSION").exists()
+
+
+def test_repair_records_those_that_are_there_and_says_which_are_gone(store: Store) -> None:
+    root = one_lost(store)
+    assert f"attachments/{COID.hex()} was put and is missing" in str(repair(root))
+    assert fsck(root, processes=1).ok
+    assert "missing" not in str(repair(root))
+    store.layout.attachment(OTHER).unlink()
+    assert [fault.file for fault in fsck(root, processes=1).faults] == [f"attachments/{OTHER.hex()}"]
+
+
+def test_a_clone_records_its_attachments(store: Store, tmp_path: Path) -> None:
+    store.attachments.put(COID, parts(CONTENT))
+    clone(store, tmp_path / "clone")
+    copy = Layout(tmp_path / "clone")
+    assert fsck(copy.root, processes=1).ok
+    copy.attachment(COID).unlink()
+    assert [fault.file for fault in fsck(copy.root, processes=1).faults] == [f"attachments/{COID.hex()}"]
+
+
+def test_a_put_that_is_cut_off_before_it_is_recorded_is_no_fault(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store()
+    root = store.layout.root
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "write", lambda _self, _change: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            store.attachments.put(COID, parts(CONTENT))
+    store.close()
+    report = fsck(root, processes=1)
+    assert report.ok
+    assert [note for note in report.notes if note.startswith("1 attachments are not recorded")]
+    store = make_store()
+    assert store.attachments.put(COID, parts(CONTENT)) is False
+    store.close()
+    assert not [note for note in fsck(root, processes=1).notes if "not recorded" in note]
+
+
+@pytest.mark.parametrize(
+    ("level", "file"), [("full", "index/data.mdb"), ("quick", f"attachments/{COID.hex()}")]
+)
+def test_a_record_of_another_size_is_a_fault(
+    store: Store, level: Literal["full", "quick"], file: str
+) -> None:
+    store.attachments.put(COID, parts(CONTENT))
+    store.index.write(lambda txn: txn.put("attachments", COID, U64.pack(7)))
+    root = store.layout.root
+    store.close()
+    (fault,) = fsck(root, level=level, processes=1).faults
+    assert fault.file == file
+    assert "7 bytes" in fault.what
+    repair(root)
+    assert fsck(root, processes=1).ok
+
+
+def test_one_cut_short_is_reported_once(store: Store) -> None:
+    store.attachments.put(COID, parts(CONTENT))
+    os.truncate(store.layout.attachment(COID), 10)
+    store.close()
+    (full,) = fsck(store.layout.root, processes=1).faults
+    assert "not the content" in full.what
+    (quick,) = fsck(store.layout.root, level="quick", processes=1).faults
+    assert quick.what == f"has not the {len(CONTENT)} bytes that were put"
 
 
 def test_a_large_one_is_never_whole_in_memory(make_store: MakeStore) -> None:

@@ -27,10 +27,13 @@ from veen_core.entry import FRAME_SIZE
 from veen_core.errors import VeenError
 from veen_core.ids import Coid, StreamSeq
 from veen_core.limits import Limits
+from veen_storage.artifacts import read_artifacts
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
+from veen_storage.fork import fork
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
+from veen_storage.fsck.attachments import check_attachment
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
@@ -38,15 +41,15 @@ from veen_storage.fsck.files import applied_by_files, list_log, read_journal
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import Level, Report
-from veen_storage.hub_keys import read_identity
-from veen_storage.index import Index, Transaction, View
-from veen_storage.journal import HEADER_SIZE
+from veen_storage.hub_keys import NextIdentity, read_identity
+from veen_storage.index import TABLES, Index, Transaction, View
+from veen_storage.journal import HEADER_SIZE, read_floor
 from veen_storage.layout import Layout
 from veen_storage.registry import read_registry
 from veen_storage.retention import Rule, due
 from veen_storage.store import Store, create
 
-from .sample import BORN, HUB_KEY, ORDERS, Rate, at, authorize, send, token
+from .sample import BORN, HUB_KEY, ORDERS, Rate, Unsynced, at, authorize, send, signing_key, token
 from .test_fsck import abandon
 from .test_repair import rows
 
@@ -174,6 +177,44 @@ def test_every_bit_of_the_identity_matters(root: Path, name: str) -> None:
             read_identity(Layout(root), hub)
 
 
+def test_every_bit_of_an_identity_that_is_being_replaced_matters(root: Path, tmp_path: Path) -> None:
+    """hub-identity.next, as a rotation leaves it that is cut off right after its commit point."""
+    layout = Layout(Path(shutil.copytree(root, tmp_path / "data")))
+    registry, path = read_registry(layout), layout.identity_next
+    identity, signature = read_artifacts(layout, registry.hub_id)
+    path.write_bytes(NextIdentity(identity=identity, signature=signature).encode())
+    for bit in all_bits(path):
+        report = Report(Level.FULL)
+        with flipped(path, bit):
+            fsck_directory.check_identity(layout, registry, report)
+        assert [fault.file for fault in report.faults] == [path.name], bit
+
+
+def test_every_bit_of_what_the_journal_says_is_applied_matters(root: Path) -> None:
+    path = root / "journal" / "applied"
+    assert fsck(root, processes=1).ok
+    for bit in all_bits(path):
+        with flipped(path, bit), pytest.raises(DamageError, match="journal/applied"):
+            read_floor(path.parent)
+    with flipped(path, 3):
+        assert not fsck(root, processes=1).ok
+
+
+@pytest.mark.parametrize("name", ["fork.cbor", "fork-cuts.cborseq"])
+def test_every_bit_of_a_fork_record_matters(root: Path, tmp_path: Path, name: str) -> None:
+    fork(root, tmp_path / "fork", signing_key("fork/0"), at(100), files=Unsynced())
+    layout = Layout(tmp_path / "fork")
+    identity = read_identity(layout, read_registry(layout).hub_id)
+    assert fsck(layout.root, processes=1).ok
+    for bit in all_bits(layout.root / name):
+        report = Report(Level.FULL)
+        with flipped(layout.root / name, bit):
+            fsck_directory.check_fork_record(layout, identity, report)
+        assert len(report.faults) == 1, bit
+    (layout.root / name).unlink()
+    assert [fault.file for fault in fsck(layout.root, processes=1).faults] == [name]
+
+
 def test_every_bit_of_a_key_matters(root: Path) -> None:
     layout = Layout(root)
     identity = read_identity(layout, read_registry(layout).hub_id)
@@ -212,7 +253,7 @@ def test_every_bit_of_an_attachment_matters(root: Path) -> None:
     path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
     for bit in all_bits(path):
         with flipped(path, bit):
-            assert fsck_directory.check_attachment(path, 100, content=True)[1] is not None
+            assert check_attachment(path, 100, content=True)[2] is not None
 
 
 # --- a sample of the large ones
@@ -270,9 +311,9 @@ def test_a_bit_of_the_journal_matters(root: Path, tmp_path: Path) -> None:
 # --- the index
 
 
-def test_a_bit_of_a_row_of_the_index_matters(root: Path, tmp_path: Path) -> None:
+def test_a_bit_of_a_row_of_the_index_matters(tmp_path: Path) -> None:
     """Wherever a known value lies in the file: if the rows change, fsck says so."""
-    copy = Path(shutil.copytree(root, tmp_path / "data"))
+    copy = make(tmp_path / "data", prune=True)
     path, before = copy / "index" / "data.mdb", rows(copy)
     data = path.read_bytes()
     live = 0
@@ -285,7 +326,8 @@ def test_a_bit_of_a_row_of_the_index_matters(root: Path, tmp_path: Path) -> None
                     assert not fsck(copy, processes=1).ok, (name, offset)
         assert found, f"no live row holds {name}"
         live += found
-    assert live >= 12
+    assert {name for name, _needle in needles(copy)} == set(TABLES)
+    assert live >= len(TABLES)
 
 
 def needles(root: Path) -> Iterator[tuple[str, bytes]]:
@@ -295,10 +337,11 @@ def needles(root: Path) -> Iterator[tuple[str, bytes]]:
         yield "labels", next(view.scan("labels", b""))[0]
         for table in ("heads", "nodes", "manifest", "checkpoints", "caps", "anchors"):
             yield table, next(view.scan(table, b""))[1][-40:]
-        for table in ("clients", "entries", "chunks", "times", "buckets"):
+        for table in ("clients", "entries", "chunks", "times", "buckets", "tombstones", "attachments"):
             key, value = next(view.scan(table, b""))
             yield table, key + value
-        yield "all_times", next(view.scan("all_times", b""))[0]
+        for table in ("all_times", "epochs"):
+            yield table, next(view.scan(table, b""))[0]
         yield "meta", view.get("meta", b"hub_id") or b""
     index.close()
 

@@ -1,4 +1,9 @@
-"""Attachments: ciphertexts by coid, streamed in and out, never whole in memory (H17, §4.6)."""
+"""Attachments: ciphertexts by coid, streamed in and out, never whole in memory (H17, §4.6).
+
+Order of a put: 1. the content beside its place, synced; 2. its name, and the folder's: it is durable; 3. the
+index records coid and size, so that its loss would show; 4. ``put`` returns. A crash between 2 and 3 leaves
+one that is there and not recorded: it is read like any other, and putting it again records it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,21 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
 from veen_core.ids import Coid
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.files import Files
+from veen_storage.index import Index
 from veen_storage.layout import Layout
+from veen_storage.records import U64
 
 PART = 256 * 1_024
+PAGE: Final = 1_024
+"""Records that are read under one view."""
+PUT_AGAIN: Final = "put it again from a copy"
 
 
 class TooLargeError(StorageError):
@@ -30,10 +40,12 @@ class ContentError(StorageError):
 class Attachments:
     """Content-addressed files. Durable before ``put`` returns; the same content again changes nothing."""
 
-    def __init__(self, files: Files, layout: Layout, max_bytes: int) -> None:
+    def __init__(self, files: Files, layout: Layout, max_bytes: int, index: Index | None) -> None:
+        """Without ``index`` for a directory in the making: ``rebuild_index`` records them all."""
         self._files = files
         self._layout = layout
         self._max_bytes = max_bytes
+        self._index = index
         self._numbers = count()
         self._durable: set[str] = set()  # folders whose names this process has synced: at most 65,536
         self._lock = threading.Lock()
@@ -45,18 +57,37 @@ class Attachments:
         """
         path = self._layout.attachment(coid)
         self._make_directories(path.parent)
-        if _holds(path, coid):
+        if (size := _holds(path, coid)) is not None:
             self._files.sync_directory(path.parent)  # whoever put it may have been cut off before this
+            self._record(coid, size)
             return False
         beside = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}.tmp")
         try:
-            self._write(beside, coid, parts)
+            size = self._write(beside, coid, parts)
             self._files.rename(beside, path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
         self._files.sync_directory(path.parent)
+        self._record(coid, size)
         return True
+
+    def _record(self, coid: Coid, size: int) -> None:
+        if self._index is None or self._recorded(coid) == (row := U64.pack(size)):
+            return
+        self._index.write(lambda txn: txn.put("attachments", coid, row))
+
+    def _recorded(self, coid: Coid) -> bytes | None:
+        if self._index is None:
+            return None
+        with self._index.reading() as view:
+            return view.get("attachments", coid)
+
+    def missing(self, coid: Coid) -> StorageError:
+        """Never put, or lost: only the index can tell."""
+        if self._recorded(coid) is None:
+            return AbsentError(f"there is no attachment {coid.hex()}")
+        return DamageError(f"attachments/{coid.hex()}", None, "was put and is missing", PUT_AGAIN)
 
     def _make_directories(self, folder: Path) -> None:
         with self._lock:
@@ -66,7 +97,8 @@ class Attachments:
                 self._files.sync_directory(folder.parent.parent)
                 self._durable.add(name)
 
-    def _write(self, path: Path, coid: Coid, parts: Iterable[bytes]) -> None:
+    def _write(self, path: Path, coid: Coid, parts: Iterable[bytes]) -> int:
+        """Returns the size."""
         digest, size = sha256(), 0
         fd = self._files.open_append(path)
         try:
@@ -85,6 +117,7 @@ class Attachments:
             self._files.sync(fd)
         finally:
             os.close(fd)
+        return size
 
     def get(self, coid: Coid, part: int = PART) -> Iterator[bytes]:
         """The content in parts; raises ``DamageError`` at the end if it is not what the coid names."""
@@ -92,40 +125,59 @@ class Attachments:
         try:
             file = path.open("rb")
         except FileNotFoundError:
-            raise AbsentError(f"there is no attachment {coid.hex()}") from None
+            raise self.missing(coid) from None
         digest = sha256()
         with file:
             while data := file.read(part):
                 digest.update(data)
                 yield data
         if digest.digest() != coid:
-            raise DamageError(
-                str(path.name), None, "is not the content its name says", "put it again from a copy"
-            )
+            raise DamageError(f"attachments/{path.name}", None, "is not the content its name says", PUT_AGAIN)
 
     def size(self, coid: Coid) -> int:
         try:
             return self._layout.attachment(coid).stat().st_size
         except FileNotFoundError:
-            raise AbsentError(f"there is no attachment {coid.hex()}") from None
+            raise self.missing(coid) from None
 
     def coids(self) -> Iterator[Coid]:
-        """Every attachment there is, in order of coid."""
-        for path in sorted(self._layout.attachments.glob("??/??/*")):
-            if _COID.fullmatch(path.name):  # a put that was cut off, or a stray: fsck names them
-                yield Coid.from_hex(path.name)
+        """Every attachment there is, in order of coid; the names of one folder at a time are held."""
+        for name in _names_below(self._layout.attachments, levels=2):
+            if _COID.fullmatch(name):  # a put that was cut off, or a stray: fsck names them
+                yield Coid.from_hex(name)
+
+    def lost(self) -> Iterator[Coid]:
+        """Every attachment that is recorded and not there."""
+        after: bytes | None = b""
+        while self._index is not None and after is not None:
+            with self._index.reading() as view:
+                some = [Coid(key) for key, _size in islice(view.scan("attachments", after), PAGE)]
+            yield from (coid for coid in some if not self._layout.attachment(coid).exists())
+            after = some[-1] + b"\x00" if some else None
 
 
 _COID: Final = re.compile(r"[0-9a-f]{64}")
 
 
-def _holds(path: Path, coid: Coid) -> bool:
-    """Whether the file is there and is what the coid names."""
-    digest = sha256()
+def _names_below(folder: Path, levels: int) -> Iterator[str]:
+    """The names in folders so many levels below, folder after folder, each in order."""
+    names = sorted(os.listdir(folder))
+    if levels == 0:
+        yield from names
+        return
+    for name in names:
+        if len(name) == 2 and (folder / name).is_dir():
+            yield from _names_below(folder / name, levels - 1)
+
+
+def _holds(path: Path, coid: Coid) -> int | None:
+    """The file's size, if it is there and is what the coid names."""
+    digest, size = sha256(), 0
     try:
         with path.open("rb") as file:
             while data := file.read(PART):
                 digest.update(data)
+                size += len(data)
     except FileNotFoundError:
-        return False
-    return digest.digest() == coid
+        return None
+    return size if digest.digest() == coid else None

@@ -251,7 +251,9 @@ class _Copier:
 
     def copy_rest(self, keys_directory: Path | None) -> None:
         source, target = self._source, self._target
-        copied = Attachments(self._files, target, self._store.registry.limits.max_attachment_bytes)
+        copied = Attachments(self._files, target, self._store.registry.limits.max_attachment_bytes, None)
+        for coid in self._store.attachments.lost():
+            raise self._store.attachments.missing(coid)
         for coid in self._store.attachments.coids():
             copied.put(coid, self._store.attachments.get(coid))
         if keys_directory is not None:
@@ -262,8 +264,9 @@ class _Copier:
                 self._files.replace(target.root / path.name, path.read_bytes())
             for ancestor in sorted(source.ancestry.iterdir()):
                 copy_closed(ancestor, target.ancestry / ancestor.name, self._files)
-        for path in (source.key_map, source.identity_signature, source.identity, source.registry):
-            self._files.replace(target.root / path.name, path.read_bytes())
+        identity = self._store.artifacts().files(source)  # after the log: of keys that signed any of it
+        for name, content in (*identity.items(), (source.registry.name, source.registry.read_bytes())):
+            self._files.replace(target.root / name, content)
         finish_clone(source, target, self._files)
 
     # --- files

@@ -13,61 +13,24 @@ around them, its VERSION last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-from veen_core import cbor, hub_identity, stream
-from veen_core.errors import DecodeError, VerificationError
-from veen_core.hashing import Ht
-from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, HubPk, Label, MmrRoot, NodeHash, Signature, StreamSeq, UnixTime, VerifyKey
-from veen_core.keys import SigningKey, verify
-from veen_core.mmr import Mmr
-from veen_core.wire import Wire, array, int_map
+from veen_core import stream
+from veen_core.ids import HubPk, Label, StreamSeq, UnixTime, VerifyKey
+from veen_core.keys import SigningKey
 from veen_storage import hub_keys
 from veen_storage.clone import Watch, copy_prefix
 from veen_storage.cut import Cut, take_cut
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.files import Files
+from veen_storage.fork_record import Fork, ForkCut, ancestors, read_fork, sign_fork, verify_fork
 from veen_storage.layout import Layout
 from veen_storage.observer import opened
 from veen_storage.registry import read_registry
 from veen_storage.store import Store, create
 
-
-@array("fork cut", section="ADR 0007")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkCut(Wire):
-    """Where one label of the old hub was left; a line of fork-cuts.cborseq, in order of labels."""
-
-    label: Label
-    upto_seq: StreamSeq
-    mmr_root: MmrRoot
-
-    @property
-    def node(self) -> NodeHash:
-        """The leaf of the tree whose root the fork record holds: one cut can be shown without the others."""
-        return NodeHash(Ht("veen/fork-cut", self.encode()))
-
-
-@int_map("fork", section="ADR 0007")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fork(Wire):
-    """Who left whom, where and when. Both signatures are over everything above them."""
-
-    ver: Literal[1] = 1
-    old_hub: HubId
-    new_hub: HubId
-    hub_ts: UnixTime
-    labels: int
-    cuts_root: MmrRoot
-    new_sig: Signature
-    old_sig: Signature | None = None
-
-
-_UNSIGNED = Signature(bytes(Signature.SIZE))
+__all__ = ["Fork", "ForkCut", "ancestors", "check_fork", "cuts_of", "fork", "read_fork", "verify_fork"]
 
 
 def fork(
@@ -123,82 +86,6 @@ def cuts_of(cut: Cut) -> list[ForkCut]:
     """The lines of a cut, in order of labels."""
     lines = (ForkCut(label=c.label, upto_seq=c.stream_seq, mmr_root=c.mmr_root) for c in cut.labels)
     return sorted(lines, key=lambda line: line.label)
-
-
-def cuts_root(lines: Iterable[ForkCut]) -> MmrRoot:
-    tree = Mmr()
-    for line in lines:
-        tree.append(line.node)
-    return tree.root
-
-
-def fork_digest(record: Fork) -> bytes:
-    """What both keys sign: the record without their signatures."""
-    return Ht("veen/fork", replace(record, new_sig=_UNSIGNED, old_sig=None).encode())
-
-
-def sign_fork(
-    old: HubIdentity, new_key: SigningKey, now: UnixTime, lines: list[ForkCut], old_key: SigningKey | None
-) -> Fork:
-    unsigned = Fork(
-        old_hub=old.hub_id,
-        new_hub=stream.hub_id(HubPk(new_key.public)),
-        hub_ts=now,
-        labels=len(lines),
-        cuts_root=cuts_root(lines),
-        new_sig=_UNSIGNED,
-    )
-    digest = fork_digest(unsigned)
-    old_sig = old_key.sign(digest) if old_key is not None else None
-    return replace(unsigned, new_sig=new_key.sign(digest), old_sig=old_sig)
-
-
-def verify_fork(record: Fork, lines: Iterable[ForkCut], new: HubIdentity, old: HubIdentity) -> None:
-    """The record is the new hub's, its cuts are all there, and an old signature is the old hub's."""
-    hub_identity.verify_identity(new, pinned=record.new_hub)
-    hub_identity.verify_identity(old, pinned=record.old_hub)
-    digest = fork_digest(record)
-    verify(new.hub_keys[0].hub_pk, digest, record.new_sig, "fork.new_sig ADR 0007")
-    if record.old_sig is not None:
-        _verify_any(old, digest, record.old_sig)
-    tree = Mmr()
-    for line in lines:
-        tree.append(line.node)
-    if (tree.size, tree.root) != (record.labels, record.cuts_root):
-        raise VerificationError("fork.cuts_root ADR 0007: is not the root of the cuts")
-
-
-def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:
-    """Under the key that was the newest when the hub was left: any of the chain, since more may follow."""
-    for key in old.hub_keys:
-        try:
-            verify(key.hub_pk, digest, signature, "fork.old_sig ADR 0007")
-        except VerificationError:
-            continue
-        return
-    raise VerificationError("fork.old_sig ADR 0007: no key of the old hub made it")
-
-
-def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
-    """The record and its cuts; None if the directory is no fork."""
-    layout = Layout(root)
-    try:
-        record = Fork.decode(layout.fork.read_bytes())
-        lines = [ForkCut.decode(line) for line in cbor.split_sequence(layout.fork_cuts.read_bytes())]
-    except FileNotFoundError as exc:
-        if Path(exc.filename) == layout.fork:
-            return None
-        raise DamageError(layout.fork_cuts.name, None, "is missing", "restore it from a clone") from None
-    except DecodeError as exc:
-        raise DamageError(layout.fork.name, None, str(exc), "restore it from a clone") from exc
-    return record, lines
-
-
-def ancestors(root: Path) -> Iterator[tuple[Fork, Path]]:
-    """The hub this one was forked from, the one that was forked from, and so on; with their directories."""
-    while (found := read_fork(root)) is not None:
-        root = Layout(root).ancestor(found[0].old_hub)
-        yield found[0], root
 
 
 def check_fork(root: Path) -> None:

@@ -34,6 +34,7 @@ TABLES: Final = (
     "checkpoints",  # number, upto_seq → CHECKPOINT
     "epochs",  # epoch, number, upto_seq → nothing
     "anchors",  # number, upto_seq → anchor_ref
+    "attachments",  # coid → size
     "meta",  # name → value
 )
 FIRST_MAP: Final = 64 * 1_048_576

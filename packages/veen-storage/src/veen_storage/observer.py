@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature, UnixTime
 from veen_storage import hub_keys, journal
+from veen_storage.artifacts import Artifacts, read_artifacts
 from veen_storage.attachments import Attachments
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 from veen_storage.files import Files
@@ -48,6 +49,7 @@ class Source(Protocol):
 
     @property
     def index(self) -> Index: ...
+    def artifacts(self) -> Artifacts: ...
     def sign(self, digest: bytes) -> Signature | None: ...
 
 
@@ -57,8 +59,7 @@ class Observer:
     def __init__(self, root: Path, keys_directory: Path | None = None) -> None:
         self.layout = Layout(root)
         self.registry = read_registry(self.layout)
-        self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
-        self.attachments = Attachments(Files(), self.layout, self.registry.limits.max_attachment_bytes)
+        self.identity = read_artifacts(self.layout, self.registry.hub_id).identity
         self._keys = keys_directory or self.layout.keys
         self.index = Index(self.layout.index, beside=True)
         try:
@@ -68,6 +69,9 @@ class Observer:
         except BaseException:
             self.index.close()
             raise
+        self.attachments = Attachments(
+            Files(), self.layout, self.registry.limits.max_attachment_bytes, self.index
+        )
         origin = Origin(self.layout, self.identity, self.index)
         self.read = Reader(self.layout, self.registry, self.index, Tail(), origin)
 
@@ -95,6 +99,12 @@ class Observer:
         with self.index.reading() as view:
             stored = view.get("meta", name)
         return int(U64.unpack(stored)[0]) if stored is not None else 0
+
+    def artifacts(self) -> Artifacts:
+        """As they are now: what is signed from here on is signed by a key of theirs."""
+        found = read_artifacts(self.layout, self.registry.hub_id)
+        self.identity = found.identity
+        return found
 
     def sign(self, digest: bytes) -> Signature | None:
         """By the hub's present key; None if that is not here."""

@@ -17,6 +17,7 @@ from veen_core.entry import Entry
 from veen_core.errors import SignatureError
 from veen_core.hub_identity import HubIdentity
 from veen_core.receipt import Receipt
+from veen_storage.artifacts import read_artifacts
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError, MismatchError
 from veen_storage.index import Index
@@ -81,6 +82,14 @@ class Origin:
             raise DamageError(path.name, place.offset, what)
 
     def _check_signed(self, name: str, receipt: Receipt) -> None:
+        try:
+            hub_identity.verify_receipt(self._identity, receipt)
+        except SignatureError:
+            self._check_signed_since(name, receipt)
+
+    def _check_signed_since(self, name: str, receipt: Receipt) -> None:
+        """By a key that the hub got after this began to read beside it."""
+        self._identity = read_artifacts(self._layout, self._identity.hub_id).identity
         try:
             hub_identity.verify_receipt(self._identity, receipt)
         except SignatureError as exc:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core import cbor
 from veen_core.chunk import PrunedEntry, PrunedHead
@@ -38,28 +38,44 @@ def encode_pruned(head: PrunedHead, kept: Iterable[PrunedEntry]) -> bytes:
     return join_pruned(head.encode(), [entry.encode() for entry in kept])
 
 
+class PrunedChunk(NamedTuple):
+    """All of a file, each entry with where it begins."""
+
+    head: PrunedHead
+    kept: list[tuple[int, PrunedEntry]]
+
+
 def read_pruned_head(path: Path) -> PrunedHead:
     """The head alone."""
     try:
         return PrunedHead.decode(next(cbor.split_sequence(path.read_bytes()), b""))
     except (DecodeError, EncodeError) as exc:
-        raise DamageError(path.name, None, str(exc)) from exc
+        raise DamageError(path.name, 0, str(exc)) from exc
 
 
-def read_pruned_chunk(path: Path) -> tuple[PrunedHead, list[PrunedEntry]]:
+def read_pruned_chunk(path: Path) -> PrunedChunk:
     """All of it: each entry checked against its receipt, and every place."""
+    data, at, head = path.read_bytes(), 0, None
+    kept: list[tuple[int, PrunedEntry]] = []
     try:
-        data = path.read_bytes()
-        items = list(cbor.split_sequence(data))
-        head = PrunedHead.decode(items[0] if items else b"")
-        kept = [PrunedEntry.decode(item) for item in items[1:-1]]
+        while at < len(data):
+            end = cbor.item_end(data, at)
+            if head is None:
+                head = PrunedHead.decode(data[at:end])
+            elif end == len(data):
+                break
+            else:
+                kept.append((at, PrunedEntry.decode(data[at:end])))
+            at = end
+        if head is None:
+            raise DecodeError("is empty")
     except DecodeError as exc:
-        raise DamageError(path.name, None, str(exc)) from exc
-    if data != join_pruned(items[0], items[1:-1]):
-        raise DamageError(path.name, None, "does not end in the places of its entries")
-    for entry in kept:
-        _check_leaf(path, entry)
-    return head, kept
+        raise DamageError(path.name, at, str(exc)) from exc
+    if data[at:] != encode_places([*(place for place, _entry in kept), at]):
+        raise DamageError(path.name, at, "does not end in the places of its entries")
+    for place, entry in kept:
+        _check_leaf(path, place, entry)
+    return PrunedChunk(head, kept)
 
 
 def read_pruned(
@@ -73,18 +89,13 @@ def read_pruned(
         data = read_exactly(fd, places[taken] - places[0], places[0])
     finally:
         os.close(fd)
-    try:
-        kept = [
-            PrunedEntry.decode(data[a - places[0] : b - places[0]]) for a, b in pairwise(places[: taken + 1])
-        ]
-    except DecodeError as exc:
-        raise DamageError(path.name, places[0], str(exc)) from exc
+    kept = [_decode(path, a, data[a - places[0] : b - places[0]]) for a, b in pairwise(places[: taken + 1])]
     for seq, entry in enumerate(kept, first):
         if entry.receipt.stream_seq != seq:
             raise DamageError(
                 path.name, places[seq - first], f"is entry {entry.receipt.stream_seq}, not {seq}"
             )
-        _check_leaf(path, entry)
+        _check_leaf(path, places[seq - first], entry)
     return kept, len(data)
 
 
@@ -103,6 +114,13 @@ def _places(
     return places
 
 
-def _check_leaf(path: Path, entry: PrunedEntry) -> None:
+def _decode(path: Path, place: int, item: bytes) -> PrunedEntry:
+    try:
+        return PrunedEntry.decode(item)
+    except DecodeError as exc:
+        raise DamageError(path.name, place, str(exc)) from exc
+
+
+def _check_leaf(path: Path, place: int, entry: PrunedEntry) -> None:
     if entry.leaf_hash != entry.receipt.leaf_hash:
-        raise DamageError(path.name, None, f"entry {entry.receipt.stream_seq} does not match its leaf hash")
+        raise DamageError(path.name, place, f"entry {entry.receipt.stream_seq} does not match its leaf hash")

@@ -11,6 +11,8 @@ Order, so that a directory is as it was or repaired, never half:
 5. a part of an entry at the end of a growing chunk is cut off, if the journal holds the whole of it.
 
 Nothing is invented: an entry, checkpoint or anchor that is damaged or missing is named and left alone.
+Which attachments were put is recorded from those that are there: of one that is gone only the old index knew,
+and a note names it if that could be read.
 The journal stays; the next opening applies what is in it and not in the log, as after any crash.
 """
 
@@ -30,6 +32,7 @@ from veen_storage import hub_keys, journal
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
+from veen_storage.fsck import attachments as fsck_attachments
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.book import Book
@@ -182,6 +185,7 @@ class _Repair:
             book = Book(layout, Trust(identity, self._registry), report, log, held, derivation, None)
             with Workers(book.trust, 1) as workers:
                 check_log(book, workers, recent=1, tell=self._tell)
+            fsck_attachments.record(index, fsck_attachments.sizes_of(layout))
         finally:
             index.close()
         return book
@@ -198,6 +202,7 @@ class _Repair:
         except DamageError:
             return  # that is why repair was called
         self._note_lost(book, fsck_index.recorded_batch(known))
+        self._note_attachments()
         for label, head in known.heads.items():
             if head.size > (held := book.sizes.get(label, 0)):
                 what = f"entries {held + 1} to {head.size} are in the index and in no file"
@@ -214,6 +219,16 @@ class _Repair:
             journal.check_end(newest, book.journal.last or 0, applied)
         except DamageError as exc:
             self._report.notes.append(f"{exc.file} {exc.what}; what the log does not hold of them is lost")
+
+    def _note_attachments(self) -> None:
+        """What was put and is gone: the new record is of the files, and does not know of it."""
+        lost = fsck_index.apart(fsck_index.lost_attachments, self._layout.index, self._beside)
+        self._report.notes += [
+            f"attachments/{row.key.hex()} was put and is missing: put it again; it is not recorded any more"
+            for row in lost.rows
+        ]
+        if more := lost.more["attachments"]:
+            self._report.notes.append(f"{more} more attachments were put and are missing")
 
     # --- 4 and 5
 

@@ -25,6 +25,7 @@ from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_storage import hub_keys, journal, opening, retention
 from veen_storage.applier import NOTHING_TO_FINISH, Applier
+from veen_storage.artifacts import Artifacts
 from veen_storage.attachments import Attachments
 from veen_storage.changes import Changes, Placed, Prune
 from veen_storage.directory_lock import DirectoryLock
@@ -173,7 +174,9 @@ class Store:
         self._applied_entries = 0
         self._queue = _Queue()
         self.read = Reader(self.layout, self.registry, self._index, self._tail, origin)
-        self.attachments = Attachments(self._files, self.layout, self.registry.limits.max_attachment_bytes)
+        self.attachments = Attachments(
+            self._files, self.layout, self.registry.limits.max_attachment_bytes, self._index
+        )
         last = self._recover()
         self._journal = Journal(self.layout.journal, self._files, last + 1)
 
@@ -285,6 +288,10 @@ class Store:
     def identity_signature(self) -> Signature:
         """hub-identity.sig (§8.4)."""
         return Signature(self.layout.identity_signature.read_bytes())
+
+    def artifacts(self) -> Artifacts:
+        """The identity record with its signature (§8.4)."""
+        return Artifacts(self.identity, self.identity_signature)
 
     def tokens(self) -> list[CapToken]:
         """Every token that was ever authorized."""

@@ -89,8 +89,9 @@ def export(
         sink: _Sink = _SetSink(folder) if form == "set" else _ChunkSink(folder, label, store)
         after, first, last, pruned = _pour(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))
+        identity = store.artifacts().files(store.layout)  # after the log: of keys that signed any of it
         for name in IDENTITY:
-            folder.write(name, (store.layout.root / name).read_bytes())
+            folder.write(name, identity.get(name) or (store.layout.root / name).read_bytes())
     manifest = Manifest(
         form=form,
         hub_id=store.identity.hub_id,

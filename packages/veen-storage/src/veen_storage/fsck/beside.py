@@ -114,8 +114,18 @@ class Beside:
             path = self.layout.checkpoint_index(self.label)
             self.index = read_held(path, self.report, remedy=REPAIR, label=self.label) or b""
 
-    def fault(self, path: Path, what: str, *, remedy: str = RESTORE, seq: StreamSeq | None = None) -> None:
-        self.report.faults.append(Fault(file=path.name, label=self.label, seq=seq, what=what, remedy=remedy))
+    def fault(
+        self,
+        path: Path,
+        what: str,
+        *,
+        remedy: str = RESTORE,
+        seq: StreamSeq | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self.report.faults.append(
+            Fault(file=path.name, offset=offset, label=self.label, seq=seq, what=what, remedy=remedy)
+        )
 
     def _derived(
         self, path: Path, right: bytes, *, ahead: bool, seq: StreamSeq, rewrite: bool = True
@@ -126,8 +136,12 @@ class Beside:
         held = read_held(path, self.report, remedy=remedy, label=self.label, seq=seq)
         if held == right or (held is None and ahead):
             return
-        what = "is missing" if held is None else "is not what follows from the log"
-        self.fault(path, what, remedy=remedy, seq=seq)
+        if held is None:
+            self.fault(path, "is missing", remedy=remedy, seq=seq)
+        else:
+            pairs = enumerate(zip(held, right, strict=False))
+            offset = next((at for at, (a, b) in pairs if a != b), min(len(held), len(right)))
+            self.fault(path, "is not what follows from the log", remedy=remedy, seq=seq, offset=offset)
         if rewrite:
             self.rewrites[path] = right
 

@@ -23,6 +23,7 @@ from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
+from veen_storage.fsck.attachments import check_attachments, row_fault
 from veen_storage.fsck.book import Book, Unfinished
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
@@ -94,12 +95,13 @@ class _Fsck:
             report.notes.append("without the hub's identity neither log nor index could be checked")
             return report
         fsck_directory.check_keys(layout, identity, report)
+        fsck_directory.check_fork_record(layout, identity, report)
         trust = Trust(identity, registry)
         if layout.log.is_dir() and layout.journal.is_dir():
             self._check_all(trust)
         else:
             with Workers(trust, self._processes) as workers:
-                self._check_attachments(workers, registry.limits.max_attachment_bytes)
+                check_attachments(layout, report, workers, self._tell, None)
         if self._level is Level.QUICK:
             report.notes.append(
                 f"quick: MSG and hub signatures were verified only of each label's last {RECENT} entries (as "
@@ -116,9 +118,11 @@ class _Fsck:
         with tempfile.TemporaryDirectory(prefix="veen-fsck-") as scratch:
             with Workers(trust, self._processes) as workers:
                 book = self._check_log(workers, survey, Path(scratch, "index"))
-                self._check_attachments(workers, trust.registry.limits.max_attachment_bytes)
+                faulty = check_attachments(
+                    self._layout, self._report, workers, self._tell, Path(scratch, "index")
+                )
             if survey is not None:
-                self._compare(book, survey, Path(scratch, "index"))
+                self._compare(_excused(book, survey, faulty), book, survey, Path(scratch, "index"))
 
     def _check_log(self, workers: Workers, survey: Survey | None, derived: Path) -> Book:
         applied = fsck_index.recorded_batch(survey)
@@ -197,9 +201,9 @@ class _Fsck:
     def _index_fault(self, what: str, label: Label | None = None) -> None:
         self._report.faults.append(Fault(file=fsck_index.FILE, what=what, label=label, remedy=REPAIR))
 
-    def _compare(self, book: Book, survey: Survey, derived: Path) -> None:
+    def _compare(self, excused: Excused, book: Book, survey: Survey, derived: Path) -> None:
         try:
-            found = fsck_index.apart(fsck_index.compare, self._layout.index, derived, _excused(book, survey))
+            found = fsck_index.apart(fsck_index.compare, self._layout.index, derived, excused)
         except DamageError as exc:
             fsck_directory.add_fault(self._report, exc, fsck_index.FILE, REPAIR)
             return
@@ -213,6 +217,9 @@ class _Fsck:
         labels = {number: label for label, number in survey.numbers.items()}
         short = {labels.get(LABEL_SEQ.unpack(row.key)[0]) for row in found.rows if _beyond_the_log(row)}
         for row in found.rows:
+            if row.table == "attachments":
+                self._report.faults.append(row_fault(row, self._level))
+                continue
             label = _label_of(row, labels)
             lost = label is not None and (label in short or label in gone)
             remedy = RESTORE_LOG if lost else REPAIR
@@ -226,26 +233,17 @@ class _Fsck:
                     remedy=remedy,
                 )
             )
+        if found.unrecorded:
+            self._report.notes.append(
+                f"{found.unrecorded} attachments are not recorded, as when a put is cut off, so that their "
+                f"loss would not show; {REPAIR}"
+            )
         for table, count in found.more.items():
             self._index_fault(f"table {table}: {count} more rows are wrong")
 
-    # --- attachments
 
-    def _check_attachments(self, workers: Workers, max_bytes: int) -> None:
-        content = self._level is Level.FULL
-        check = partial(fsck_directory.check_attachment, max_bytes=max_bytes, content=content)
-        seen = self._report.counters
-        for size, fault in workers.map(check, fsck_directory.list_attachments(self._layout, self._report)):
-            seen.attachments += 1
-            seen.bytes += size if content else 0
-            if fault is not None:
-                self._report.faults.append(fault)
-            if self._tell is not None:
-                self._tell(Progress("attachments", seen.labels, seen.labels, seen.entries, seen.bytes))
-
-
-def _excused(book: Book, survey: Survey) -> Excused:
-    """Rows that follow from something that is itself in doubt."""
+def _excused(book: Book, survey: Survey, faulty: set[tuple[str, bytes]]) -> Excused:
+    """Rows that follow from something that is itself in doubt, or is reported already."""
     numbers = frozenset(book.derivation.numbers.get(label, LabelNo(-1)) for label in book.broken)
     meta = {b"finishing"}
     if book.broken:
@@ -258,6 +256,7 @@ def _excused(book: Book, survey: Survey) -> Excused:
         if label in survey.numbers
     }
     rows |= {("labels", bytes(label)) for label in book.broken}
+    rows |= faulty
     return Excused(
         numbers=numbers,
         rows=frozenset(rows),

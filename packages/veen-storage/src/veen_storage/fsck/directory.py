@@ -1,22 +1,18 @@
-"""What fsck looks at outside of the log: registry, identity, keys, attachments, strangers (§8.4, §14.1)."""
+"""What fsck looks at outside of the log: registry, identity, keys, fork record, strangers (§8.4, §14.1)."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 from veen_core import hub_identity
 from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import Coid
 from veen_storage import hub_keys
-from veen_storage.attachments import PART
-from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
+from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.files import SECRET
+from veen_storage.fork_record import read_fork, verify_cuts, verify_record
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.hub_keys import NextIdentity
 from veen_storage.layout import Layout
@@ -125,6 +121,26 @@ def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
             add_fault(report, exc, "keys", "restore it from a backup")
 
 
+def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> None:
+    """Of a fork: that the record is this hub's and the old one's, and that its cuts are all there."""
+    if not layout.fork.exists():
+        left = [path.name for path in (layout.fork_cuts, layout.ancestry) if path.exists()]
+        if left:
+            what = f"is missing: {' and '.join(left)} belong to it"
+            report.faults.append(Fault(file=layout.fork.name, what=what))
+        return
+    file = layout.fork.name
+    try:
+        record, lines = read_fork(layout.root) or (None, [])
+        assert record is not None
+        old = hub_keys.read_identity(Layout(layout.ancestor(record.old_hub)), record.old_hub)
+        verify_record(record, identity, old)
+        file = layout.fork_cuts.name
+        verify_cuts(record, lines)
+    except VeenError as exc:
+        add_fault(report, exc, file)
+
+
 def check_names(layout: Layout, report: Report) -> None:
     """Folders that must be there, and strangers among them."""
     for folder in layout.directories():
@@ -135,54 +151,3 @@ def check_names(layout: Layout, report: Report) -> None:
             report.notes.append(f"{name} is no part of a data directory")
     for ancestor in sorted(layout.ancestry.glob("*")):
         report.notes.append(f"ancestry/{ancestor.name} is a directory of its own: check it with its own fsck")
-
-
-# --- attachments
-
-
-def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
-    """Every attachment whose name and place are right; the rest is reported."""
-
-    def fault(exc: OSError) -> None:
-        shown = os.path.relpath(exc.filename, layout.root)
-        report.faults.append(Fault(file=shown, what=unreadable(shown, exc).what))
-
-    for folder, _folders, names in os.walk(layout.attachments, onerror=fault):
-        for name in sorted(names):
-            path = Path(folder, name)
-            shown = str(path.relative_to(layout.root))
-            if name.endswith(".tmp"):
-                report.notes.append(f"{shown} is left from a put that was cut off: it may be removed")
-                continue
-            try:
-                placed = layout.attachment(Coid.from_hex(name)) == path
-            except DecodeError:
-                placed = False
-            if placed:
-                yield path
-            else:
-                remedy = "move it out of the data directory"
-                report.faults.append(Fault(file=shown, what="has no place in attachments/", remedy=remedy))
-
-
-def sha256_of(path: Path) -> str:
-    digest = sha256()
-    with path.open("rb") as file:
-        while data := file.read(PART):
-            digest.update(data)
-    return digest.hexdigest()
-
-
-def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[int, Fault | None]:
-    """Its size, and what is wrong with it (H17)."""
-    file, remedy = f"attachments/{path.name}", "put it again from a copy"
-    try:
-        size = path.stat().st_size
-        digest = sha256_of(path) if content and size <= max_bytes else None
-    except OSError as exc:
-        return 0, Fault(file=file, what=unreadable(file, exc).what, remedy=remedy)
-    if size > max_bytes:
-        return size, Fault(file=file, what=f"{size} bytes exceed max_attachment_bytes", remedy=remedy)
-    if digest is None or digest == path.name:
-        return size, None
-    return size, Fault(file=file, what="is not the content its name says", remedy=remedy)

@@ -55,7 +55,9 @@ class Fact(NamedTuple):
 
     seq: StreamSeq
     offset: int
+    """In its file, to say where; of a pruned entry in what was kept."""
     size: int
+    """Of the frame, also of one that was pruned."""
     has_receipt: bool
     """Whether the receipt's fields can be relied on to go on with the label."""
     has_content: bool
@@ -346,32 +348,33 @@ def _check_pruned(trust: Trust, span: Span) -> Checked:
     """Every entry that is left of a pruned chunk: its leaf, profile and hub signature."""
     checked = Checked()
 
-    def fault(what: str, seq: StreamSeq | None = None) -> None:
-        checked.faults.append(Fault(file=span.path.name, label=span.label, seq=seq, what=what))
+    def fault(what: str, offset: int | None, seq: StreamSeq | None = None) -> None:
+        checked.faults.append(Fault(file=span.path.name, offset=offset, label=span.label, seq=seq, what=what))
 
     try:
         head, kept = read_pruned_chunk(span.path)
-    except (DamageError, OSError) as exc:
-        fault(exc.what if isinstance(exc, DamageError) else str(exc))
+    except DamageError as exc:
+        fault(exc.what, exc.offset)
+        return checked
+    except OSError as exc:
+        fault(str(exc), None)
         return checked
     if len(head.sizes) != len(kept):
-        fault(f"lists {len(head.sizes)} sizes for {len(kept)} entries")
+        fault(f"lists {len(head.sizes)} sizes for {len(kept)} entries", 0)
         return checked
-    offset = 0
-    for size, entry in zip(head.sizes, kept, strict=True):
+    for size, (place, entry) in zip(head.sizes, kept, strict=True):
         seq = entry.receipt.stream_seq
         if entry.receipt.label != span.label:
-            fault("the RECEIPT is of another label", seq)
+            fault("the RECEIPT is of another label", place, seq)
         if entry.profile_id != trust.registry.profile.profile_id:
-            fault("I4: its profile is not the hub's (§7)", seq)
+            fault("I4: its profile is not the hub's (§7)", place, seq)
         if seq >= span.sigs_from:
             checked.signatures += 1
             try:
                 hub_identity.verify_receipt(trust.identity, entry.receipt)
             except VeenError as exc:
-                fault(str(exc), seq)
-        checked.facts.append(_pruned_fact(entry, offset, size))
-        offset += size
+                fault(str(exc), place, seq)
+        checked.facts.append(_pruned_fact(entry, place, size))
     return checked
 
 

@@ -11,6 +11,7 @@ import signal
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -182,6 +183,8 @@ class Comparison:
     rows: list[Row] = field(default_factory=list)
     more: dict[str, int] = field(default_factory=dict)
     checked: int = 0
+    unrecorded: int = 0
+    """Attachments that are there and of which the index does not know."""
 
 
 def compare(actual: Path, derived: Path, excused: Excused) -> Comparison:
@@ -195,12 +198,30 @@ def compare(actual: Path, derived: Path, excused: Excused) -> Comparison:
                 for row in _differences(table, left, right, found):
                     if excused.excuses(table, row.key):
                         continue
+                    if table == "attachments" and row.wrong == "missing":
+                        found.unrecorded += 1
+                        continue
                     count += 1
                     if count <= MOST_ROWS:
                         found.rows.append(row)
                 if count > MOST_ROWS:
                     found.more[table] = count - MOST_ROWS
             found.rows.extend(_gaps(left))
+    finally:
+        have.close()
+        want.close()
+    return found
+
+
+def lost_attachments(actual: Path, derived: Path) -> Comparison:
+    """Those that the index recorded and of which there is no file."""
+    found = Comparison()
+    have, want = Index(actual, readonly=True), Index(derived, readonly=True)
+    try:
+        with have.reading() as left, want.reading() as right:
+            rows = (row for row in _differences("attachments", left, right, found) if row.wrong == "extra")
+            found.rows.extend(islice(rows, MOST_ROWS))
+            found.more["attachments"] = sum(1 for _row in rows)
     finally:
         have.close()
         want.close()

@@ -265,13 +265,13 @@ class LabelFold:
         try:
             head = read_pruned_head(path)
         except (OSError, VeenError) as exc:
-            self._book.fault(path.name, str(exc), label=self._label, seq=start)
+            what = exc.what if isinstance(exc, DamageError) else str(exc)
+            self._book.fault(path.name, what, offset=0, label=self._label, seq=start)
             self._state.distrust()
             return
         if (head.label, head.start_seq, head.end_seq) != (self._label, start, end):
-            self._book.fault(
-                path.name, "is of other entries than its name says", label=self._label, seq=start
-            )
+            what = "is of other entries than its name says"
+            self._book.fault(path.name, what, offset=0, label=self._label, seq=start)
             self._state.distrust()
         self._state.draft.note_prune(
             Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)

@@ -89,7 +89,7 @@ def _turn(label: Label, piece: Piece) -> _Turn:
     """By the first entry; if that cannot be read, it is reported in the label's turn."""
     try:
         if piece.pruned:
-            return _Turn(True, read_pruned_chunk(piece.path)[1][0].receipt.hub_ts, label)
+            return _Turn(True, read_pruned_chunk(piece.path).kept[0][1].receipt.hub_ts, label)
         with ChunkFile(piece.path, compressed=piece.compressed) as chunk:
             for _offset, frame in chunk.walk():
                 entry = unframe(frame)
