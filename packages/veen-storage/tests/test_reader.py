@@ -14,7 +14,7 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
-from veen_storage import reader
+from veen_storage import entry_reader
 from veen_storage.errors import AbsentError
 from veen_storage.proof_cache import ProofCache
 from veen_storage.reader import FOREVER, Moment
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_absent(written: Store, beyond: int) -> None:
 
 
 def test_a_page_is_bounded_in_bytes_but_never_empty(written: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_PAGE_BYTES", 1)
+    monkeypatch.setattr(entry_reader, "MAX_PAGE_BYTES", 1)
     found, at_ = [], 1
     while page := written.read.entries(ORDERS, seq(at_), 100):
         found += seqs(page)
