@@ -13,26 +13,30 @@ from pathlib import Path
 
 import pytest
 
+from veen_core import cbor
 from veen_core.api import (
+    ErrorEnvelope,
     ProofRequest,
     ProofResponse,
     ReceiptRequest,
     ReceiptResponse,
     StreamRequest,
     StreamResponse,
+    SubmitResponse,
 )
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus
 from veen_hub import authority
 from veen_hub.policy import AllowAll, Question
+from veen_storage import opening
 from veen_storage.files import Files
 from veen_storage.fsck import fsck
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import Writer, envelope
-from .serving import PATIENCE, RunningHub, SetClock, make_directory, until
+from .serving import CBOR_SEQ, PATIENCE, RunningHub, SetClock, make_directory, until
 from .test_attachments import put
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -154,6 +158,25 @@ def test_an_attachment_that_cannot_be_written_is_unavailable_and_leaves_nothing(
     assert hub.submit(alice.next()).status == 200
     files.fails = lambda _operation, _path: False
     assert put(hub, alice, b"content").status == 200
+
+
+def test_a_damaged_label_is_its_own_writers_trouble_only(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunk is judged when it is first added to, where opening did not get to it."""
+    hub = start_hub(gating=False)
+    alice, bob = Writer("alice", hub.hub_id), Writer("bob", hub.hub_id, to="news")
+    for writer in (alice, bob):
+        hub.accept(writer.next())
+    hub.stop()
+    (chunk,) = (hub.root / "log").glob(f"chunk-{alice.label.hex()}*")
+    chunk.write_bytes(bytes(chunk.stat().st_size))
+    monkeypatch.setattr(opening, "LABELS", 0)
+    hub = start_hub(gating=False)
+    both = hub.post("/v1/submit", envelope(alice.next()) + envelope(bob.next()), CBOR_SEQ)
+    refused, accepted = cbor.split_sequence(both.body)
+    assert ErrorEnvelope.decode(refused).code == "E.UNAVAILABLE"
+    assert SubmitResponse.decode(accepted).receipt.stream_seq == 2
 
 
 def test_a_tenant_is_ready_while_its_authority_can_be_reached(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -16,14 +17,13 @@ from typing import Any, Final, TypeVar
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
-from veen_core.cap import CapToken, verify_token
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
-from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError, IdentityError, VeenError
-from veen_core.ids import AuthRef, ClientId, Label, StreamSeq, UnixTime, VerifyKey
+from veen_core.errors import ApiError, IdentityError, VeenError
+from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
-from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
-from veen_core.status import MAX_ADMIN_AGE, AuthorizeResponse, CapStatus, Status
+from veen_core.rejection import Code
+from veen_core.status import Status
 from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
@@ -36,9 +36,11 @@ from veen_hub.feed import Feed
 from veen_hub.following import policy_of
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
+from veen_hub.logs import log
 from veen_hub.metrics import Metrics
 from veen_hub.pace import Pace
 from veen_hub.policy import AdmissionPolicy
+from veen_hub.remembered import Orders, Reports
 from veen_hub.sequencer import Sequencer, Ticket
 from veen_hub.signer import Signer
 from veen_hub.upkeep import Upkeep
@@ -51,8 +53,6 @@ from veen_storage.writer import Batch, Place
 
 T = TypeVar("T")
 
-MAX_EVIDENCE: Final = 1_024
-"""Reports of equivocation that are remembered."""
 KEX1_LEVELS: Final = ("hardened", "meta")
 """spec-2 §8: where client keys have bounds."""
 
@@ -81,8 +81,9 @@ class Hub:
         ):  # the clock's fault, not the configuration's: see ``not_ready``
             store.check_signing(self.hub_ts)
         self.metrics = Metrics()
-        self._accepted = 0
-        self.metrics.stage.labels("accepted").set_function(lambda: self._accepted)
+        self.accepted = 0
+        """Entries whose place was decided, in the sequencer's thread."""
+        self.metrics.stage.labels("accepted").set_function(lambda: self.accepted)
         self.feed = Feed()
         self.policy = policy or policy_of(config, self.identity.hub_id)
         routing_key = stream.routing_key(self.identity.hub_id)
@@ -93,7 +94,7 @@ class Hub:
         store.set_previous_label(self.labels.previous)
         admin = store.registry.admin_pk
         self.admins: frozenset[VerifyKey] = frozenset({admin} if admin is not None else ())
-        self._rules = Rules(
+        self.rules = Rules(
             gating=config.gating,
             issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
             bounds=self._client_bounds(),
@@ -129,8 +130,8 @@ class Hub:
         self.stopping = asyncio.Event()
         self.drained = asyncio.Event()
         """Nothing comes any more: followers that have everything may go."""
-        self._carried_out: dict[bytes, UnixTime] = {}
-        self._evidence: set[bytes] = set()
+        self.reports = Reports()
+        self.orders = Orders()
         self._authority = Authority(config.authority_url) if config.authority_url is not None else None
         self._last: Entry | Head | None = None
 
@@ -153,7 +154,7 @@ class Hub:
         self._sequencer.start()
         behind = await self.upkeep.start()
         self._last = await self.reading(self._newest)
-        self._accepted = behind
+        self.accepted = behind
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
@@ -189,9 +190,15 @@ class Hub:
 
     def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""
-        admission.admit(submission, self._hearing(batch))
+        try:
+            admission.admit(submission, self._hearing(batch))
+        except (
+            StorageError
+        ) as exc:  # nothing is placed yet: what is wrong with one label is its writers' alone
+            log(logging.ERROR, "a label cannot be added to", label=submission.label.hex(), error=str(exc))
+            raise ApiError(Code.UNAVAILABLE, "this label is damaged: see the hub's log") from None
         placed = batch.add(submission, submission.wire, submission.leaf)
-        self._accepted += 1
+        self.accepted += 1
         self.upkeep.checkpoint_if_due(batch, placed.label)
         return placed
 
@@ -243,61 +250,6 @@ class Hub:
 
     # --- authority
 
-    async def authorize(self, token_bytes: bytes) -> AuthorizeResponse:
-        """Verify a token and append it to the control label, once (H5, H18)."""
-        token = self._checked_token(token_bytes)
-        auth_ref = token.auth_ref
-
-        def action(batch: Batch) -> StreamSeq:
-            held = batch.view.cap(auth_ref)
-            if held is not None and held.control_seq:
-                return held.control_seq
-            self.labels.learn(token.allow.stream_ids)  # the map belongs to the sequencer's thread
-            self._accepted += 1
-            return batch.authorize(token, token_bytes, self.control_label).stream_seq
-
-        seq = await self.act(action)
-        receipt = await self.reading(lambda: self.store.read.receipt(self.control_label, seq))
-        status = await self.cap_status(auth_ref)
-        expires_at = status.expires_at if status.expires_at is not None else receipt.hub_ts
-        self.metrics.cap_checks.labels("ok").inc()
-        return AuthorizeResponse(
-            auth_ref=auth_ref, expires_at=expires_at, receipt=receipt, server_version=VERSION
-        )
-
-    def _checked_token(self, token_bytes: bytes) -> CapToken:
-        try:
-            token = CapToken.decode(token_bytes)
-        except DecodeError as exc:
-            self.metrics.cap_checks.labels("malformed").inc()
-            raise AdmissionError(CBOR_INVALID, str(exc)) from None
-        try:
-            verify_token(token, self.limits)
-        except CapError as exc:
-            self.metrics.cap_checks.labels("invalid").inc()
-            raise AdmissionError(CAP_INVALID, str(exc)) from None
-        if token.issuer_pk not in self._rules.issuers:
-            self.metrics.cap_checks.labels("issuer").inc()
-            raise AdmissionError(
-                CAP_ISSUER, f"the hub does not accept tokens of issuer {token.issuer_pk.hex()}"
-            )
-        return token
-
-    async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        record = await self.act(lambda batch: batch.view.cap(auth_ref), reads=True)
-        if record is None:
-            raise ApiError(Code.NOT_FOUND, f"the hub has never seen auth_ref {auth_ref.hex()}")
-        token = record.token
-        return CapStatus(
-            auth_ref=auth_ref,
-            issued_at=record.issued_at,
-            known=token is not None,
-            expires_at=token.expires_at(record.issued_at) if token is not None else None,
-            issuer_pk=token.issuer_pk if token is not None else None,
-            subject_pk=token.subject_pk if token is not None else None,
-            server_version=VERSION,
-        )
-
     async def check_writer(self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int) -> None:
         """The auth stage for what is not a MSG: an attachment's put (H17)."""
         writer = Writer(label, client, auth_ref)
@@ -306,7 +258,7 @@ class Hub:
     def _hearing(self, batch: Batch) -> Hearing:
         """One for all messages of a batch."""
         if self._heard is None or self._heard.view is not batch.view:
-            self._heard = Hearing(batch.view, batch.hub_ts, self._rules, self.policy, self.labels, self._pace)
+            self._heard = Hearing(batch.view, batch.hub_ts, self.rules, self.policy, self.labels, self._pace)
         return self._heard
 
     # --- what it says of itself
@@ -332,7 +284,7 @@ class Hub:
             "signatures",
             "limits",
             *(["cap tokens", "stream scope", "ttl", "rate"] if scoped else []),
-            *(["client key bounds"] if self._rules.bounds is not None else []),
+            *(["client key bounds"] if self.rules.bounds is not None else []),
             *self.policy.enforces(),
         ]
         cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
@@ -382,23 +334,6 @@ class Hub:
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # never folded is not fresh
         self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
-
-    def reported(self, evidence: bytes) -> bool:
-        """Whether this evidence is news; remembered for the run, up to a bound."""
-        if evidence in self._evidence:
-            return False
-        if len(self._evidence) >= MAX_EVIDENCE:
-            self._evidence.clear()
-        self._evidence.add(evidence)
-        return True
-
-    def replayed(self, digest: bytes, signed_at: UnixTime) -> bool:
-        """Whether this signed request was seen before; remembered for as long as it counts (H19)."""
-        fresh = self.clock.now() - 2 * MAX_ADMIN_AGE
-        self._carried_out = {d: at for d, at in self._carried_out.items() if at >= fresh}
-        seen = digest in self._carried_out
-        self._carried_out[digest] = signed_at
-        return seen
 
     async def not_ready(self) -> str | None:
         """Why the hub cannot do its work now, if so (spec-4 §10.1)."""

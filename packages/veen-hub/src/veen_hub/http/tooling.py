@@ -20,6 +20,7 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
+from veen_hub import authorization
 from veen_hub.http.content import CBOR, JSON, MAX_REQUEST, over_the_cap, read_body, reply
 from veen_hub.http.keys import hub_of
 from veen_hub.logs import log
@@ -34,7 +35,7 @@ async def authorize(request: web.Request) -> web.Response:
     if request.content_type != CBOR:
         raise ApiError(Code.BAD_REQUEST, f"Content-Type {request.content_type}: send the token as {CBOR}")
     token = await read_body(request, MAX_TOKEN, hub.config.listen.request_timeout_sec, over_the_cap)
-    return reply(request, await hub.authorize(token))
+    return reply(request, await authorization.authorize(hub, token))
 
 
 async def cap_status(request: web.Request) -> web.Response:
@@ -43,7 +44,7 @@ async def cap_status(request: web.Request) -> web.Response:
         auth_ref = AuthRef.from_hex(request.match_info["auth_ref"])
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
-    return reply(request, await hub_of(request).cap_status(auth_ref))
+    return reply(request, await authorization.cap_status(hub_of(request), auth_ref))
 
 
 async def equivocation(request: web.Request) -> web.Response:
@@ -56,7 +57,7 @@ async def equivocation(request: web.Request) -> web.Response:
     except (DecodeError, EvidenceError) as exc:
         raise ApiError(Code.BAD_REQUEST, f"this evidence proves nothing: {exc}") from None
     own = evidence.first.hub_pk in hub.identity.key_map.values()
-    if not hub.reported(H(body)):
+    if not hub.reports.is_news(H(body)):
         return reply(request, OkResponse(ok=True, server_version=VERSION))  # once is enough
     hub.metrics.equivocation.labels("this hub" if own else "another").inc()
     log(
@@ -95,7 +96,7 @@ async def _as_admin(request: web.Request) -> bytes:
             verify(admin, digest, signature, "VEEN-Admin-Sig")
         except SignatureError:
             continue
-        if hub.replayed(digest, signed_at):
+        if hub.orders.is_replay(digest, signed_at, hub.clock.now()):
             raise ApiError(Code.CONFLICT, "this signed request was carried out already: sign a new one")
         return body
     raise ApiError(Code.FORBIDDEN, "VEEN-Admin-Sig is not by an admin key of this hub")
