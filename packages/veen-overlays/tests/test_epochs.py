@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from memory_log import READER
 from test_realm import Logs
 
-from veen_core.errors import DivergenceError, VeenError
+from veen_core import Entry, Mmr
+from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.hashing import H, u64be
-from veen_core.ids import Epoch, Label, LeafHash
-from veen_overlays.event import Message
+from veen_core.ids import Epoch, Label, LeafHash, MmrRoot
+from veen_overlays.event import Message, SeenOnce
 from veen_overlays.kv import KV, Delete, Put
 from veen_overlays.live import EpochView, open_entry
 from veen_overlays.record import Record
@@ -126,6 +127,82 @@ def test_it_is_the_fold_of_its_labels_one_after_the_other(
             answer, plain = await view.state(), KV.fold(stream.in_order())
             assert KV.encode(answer.summary) == KV.encode(plain)
             assert answer.range.to_seq == view.size == len(stream.in_order())
+            assert answer.mmr_root == root_of(stream.in_order())
+
+    asyncio.run(check())
+
+
+def root_of(messages: list[Message]) -> MmrRoot:
+    tree = Mmr()
+    for message in messages:
+        tree.add(message.msg_id)
+    return tree.root
+
+
+@settings(max_examples=40)
+@given(STEPS, st.data())
+def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
+    steps: list[tuple[int, str, int, bool] | int], data: st.DataObject
+) -> None:
+    """WAL §1: several labels fold in one total order, so a prefix of them means something (§11.3)."""
+
+    async def check() -> None:
+        stream, store = Stream(now=FIRST + 1), MemoryStore()
+        for step in steps:
+            if isinstance(step, int):
+                stream.now += step
+            else:
+                stream.write(stream.now + step[0], put(step[1], str(step[2])))
+        view, messages = await taken_up(stream, store), stream.in_order()
+        with pytest.raises(VerificationError, match="no range"):
+            await view.state(len(messages) + 1)
+        assert [position for position, _ in await everything(view)] == [m.seq for m in messages]
+        if not messages:
+            return
+        to_seq = data.draw(st.integers(1, len(messages)))
+        from_seq = data.draw(st.integers(1, to_seq))
+        before, part = await view.state(to_seq), await view.fold(from_seq, to_seq)
+        assert KV.encode(before.summary) == KV.encode(KV.fold(messages[:to_seq]))
+        seen = SeenOnce()
+        KV.fold(messages[: from_seq - 1], seen)
+        assert KV.encode(part.summary) == KV.encode(KV.fold(messages[from_seq - 1 : to_seq], seen))
+        for answer in (before, part):
+            assert answer.mmr_root == root_of(messages[:to_seq])
+            assert answer.receipt is not None
+            assert bytes(answer.receipt.leaf_hash) == messages[to_seq - 1].msg_id
+            assert view.position_of(answer.receipt) == to_seq
+
+    asyncio.run(check())
+
+
+async def everything(view: EpochView[object]) -> list[tuple[int, Entry]]:
+    return [found async for found in view.entries()]
+
+
+def test_a_receipt_of_another_stream_has_no_position() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"))
+        view = await taken_up(stream, store)
+        other = stream.logs.at(Label(bytes(32)))
+        with pytest.raises(VerificationError, match="none of this stream's"):
+            view.position_of(other.append(other.seal(put("a", "1"))))
+
+    asyncio.run(check())
+
+
+def test_it_names_every_label_that_it_rests_on() -> None:
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        for epoch in (5, 7, 20):
+            stream.now = epoch
+            stream.write(epoch, put("a", str(epoch)))
+            view = await taken_up(stream, store)
+        written = {label_of(Epoch(epoch)) for epoch in (5, 7, 20)}
+        assert written <= view.labels == (await taken_up(stream, store)).labels
+        stream.now = 30
+        await view.catch_up()
+        assert written <= view.labels
 
     asyncio.run(check())
 

@@ -1,9 +1,20 @@
 """The drivers that follow a log and keep a view: the only part of the package that waits for anything."""
 
+from veen_overlays.live.answer import Answer
 from veen_overlays.live.epochs import Epochs, EpochView
-from veen_overlays.live.materializer import Answer, Materializer
+from veen_overlays.live.label import Prefix
+from veen_overlays.live.materializer import Materializer
 from veen_overlays.live.opening import open_entry
 from veen_overlays.live.policy import RealmPolicy
 from veen_overlays.live.realm import RealmFollower
 
-__all__ = ["Answer", "EpochView", "Epochs", "Materializer", "RealmFollower", "RealmPolicy", "open_entry"]
+__all__ = [
+    "Answer",
+    "EpochView",
+    "Epochs",
+    "Materializer",
+    "Prefix",
+    "RealmFollower",
+    "RealmPolicy",
+    "open_entry",
+]

@@ -3,33 +3,37 @@
 The stream's order is that of its epochs, and within one that of its label's stream_seq. A message's position
 in it is its seq here. A label takes messages for as long as its epoch lies in the hub's window, so
 
-1. the labels of the window are held in memory and folded anew when one of them grew;
+1. the labels of the window are held in memory and folded anew when one of them grew: until the window has
+   passed, a late message may still move later ones back by one position;
 2. a label whose window has passed takes nothing any more: a row says where in the order it lies and with
    which root it ended, and its messages go into a summary tree like any other log's. The row is written
    first, so a crash in between only appends again.
 
-Each label's roots are checked before anything of it is folded. After a restart the last row is checked
-against the log, and the tree is taken up in O(log n). Nothing tells which epochs hold nothing: each is asked
-for once.
+Each label's roots are checked before anything of it is folded. An answer's root is that of all leaves in the
+stream's order: of one label it would be the label's own; of several no hub signs it, and whoever reads the
+same labels computes it. After a restart the last row is checked against the log, and the tree is taken up in
+O(log n). Nothing tells which epochs hold nothing: each is asked for once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from veen_core.errors import DivergenceError, VerificationError
+from veen_core.entry import Entry
+from veen_core.errors import VerificationError
 from veen_core.hashing import Ht
-from veen_core.ids import Epoch, Label, MmrRoot, StreamSeq
+from veen_core.ids import Epoch, Label, MmrRoot
 from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
-from veen_core.wire import Wire, array
 from veen_overlays.event import Message
-from veen_overlays.live.materializer import PAGE, Answer, drive_from
+from veen_overlays.live.answer import Answer, drive_from
+from veen_overlays.live.epoch_rows import Row, Rows
+from veen_overlays.live.label import Prefix, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.nodes import Range
 from veen_overlays.overlay import Overlay
@@ -67,37 +71,16 @@ class Epochs(Protocol):
         """A label is needed no more."""
 
 
-@array("epoch_row", section="12")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row(Wire):
-    """A label that is complete: its epoch, how many messages it has, and its root."""
-
-    epoch: Epoch
-    size: StreamSeq
-    mmr_root: MmrRoot
-
-
-@array("epoch_cursor", section="12")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor(Wire):
-    """The first epoch that is not complete, and how many messages all before it have."""
-
-    next: Epoch
-    total: StreamSeq
-
-
 @dataclass(slots=True)
 class Held:
     """A label that may still grow, as far as it was read."""
 
-    label: Label
-    mmr: Mmr = field(default_factory=Mmr)
+    prefix: Prefix
     messages: list[Message] = field(default_factory=list)
-    last: Receipt | None = None
 
 
 class EpochView(Generic[S]):
-    """``open`` first; then ``catch_up``, and ask for the ``state``."""
+    """``open`` first; then ``catch_up``, and ask."""
 
     def __init__(
         self,
@@ -110,146 +93,201 @@ class EpochView(Generic[S]):
         floor: int = FLOOR,
     ) -> None:
         self.overlay = overlay
-        self._epochs, self._reader, self._key, self._store = epochs, reader, key, store
+        self._epochs, self._reader, self._key = epochs, reader, key
         name = Ht("veen/stream-view", epochs.label_of(Epoch(0)))
-        self._rows = b"epochs/" + overlay.class_id[:16] + name
+        self._rows = Rows(store, b"epochs/" + overlay.class_id[:16] + name, epochs.since)
         self._tree = SummaryTree(overlay, Label(name), store, floor)
         self._held: dict[Epoch, Held] = {}
-        self._cursor = Cursor(next=epochs.since, total=StreamSeq(0))
         self._last: Receipt | None = None
         self._answer: Answer[S] | None = None
+        self._passed: set[Label] | None = None
 
     @property
     def label(self) -> Label:
         """Where it stands: the last label that holds something, else the oldest that takes messages."""
-        held = [each.last for _, each in sorted(self._held.items()) if each.last is not None]
+        held = [each.prefix.last for each in self._window() if each.prefix.last is not None]
         last = held[-1] if held else self._last
         return self._epochs.label_of(Epoch(self._epochs.window()[0])) if last is None else last.label
 
     @property
+    def labels(self) -> frozenset[Label]:
+        """All that it is folded from, or may be when they take a message."""
+        if self._passed is None:
+            self._passed = {self._epochs.label_of(row.epoch) for _, row in self._rows.holding(1)}
+        return frozenset(self._passed.union(held.prefix.label for held in self._held.values()))
+
+    @property
     def size(self) -> int:
         """How many messages are folded, of all labels."""
-        return self._cursor.total + sum(len(held.messages) for held in self._held.values())
+        return self._total + sum(len(held.messages) for held in self._held.values())
+
+    @property
+    def _total(self) -> int:
+        """Of complete labels."""
+        return self._rows.cursor.total
+
+    def _window(self) -> list[Held]:
+        """In the stream's order."""
+        return [held for _, held in sorted(self._held.items())]
 
     # --- taking up what is stored
 
     async def open(self) -> None:
         """Take up the stored labels; the log must still have the last of them, whole."""
-        kept = self._store.get(self._rows)
-        self._cursor = self._cursor if kept is None else Cursor.decode(kept)
+        self._rows.load()
         await drive_from(self._tree.load(), self._messages)
-        if self._tree.size > self._cursor.total:  # of another time, or damaged: the log has it all
+        if self._tree.size > self._total:  # of another time, or damaged: the log has it all
             self._tree.clear()
-        if (total := self._cursor.total) == 0:
+        if (total := self._total) == 0:
             return
-        _, row = next(self._rows_from(total))
-        self._last = await self._complete(row)
+        _, row = next(self._rows.holding(total))
+        label = self._epochs.label_of(row.epoch)
+        self._last = await receipt_at(self._reader, label, row.size, row.mmr_root, held=row.encode())
         if self._tree.size < total:
             self._tree.extend(await self._messages(Range(self._tree.size + 1, total)))
-
-    def _rows_from(self, position: int) -> Iterator[tuple[int, Row]]:
-        """The rows from the one that holds a position on, each with the position of its first message."""
-        for key, value in self._store.scan(self._key_of(position), self._key_of(2**64 - 1)):
-            row = Row.decode(value)
-            yield int.from_bytes(key[-8:], "big") - row.size + 1, row
-
-    def _key_of(self, end: int) -> bytes:
-        return self._rows + b"/" + end.to_bytes(8, "big")
-
-    async def _complete(self, row: Row) -> Receipt:
-        label = self._epochs.label_of(row.epoch)
-        receipt = await self._reader.receipt(label, row.size)
-        if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (label, row.size, row.mmr_root):
-            raise DivergenceError(
-                f"the label of epoch {row.epoch} has another root at {row.size} than what was folded",
-                held=row.encode(),
-                shown=receipt.encode(),
-            )
-        return receipt
 
     async def _messages(self, wanted: Range) -> list[Message]:
         """Messages of complete labels, by position, from the log."""
         found: list[Message] = []
-        for start, row in self._rows_from(wanted.from_seq):
+        for start, row in self._rows.holding(wanted.from_seq):
             if start > wanted.to_seq:
                 break
-            held = Held(self._epochs.label_of(row.epoch))
-            await self._read(held, row.size)
-            if held.mmr.root != row.mmr_root:
-                raise VerificationError(f"the label of epoch {row.epoch} is not the one that was folded")
-            found += (m._replace(seq=start + m.seq - 1) for m in held.messages)
-        return [m for m in found if wanted.from_seq <= m.seq <= wanted.to_seq]
+            async for position, entry in self._complete(start, row):
+                if wanted.from_seq <= position <= wanted.to_seq:
+                    message = open_entry(entry, entry.receipt, self._key)
+                    found.append(message._replace(seq=position))
+        return found
+
+    async def _complete(self, start: int, row: Row) -> AsyncIterator[tuple[int, Entry]]:
+        """A complete label's entries by position; an error at its end unless it is the one of the row."""
+        prefix = Prefix(self._epochs.label_of(row.epoch))
+        async for entry in prefix.entries(self._reader, row.size):
+            yield start + entry.stream_seq - 1, entry
+        if prefix.mmr.root != row.mmr_root:
+            raise VerificationError(f"the label of epoch {row.epoch} is not the one that was folded")
 
     # --- growing
 
     async def catch_up(self) -> int:
         """Fold everything up to the present ends of the labels; returns how many messages that is."""
         window = self._epochs.window()
-        if window.start - MARGIN > self._cursor.next:
+        if window.start - MARGIN > self._rows.cursor.next:
             await self._close_passed((await self._epochs.confirmed()).start - MARGIN)
-        for n in range(self._cursor.next, window.stop):
+        for n in range(self._rows.cursor.next, window.stop):
             await self._read(self._held_at(Epoch(n)))
         return self.size
 
     async def _close_passed(self, end: int) -> None:
         """Labels of epochs before ``end`` take nothing any more: read them to their ends, for good."""
-        while (passed := end - self._cursor.next) > 0:
-            some = [Epoch(self._cursor.next + n) for n in range(min(passed, TOGETHER))]
+        while (passed := end - self._rows.cursor.next) > 0:
+            some = [Epoch(self._rows.cursor.next + n) for n in range(min(passed, TOGETHER))]
             heads = await asyncio.gather(*(self._reader.head(self._epochs.label_of(e)) for e in some))
             for epoch, head in zip(some, heads, strict=True):
                 held = self._held_at(epoch)
                 if head is not None:
                     await self._read(held, head.stream_seq)
                 self._close(epoch, self._held.pop(epoch))
-                await self._epochs.forget(held.label)
+                await self._epochs.forget(held.prefix.label)
 
     def _held_at(self, epoch: Epoch) -> Held:
-        return self._held.setdefault(epoch, Held(self._epochs.label_of(epoch)))
+        return self._held.setdefault(epoch, Held(Prefix(self._epochs.label_of(epoch))))
 
     async def _read(self, held: Held, upto: int | None = None) -> None:
-        """To the label's end, or to ``upto``; each entry must extend what was read of the label."""
-        while upto is None or held.mmr.size < upto:
-            room = PAGE if upto is None else min(PAGE, upto - held.mmr.size)
-            entries = await self._reader.page(held.label, StreamSeq(held.mmr.size + 1), room)
-            for entry in entries:
-                receipt, after = entry.receipt, held.mmr.copy()
-                after.add(receipt.leaf_hash)
-                if (receipt.stream_seq, receipt.mmr_root) != (after.size, after.root):
-                    raise DivergenceError(
-                        f"entry {entry.stream_seq} of label {held.label.hex()} does not extend what was read",
-                        held=b"" if held.last is None else held.last.encode(),
-                        shown=receipt.encode(),
-                    )
-                held.messages.append(open_entry(entry, receipt, self._key))
-                held.mmr, held.last = after, receipt
-            if len(entries) < room:
-                return
+        async for entry in held.prefix.entries(self._reader, upto):
+            held.messages.append(open_entry(entry, entry.receipt, self._key))
 
     def _close(self, epoch: Epoch, held: Held) -> None:
         """The row first, then the tree."""
-        start, size = self._cursor.total + 1, len(held.messages)
-        self._cursor = Cursor(next=Epoch(epoch + 1), total=StreamSeq(self._cursor.total + size))
-        puts = {self._rows: self._cursor.encode()}
-        if held.last is not None:
-            row = Row(epoch=epoch, size=StreamSeq(size), mmr_root=held.mmr.root)
-            puts[self._key_of(self._cursor.total)] = row.encode()
-            self._last = held.last
-        if held.last is not None or epoch % TOGETHER == 0:  # an empty label more to ask for costs less
-            self._store.write(puts)
+        start = self._total + 1
+        self._rows.close(epoch, len(held.messages), held.prefix.mmr.root)
+        if held.prefix.last is not None:
+            self._last = held.prefix.last
+            if self._passed is not None:
+                self._passed.add(held.prefix.label)
         self._tree.extend(message._replace(seq=start + n) for n, message in enumerate(held.messages))
 
     # --- answering
 
-    async def state(self) -> Answer[S]:
-        """The state now; its receipt is that of the last message in the stream's order."""
+    def position_of(self, receipt: Receipt) -> int:
+        """Where a message stands in the stream's order, as far as was caught up."""
+        start = self._total
+        for held in self._window():
+            if held.prefix.label == receipt.label:
+                return start + receipt.stream_seq
+            start += len(held.messages)
+        for first, row in self._rows.holding(1):
+            if self._epochs.label_of(row.epoch) == receipt.label:
+                return first + receipt.stream_seq - 1
+        raise VerificationError(f"label {receipt.label.hex()} is none of this stream's")
+
+    async def entries(self) -> AsyncIterator[tuple[int, Entry]]:
+        """All that is folded, in the stream's order, each with its position."""
+        for start, row in tuple(self._rows.holding(1)):
+            async for found in self._complete(start, row):
+                yield found
+        at = self._total
+        for held in self._window():
+            async for entry in Prefix(held.prefix.label).entries(self._reader, len(held.messages)):
+                at += 1
+                yield at, entry
+
+    async def state(self, upto: int | None = None) -> Answer[S]:
+        """The state now, or as it was after ``upto`` messages; its receipt is that of the last of them."""
+        if upto is not None and upto != self.size:
+            return await self.fold(1, upto)
         if self._answer is None or self._answer.range.to_seq != self.size:
-            after, position, last = [], int(self._cursor.total), self._last
-            for epoch in sorted(self._held):
-                for message in self._held[epoch].messages:
-                    position += 1
-                    after.append(message._replace(seq=position))
-                last = self._held[epoch].last or last
-            tail = self.overlay.fold(after, self._tree.beyond())
-            summary = self.overlay.combine(self._tree.state(), tail)
-            self._answer = Answer(self.overlay, Range(1, position), summary, last)
+            after = self._after()
+            summary = self.overlay.combine(self._tree.state(), self.overlay.fold(after, self._tree.beyond()))
+            last = next((h.prefix.last for h in reversed(self._window()) if h.prefix.last), self._last)
+            self._answer = Answer(self.overlay, Range(1, self.size), summary, last, self._root(after))
         return self._answer
+
+    async def fold(self, from_seq: int, to_seq: int) -> Answer[S]:
+        """What a range of positions did."""
+        if not 1 <= from_seq <= to_seq <= self.size:
+            raise VerificationError(f"no range {from_seq} to {to_seq} in the {self.size} messages folded")
+        total, summary = self._total, self.overlay.empty
+        if from_seq <= total:
+            stored = await drive_from(self._tree.fold(from_seq, min(to_seq, total)), self._messages)
+            summary = stored.summary
+        if to_seq <= total:
+            root = (await drive_from(self._tree.fold(1, to_seq), self._messages)).mmr_root
+        else:
+            after, seen = self._after()[: to_seq - total], self._tree.beyond()
+            before = max(from_seq - 1 - total, 0)
+            self.overlay.fold(after[:before], seen)  # for what it leaves in ``seen``
+            summary = self.overlay.combine(summary, self.overlay.fold(after[before:], seen))
+            root = self._root(after)
+        receipt = await self._receipt_of(to_seq)
+        return Answer(self.overlay, Range(from_seq, to_seq), summary, receipt, root)
+
+    def _after(self) -> list[Message]:
+        """The window's messages, by position."""
+        messages = (message for held in self._window() for message in held.messages)
+        return [message._replace(seq=n) for n, message in enumerate(messages, self._total + 1)]
+
+    def _root(self, after: Sequence[Message]) -> MmrRoot:
+        """Of all leaves in the stream's order, to the last of ``after``."""
+        mmr = self._tree.mmr.copy()
+        for message in after:
+            mmr.add(message.msg_id)
+        return mmr.root
+
+    async def _receipt_of(self, position: int) -> Receipt:
+        """Of the message there, checked against the entries of its label."""
+        if position <= self._total:
+            start, row = next(self._rows.holding(position))
+            prefix = Prefix(self._epochs.label_of(row.epoch))
+            async for _ in prefix.entries(self._reader, position - start + 1):
+                pass
+            assert prefix.last is not None
+            return prefix.last
+        left = position - self._total
+        for held in self._window():
+            if left <= len(held.messages):
+                break
+            left -= len(held.messages)
+        mmr = Mmr()
+        for message in held.messages[:left]:
+            mmr.add(message.msg_id)
+        return await receipt_at(self._reader, held.prefix.label, left, mmr.root)

@@ -13,68 +13,28 @@ forgotten or folded over. ``clear`` starts anew when a person has decided to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Generator, Sequence
+from typing import Generic, TypeVar
 
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
 from veen_core.errors import DivergenceError, VerificationError
 from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq
 from veen_core.keys import DhKey
-from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.event import Message
+from veen_overlays.live.answer import Answer, drive_from
+from veen_overlays.live.label import PAGE, extended, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.nodes import Range
-from veen_overlays.overlay import Overlay, StateHash, Summary
+from veen_overlays.overlay import Overlay
 from veen_overlays.snapshot import StateCheckpoint, StateId, snapshot, verify_snapshot
 from veen_overlays.store import Store
 from veen_overlays.tree import FLOOR, Folded, SummaryTree
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-PAGE: Final = 256
-"""Entries asked for at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[S]):
-    """A summary, and the signed receipt of the last entry it rests on."""
-
-    overlay: Overlay[S]
-    range: Range
-    summary: Summary[S]
-    receipt: Receipt | None
-    """None only of a log that holds nothing."""
-
-    @property
-    def mmr_root(self) -> MmrRoot:
-        """Of the prefix that ends with the range; of nothing, the root of an empty log."""
-        return Mmr().root if self.receipt is None else self.receipt.mmr_root
-
-    @property
-    def view(self) -> Any:
-        return self.overlay.view(self.summary.inner)
-
-    @property
-    def state_hash(self) -> StateHash:
-        return self.overlay.state_hash(self.summary)
-
-
-async def drive_from(
-    steps: Generator[Range, Sequence[Message], T], read: Callable[[Range], Awaitable[Sequence[Message]]]
-) -> T:
-    """``tree.drive``, with a log that has to be waited for."""
-    try:
-        wanted = next(steps)
-        while True:
-            wanted = steps.send(await read(wanted))
-    except StopIteration as done:
-        result: T = done.value
-        return result
 
 
 class Materializer(Generic[S]):
@@ -103,6 +63,15 @@ class Materializer(Generic[S]):
         """The last stream_seq that is folded."""
         return self._tree.size
 
+    @property
+    def labels(self) -> frozenset[Label]:
+        """All that it is folded from."""
+        return frozenset((self.label,))
+
+    def position_of(self, receipt: Receipt) -> int:
+        """Where a message stands in the stream's order."""
+        return receipt.stream_seq
+
     # --- opening and growing
 
     async def open(self) -> None:
@@ -121,15 +90,8 @@ class Materializer(Generic[S]):
                 self._last = await self._receipt_at(stored, self._tree.mmr.root)
 
     async def _receipt_at(self, seq: int, root: MmrRoot) -> Receipt:
-        """The log's receipt, which must have the root that was folded."""
-        receipt = await self._reader.receipt(self.label, StreamSeq(seq))
-        if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (self.label, seq, root):
-            raise DivergenceError(
-                f"the log of label {self.label.hex()} has another root at {seq} than what was folded",
-                held=b"" if self._last is None else self._last.encode(),
-                shown=receipt.encode(),
-            )
-        return receipt
+        held = b"" if self._last is None else self._last.encode()
+        return await receipt_at(self._reader, self.label, seq, root, held=held)
 
     async def catch_up(self) -> int:
         """Fold everything up to the log's present end; returns how far that is."""
@@ -149,18 +111,10 @@ class Materializer(Generic[S]):
             await self._grown.wait_for(lambda: self.size >= seq)
 
     async def _take(self, entry: Entry) -> None:
-        receipt = entry.receipt
         async with self._lock:
-            after = self._tree.mmr.copy()
-            after.add(receipt.leaf_hash)
-            if (receipt.stream_seq, receipt.mmr_root) != (after.size, after.root):
-                raise DivergenceError(
-                    f"entry {entry.stream_seq} of label {self.label.hex()} does not extend what was folded",
-                    held=b"" if self._last is None else self._last.encode(),
-                    shown=receipt.encode(),
-                )
-            self._tree.append(open_entry(entry, receipt, self._key))
-            self._last = receipt
+            extended(self._tree.mmr, entry, self._last)
+            self._tree.append(open_entry(entry, entry.receipt, self._key))
+            self._last = entry.receipt
         async with self._grown:
             self._grown.notify_all()
 
