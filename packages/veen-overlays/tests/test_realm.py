@@ -24,14 +24,16 @@ from veen_core import (
     mint,
 )
 from veen_core.cap import CapToken
-from veen_core.errors import DivergenceError, VeenError
-from veen_core.ids import AuthRef, UnixTime
-from veen_core.keys import SigningKey, SigningSeed
+from veen_core.errors import DivergenceError, VeenError, VerificationError
+from veen_core.hashing import H, u64be
+from veen_core.ids import AuthRef, Epoch, SchemaId, UnixTime
+from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import Secrets
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Level
 from veen_overlays.control.records import (
     Authority,
+    LabelClass,
     Revocation,
     RevokedId,
     admin_stream,
@@ -267,6 +269,138 @@ def test_a_view_that_cannot_be_renewed_grows_stale_and_recovers() -> None:
         assert str(failures[0]) == "unreachable"
 
     asyncio.run(asyncio.wait_for(check(), 30))
+
+
+OTHER_READER = DhKey(DhSecret(b"\x66" * 32))
+
+
+def test_a_key_that_opens_nothing_of_a_stream_gives_no_view() -> None:
+    """What it cannot read may revoke anybody: fail closed. One record that it opens, and it goes on."""
+
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        log = logs.at(label_of(revocation_stream(REALM)))
+        log.append(log.seal(revoked(b"\x01" * 32), reader=OTHER_READER))
+        realm = follower(logs, clock)
+        for _ in range(2):
+            with pytest.raises(VerificationError, match=r"1 messages of the revocation stream .* opens none"):
+                await realm.refresh()
+        log.write(revoked(CLIENT))
+        view = await realm.refresh()
+        assert view.revoked(CLIENT, None, None, NOW) is not None
+
+    asyncio.run(check())
+
+
+def test_a_message_that_is_no_record_stops_nothing_and_undoes_nothing() -> None:
+    """§11.1: malformed, foreign, or sealed to somebody else; the records around it hold."""
+
+    @dataclass(frozen=True)
+    class Malformed:
+        schema_id: SchemaId = Revocation.SCHEMA
+
+        def encode(self) -> bytes:
+            return b"\xa1\x64kind\x01"
+
+    async def check() -> None:
+        logs, clock = Logs(), Clock()
+        log = logs.at(label_of(revocation_stream(REALM)))
+        log.append(log.seal(Malformed()))  # type: ignore[arg-type]
+        realm = follower(logs, clock)
+        assert (await realm.refresh()).revoked(CLIENT, None, None, NOW) is None
+        log.write(revoked(CLIENT), ELSEWHERE)
+        log.append(log.seal(Malformed()))  # type: ignore[arg-type]
+        log.append(log.seal(revoked(b"\x01" * 32), reader=OTHER_READER))
+        view = await realm.refresh()
+        assert view.revoked(CLIENT, None, None, NOW) is not None
+        assert view.authority(ORDERS, NOW) is None, "a record counts on its own stream only"
+
+    asyncio.run(check())
+
+
+@dataclass
+class Turning:
+    """The labels of an admin stream at a hub with epochs; the window is one epoch wide."""
+
+    stream: StreamId
+    now: int = 1
+    since: Epoch = field(default=Epoch(0))
+
+    def label_of(self, epoch: Epoch) -> Label:
+        return Label(H(self.stream + u64be(epoch)))
+
+    def window(self) -> range:
+        return range(self.now, self.now + 1)
+
+    async def confirmed(self) -> range:
+        return self.window()
+
+    async def forget(self, label: Label) -> None: ...
+
+
+def test_a_class_never_prunes_the_realms_own_labels_of_any_epoch() -> None:
+    """LCLASS0 6.2: a hub that lost what its view is folded from could not start again."""
+
+    async def check() -> None:
+        logs, streams = Logs(), {}
+
+        def epochs_of(stream: StreamId) -> Turning:
+            return streams.setdefault(stream, Turning(stream))
+
+        realm = RealmFollower(
+            REALM,
+            HERE,
+            Level.META,
+            reader=logs,  # type: ignore[arg-type]
+            label_of=label_of,
+            key=READER,
+            store=MemoryStore(),
+            clock=Clock(),
+            epochs_of=epochs_of,
+        )
+        classes = epochs_of(label_class_stream(REALM))
+        revocations = epochs_of(revocation_stream(REALM))
+        old = revocations.label_of(Epoch(1))
+        logs.at(old).write(revoked(CLIENT))
+        own = [old, revocations.label_of(Epoch(9)), classes.label_of(Epoch(1)), classes.label_of(Epoch(9))]
+        for label in (*own, ORDERS_LABEL):
+            logs.at(classes.label_of(Epoch(1))).write(LabelClass(label=label, class_="log", retention_hint=0))
+        await realm.refresh()
+        for each in streams.values():
+            each.now = 9
+        view = await realm.refresh()
+        assert view.revocations is not None
+        assert view.revocations.label == old
+        assert view.retention() == {ORDERS_LABEL: 0}
+
+    asyncio.run(check())
+
+
+def test_a_policy_prunes_nothing_by_a_view_that_is_too_old(tmp_path: Path) -> None:
+    secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
+    (tmp_path / "key").write_bytes(secrets.encode())
+    (tmp_path / "key").chmod(0o600)
+    options = {"level": "meta", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5, "rates": {}}
+    policy, clock, logs = RealmPolicy(HERE, {**options, "refresh_sec": 60}), Clock(), Logs()
+    logs.at(label_of(label_class_stream(REALM))).write(
+        LabelClass(label=ORDERS_LABEL, class_="log", retention_hint=0)
+    )
+
+    async def learn(_streams: Iterable[StreamId]) -> None: ...
+
+    async def check() -> None:
+        assert policy.retention() == {}
+        around = Around(logs, label_of, {}.get, learn, clock, lambda _name: MemoryStore())
+        task = asyncio.create_task(policy.follow(around))  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            while policy.stale(NOW) is not None:
+                await asyncio.sleep(0)
+        assert policy.retention() == {ORDERS_LABEL: 0}
+        clock.time = UnixTime(NOW + 6)
+        assert policy.retention() == {}
+        task.cancel()
+
+    asyncio.run(check())
 
 
 def test_a_level_follows_the_streams_it_needs() -> None:

@@ -59,6 +59,8 @@ class Bound(NamedTuple, Generic[S]):
     as_of: int
     """When the prefix was known to be the whole log."""
     state: S
+    labels: frozenset[Label] = frozenset()
+    """All that it was folded from, where a stream has a label for each epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,13 @@ class PolicyView:
     def retention(self) -> dict[Label, int]:
         """For how long payloads are kept, where a class says so; never of the realm's own streams.
 
-        Those are what the view is folded from: a hub that pruned them could not start again.
+        Those are what the view is folded from, under the labels of all their epochs: a hub that pruned them
+        could not start again.
         """
         if self.classes is None or not self.level.includes(Level.META):
             return {}
-        spared = {held.label for _, held in self.needed().values() if held is not None}
+        bound = [held for _, held in self.needed().values() if held is not None]
+        spared = {held.label for held in bound}.union(*(held.labels for held in bound))
         found = (class_of(self.classes.state, Label(label)) for label in self.classes.state)
         return {
             each.label: each.retention_hint

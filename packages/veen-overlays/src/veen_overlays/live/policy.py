@@ -61,15 +61,22 @@ class RealmPolicy(ViewPolicy):
         self._keys = _keys(Path(options["key"]))
         self._refresh_sec: float = options["refresh_sec"]
         self._known: frozenset[StreamId] = frozenset()
+        self._clock: Clock | None = None
 
     @property
     def _view_name(self) -> str:
         """A view of other keys is another view: what a key does not open is nothing to it."""
         return f"realm-{H(b''.join(key.public for key in self._keys)).hex()[:16]}"
 
+    def retention(self) -> Mapping[Label, int]:
+        """LCLASS0 6.2; from a view too old, nothing: it may not know all of the realm's own labels."""
+        if self._clock is None or self.view.stale(self._clock.now(), self._max_age_sec) is not None:
+            return {}
+        return super().retention()
+
     async def follow(self, around: Around) -> None:
         """Renew the view, for ever; whatever cannot be read or contradicts itself is raised."""
-        self._stream_of = around.stream_of
+        self._stream_of, self._clock = around.stream_of, around.clock
         follower = RealmFollower(
             self.view.realm,
             self.view.hub_id,

@@ -1,8 +1,9 @@
 """Follows the admin streams of a realm and keeps the policy view of a hub up to date (spec-2, H6).
 
 A view's age counts from the moment *before* its streams were read to their ends: what a hub did not know
-then, it may still not know. A stream that cannot be read, or contradicts itself, leaves the old view in
-place, which grows stale, and a stale view lets nothing in.
+then, it may still not know. A stream that cannot be read, contradicts itself, or holds messages of which the
+key opens none, leaves the old view in place, which grows stale, and a stale view lets nothing in. A message
+that is no record among others that are is counted and changes nothing (§11.1).
 
 The last receipt of each stream is kept in the store: after a restart the log must still have it, also where
 its block was not complete and so is no part of the stored tree.
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from veen_core.errors import DivergenceError, VeenError
+from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.ids import HubId, Label, StreamId
 from veen_core.keys import DhKey
 from veen_core.protocols import Clock, LogReader
@@ -25,7 +26,8 @@ from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS,
 from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
-from veen_overlays.overlay import Overlay
+from veen_overlays.live.opening import UNOPENED
+from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.store import Store
 
 FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
@@ -86,11 +88,27 @@ class RealmFollower:
             await view.catch_up()
             answer = await view.state()
             self._keep_last(name, answer.receipt)
+            self._check_opened(name, answer.summary)
             parts[FOLDED_BY[name][0]] = Bound(
-                view.label, answer.range.to_seq, answer.mmr_root, as_of, answer.summary.inner
+                label=view.label,
+                upto_seq=answer.range.to_seq,
+                mmr_root=answer.mmr_root,
+                as_of=as_of,
+                state=answer.summary.inner,
+                labels=view.labels,
             )
         empty = self._empty
         return PolicyView(level=empty.level, realm=empty.realm, hub_id=empty.hub_id, **parts)
+
+    def _check_opened(self, name: str, summary: Summary[Any]) -> None:
+        """A stream of which nothing opens is one that this key does not read, and may revoke anybody."""
+        closed = summary.foreign and all(fault.schema == UNOPENED for fault in summary.listed)
+        if closed and not summary.events and not summary.undecodable:
+            raise VerificationError(
+                f"of the {summary.foreign} messages of the {name} stream the hub's key opens none: give it "
+                "the key that they are sealed to, or seal a record to its key (start at level core to write "
+                "one, if the stream is this hub's own)"
+            )
 
     def _last_key(self, name: str) -> bytes:
         return LAST + self._empty.needed()[name][0]
