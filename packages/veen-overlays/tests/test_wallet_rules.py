@@ -137,7 +137,7 @@ def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
     policy = Policy(currencies=frozenset(), operators=frozenset((b"bank",)))
 
     def found(author: bytes) -> list[tuple[int, WalCode]]:
-        return [(each.seq, each.code) for each in violations(log, policy=policy, author=lambda _: author)]
+        return [(each.seq, each.code) for each in violations(log, policy=policy, authors=lambda _: (author,))]
 
     assert found(b"bank") == [(1, WalCode.INVALID_CURRENCY)]
     assert found(b"phone") == [(1, WalCode.INVALID_CURRENCY), (2, WalCode.UNAUTHORIZED_OPERATION)]

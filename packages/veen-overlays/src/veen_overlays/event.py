@@ -22,6 +22,9 @@ Stamp = tuple[int, int, bytes]
 EVENT: Final = b"veen/event\x00"
 """``Ht``'s tag, spelled out: an identity is computed of every message."""
 
+UNOPENED: Final = bytes(32)
+"""Stands for the schema of a message that this reader's key does not open: foreign to every overlay."""
+
 
 class Message(NamedTuple):
     """An opened MSG, as far as a fold may see it."""

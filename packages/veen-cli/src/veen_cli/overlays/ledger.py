@@ -142,7 +142,7 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) ->
     """
     signed = _signed(reach, _account(wallet, book))
     messages, author = list(signed), signed.__getitem__
-    judged = violations(messages, policy=book.policy, author=author)
+    judged = violations(messages, policy=book.policy, authors=lambda message: (author(message),))
     found = [each for each in judged if wallet is None or each.wallet_id == wallet]
     told = [
         {

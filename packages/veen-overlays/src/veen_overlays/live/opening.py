@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 from veen_core.ciphertext import Opened
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
 from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
-from veen_overlays.event import Message
+from veen_overlays.event import UNOPENED, Message
 
-UNOPENED: Final = bytes(32)
-"""Stands for the schema of a message that this reader's key does not open: foreign to every overlay."""
+__all__ = ["UNOPENED", "open_entry"]
 
 
 def open_entry(entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey]) -> Message:

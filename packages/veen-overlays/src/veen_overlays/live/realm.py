@@ -23,10 +23,10 @@ from veen_core.receipt import Receipt
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Bound, Level, PolicyView
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
+from veen_overlays.event import UNOPENED
 from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
-from veen_overlays.live.opening import UNOPENED
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.store import Store
 

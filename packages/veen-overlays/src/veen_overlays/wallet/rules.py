@@ -30,7 +30,10 @@ from veen_overlays.wallet.window import DAY
 
 
 class WalCode(enum.StrEnum):
-    """WAL §13's codes, and four more that its rules need."""
+    """WAL §13's codes, and those that its rules need besides.
+
+    The last three are of transfers between two logs (``settlement``).
+    """
 
     UNAUTHORIZED_OPERATION = "WAL.UNAUTHORIZED_OPERATION"
     INVALID_CURRENCY = "WAL.INVALID_CURRENCY"
@@ -42,6 +45,10 @@ class WalCode(enum.StrEnum):
     DAILY_LIMIT_EXCEEDED = "WAL.DAILY_LIMIT_EXCEEDED"
     INSUFFICIENT_FUNDS = "WAL.INSUFFICIENT_FUNDS"
     NOT_EMPTY = "WAL.NOT_EMPTY"
+    DUPLICATE_TRANSFER = "WAL.DUPLICATE_TRANSFER"
+    NOT_DEBITED = "WAL.NOT_DEBITED"
+    NOT_CREDITED = "WAL.NOT_CREDITED"
+    UNVERIFIED = "WAL.UNVERIFIED"
 
 
 USER_RECORDS: Final[frozenset[type[Record]]] = frozenset((Open, Withdraw, Transfer, Close))
@@ -62,7 +69,8 @@ class Policy:
     currencies: frozenset[str] | None = None
     """The codes in which wallets may be opened."""
     operators: frozenset[bytes] | None = None
-    """The keys that may emit every record; all others only ``USER_RECORDS``."""
+    """The keys that may emit every record, all others only ``USER_RECORDS``: of services, which sign, or of
+    organisations, whose tokens the services act with (§8)."""
 
     def refusal(self, record: Record, authors: Collection[bytes]) -> Refusal | None:
         """Why whoever has these keys may not emit the record."""
@@ -187,12 +195,13 @@ def violations(
     seen: Seen | None = None,
     *,
     policy: Policy = NO_POLICY,
-    author: Callable[[Message], bytes] = lambda _message: b"",
+    authors: Callable[[Message], Collection[bytes]] = lambda _message: (),
 ) -> Iterator[Violation]:
     """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6).
 
-    ``author`` says which key signed a message: a policy about operators needs it. Of a copy whose wallet this
-    log does not know nothing is reported: it is mirrored for its credit, the rest is its own log's (5.5).
+    ``authors`` says which keys stand behind a message: a policy about operators needs it. Of a copy whose
+    wallet this log does not know nothing is reported: it is mirrored for its credit, the rest is its own
+    log's (5.5), and ``settlement`` compares the two.
     """
     states: dict[bytes, State] = {}
     seen = SeenOnce() if seen is None else seen
@@ -201,14 +210,20 @@ def violations(
         if not isinstance(event, Event):
             continue
         wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
-        if (refused := policy.refusal(event.record, (author(message),))) is not None:
+        if (refused := policy.refusal(event.record, authors(message))) is not None:
             yield Violation(event.seq, message.origin, wallet, *refused)
         only_credits = message.parent_id is not None and not states.get(wallet, NEVER).exists
         if not only_credits and not (event.repeated and event.repeated[0]):
             yield from _of_source(states, event, message.origin)
         yield from _of_destination(states, event, message.origin)
-        for wallet, account in LEDGER.lift(event).items():
-            states[wallet] = account.apply(states.get(wallet, NEVER))
+        yield from _of_its_id(event, message.origin)
+        advance(states, event)
+
+
+def advance(states: dict[bytes, State], event: Event) -> None:
+    """One event on, for the wallets it names (§6)."""
+    for wallet, account in LEDGER.lift(event).items():
+        states[wallet] = account.apply(states.get(wallet, NEVER))
 
 
 def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
@@ -216,6 +231,17 @@ def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Itera
     broken = slipped(states.get(wallet, NEVER), event.record)
     if broken is not None:
         yield Violation(event.seq, origin, wallet, *broken)
+
+
+def _of_its_id(event: Event, origin: bytes) -> Iterator[Violation]:
+    """Two transfers under one transfer_id, which is globally unique (5.5): one half of the second counts."""
+    if not isinstance(record := event.record, Transfer) or len(set(event.repeated)) != 2:
+        return
+    debited_before = event.repeated[0]
+    wallet = record.wallet_id if debited_before else record.to_wallet_id
+    why = "credited without a debit" if debited_before else "debited without a credit"
+    why = f"its transfer_id is that of another transfer: {why}"
+    yield Violation(event.seq, origin, bytes(wallet), WalCode.DUPLICATE_TRANSFER, why)
 
 
 def _of_destination(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
