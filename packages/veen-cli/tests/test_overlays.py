@@ -11,7 +11,7 @@ import pytest
 from veen_cli.exits import Exit
 
 from .conftest import Town
-from .running import SCRIPTS, ending_hubs, environment, veen
+from .running import SCRIPTS, environment, veen
 
 
 def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None:
@@ -162,27 +162,3 @@ def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
 def test_without_an_identity_it_says_which_flag_is_missing(square: Town, args: tuple[str, ...]) -> None:
     on = ("-s", "x") if args[0] == "kv" else ()
     assert "--client" in veen(*args, *on, "--hub", square.url, "--trust", square.hub_id).failed(Exit.USAGE)
-
-
-def test_at_a_hub_with_epochs_states_go_through_all_labels_and_the_rest_is_refused(tmp_path: Path) -> None:
-    """Never a part of the stream shown for the whole."""
-    veen("keygen", "--out", tmp_path / "ann", "--no-passphrase").ok()
-    place = ("--data-dir", tmp_path / "hub")
-    made = veen("hub", "init", *place, "--no-admin", "--profile", "rotating", "--json").json
-    with ending_hubs(tmp_path):
-        started = veen("hub", "start", *place, "--port", 0, "--open", "--detach", "--json").json
-        town = Town(tmp_path, started["url"], made["hub_id"])
-        town.as_("ann", "kv", "put", "colour", "green", "-s", "config").ok()
-        assert town.as_("ann", "kv", "get", "colour", "-s", "config", "-q").ok().out == "green\n"
-        town.as_("ann", "crdt", "counter", "add", 3, "-s", "visits").ok()
-        assert town.as_("ann", "crdt", "counter", "show", "-s", "visits", "--json").json["total"] == 3
-        town.as_("ann", "kv", "put", "colour", "red", "-s", "config").ok()
-        assert town.as_("ann", "kv", "get", "colour", "-s", "config", "-q").ok().out == "red\n"
-        for one in (
-            ["fold", "kv.map", "config"],
-            ["kv", "watch", "-s", "config"],
-            ["wallet", "verify", "--ledger", "shop"],
-            ["wallet", "ledger", "--ledger", "shop"],
-            ["queue", "take", "-s", "jobs"],
-        ):
-            assert "another label each epoch" in town.as_("ann", *one).failed(Exit.POLICY)

@@ -9,13 +9,14 @@ import pytest
 
 from veen_cli.exits import Exit
 from veen_cli.overlays.place import Place
+from veen_core.hashing import H
 from veen_core.receipt import Receipt
-from veen_overlays.identifiers import WalletId
+from veen_overlays.identifiers import TransferId, WalletId, wallet_stream
 from veen_overlays.record import Record
-from veen_overlays.wallet.records import Withdraw
+from veen_overlays.wallet.records import Transfer, Withdraw
 
 from .conftest import Town
-from .running import process
+from .running import process, veen
 
 
 def opened(square: Town, who: str, realm: str, *on: object) -> str:
@@ -166,6 +167,84 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
     found = json.loads(square.as_("alice", "wallet", "verify", a, *on, "--json").out)["violations"]
     assert [(each["code"], each["stream_seq"]) for each in found] == [("WAL.INSUFFICIENT_FUNDS", 4)]
     assert balance(square, "bob", b, *on) == 0, "what should not have been debited is not credited"
+    if what == "transfer":
+        events = square.as_("alice", "wallet", "ledger", a, *on, "--json").json["events"]
+        again = ("--transfer-id", events[-1]["transfer_id"])
+        said = square.as_("alice", "wallet", "transfer", *args, *again, *on).failed(Exit.PROTOCOL)
+        assert "message 4 stands in the log" in said
+        assert balance(square, "bob", b, *on) == 0, "nor when it is tried again"
+
+
+def across(square: Town, wallet: str, *on: object) -> list[tuple[str, str, int]]:
+    """What an auditor finds in the wallet's stream and in those of the wallets it pays or is paid by."""
+    done = square.as_("bob", "wallet", "verify", wallet, "--across", *on, "--json")
+    told = json.loads(done.out)
+    assert (done.code == Exit.OK) == told["holds"] == (not told["violations"])
+    return [(each["code"], each["wallet"], each["stream_seq"]) for each in told["violations"]]
+
+
+def test_a_transfer_between_streams_is_credited_once_and_only_if_it_was_debited(
+    square: Town, tmp_path: Path
+) -> None:
+    """WAL 5.5: each log alone holds, and only both together tell."""
+    on = ("--reader", square / "realm")
+    a, b = opened(square, "alice", "across", *on), opened(square, "bob", "across", *on)
+    square.as_("alice", "wallet", "deposit", a, 10, *on).ok()
+    paid = square.as_("alice", "wallet", "transfer", a, b, 4, *on, "--json").json
+    assert across(square, a, *on) == across(square, b, *on) == []
+
+    def forged(stream: str, amount: int, name: bytes) -> int:
+        """A transfer that somebody writes into one of the two streams alone."""
+        ids = WalletId.from_hex(a), WalletId.from_hex(b), TransferId(H(name))
+        record = Transfer(wallet_id=ids[0], to_wallet_id=ids[1], amount=amount, ts=1, transfer_id=ids[2])  # type: ignore[arg-type]
+        (tmp_path / "transfer.cbor").write_bytes(record.encode())
+        body = ("--schema", "wallet.transfer.v1", "--file", tmp_path / "transfer.cbor")
+        sealed = ("--to", square / "realm", "--parent", paid["id"])
+        sent: int = square.as_("alice", "send", "-s", stream, *body, *sealed, "--json").json["stream_seq"]
+        return sent
+
+    streams = {each: wallet_stream(WalletId.from_hex(each)).hex() for each in (a, b)}
+    credited = forged(streams[b], 1_000, b"from nothing")
+    assert balance(square, "bob", b, *on) == 1_004, "its own log cannot tell"
+    assert square.as_("bob", "wallet", "verify", b, *on, "--json").json["holds"] is True
+    debited = forged(streams[a], 3, b"into nothing")
+    found = {("WAL.NOT_DEBITED", b, credited), ("WAL.NOT_CREDITED", a, debited)}
+    assert set(across(square, b, *on)) == set(across(square, a, *on)) == found
+    said = square.as_("bob", "wallet", "verify", b, "--across", *on)
+    assert (said.code, f"message {credited} of {b[:12]}" in said.out) == (Exit.PROTOCOL, True)
+
+
+def test_what_an_auditors_keys_do_not_open_is_not_verified(square: Town) -> None:
+    a, b = opened(square, "alice", "sealed"), opened(square, "bob", "sealed")
+    square.as_("alice", "wallet", "deposit", a, 10).ok()
+    square.as_("alice", "wallet", "transfer", a, b, 4, "--credit-to", square / "bob").ok()
+    assert [code for code, *_ in across(square, b)] == ["WAL.UNVERIFIED"]
+
+
+def test_an_operator_may_be_named_by_the_organisation_that_issued_its_token(
+    town: Town, tmp_path: Path
+) -> None:
+    """WAL §8: issuer_pk is org_pk, subject_pk the service's key."""
+    token, stream = tmp_path / "till.cap", "till"
+    made = ("--issuer", town / "admin", "--subject", town / "alice", "--stream", stream, "--out", token)
+    veen("cap", "issue", *made).ok()
+    town.as_("alice", "cap", "authorize", token).ok()
+    org, service = (
+        veen("id", "show", "--client", town / who, "--json").json["id_sign"] for who in ("admin", "alice")
+    )
+    policy = tmp_path / "policy.json"
+    on = ("--ledger", stream, "--policy", policy)
+    policy.write_text(json.dumps({"operators": [org]}))
+    wallet = opened(town, "alice", "till", *on)
+    for operator in (org, service):
+        policy.write_text(json.dumps({"operators": [operator]}))
+        town.as_("alice", "wallet", "deposit", wallet, 10, *on).ok()
+        town.as_("alice", "wallet", "deposit", wallet, 10, *on, "--cap", token).ok()
+        assert town.as_("alice", "wallet", "verify", *on, "--json").json["holds"] is True
+    policy.write_text(json.dumps({"operators": ["00" * 32]}))
+    assert "UNAUTHORIZED" in town.as_("alice", "wallet", "deposit", wallet, 1, *on).failed(Exit.POLICY)
+    found = json.loads(town.as_("alice", "wallet", "verify", *on, "--json").out)["violations"]
+    assert [each["code"] for each in found] == ["WAL.UNAUTHORIZED_OPERATION"] * 4
 
 
 def test_a_deployments_policy_is_kept_and_verified(square: Town, tmp_path: Path) -> None:

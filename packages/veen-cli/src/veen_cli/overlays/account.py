@@ -18,7 +18,7 @@ from veen_cli.overlays.arguments import Hex, realm_option
 from veen_cli.overlays.place import Place, Reach, reaches
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
-from veen_core.ids import StreamId, StreamSeq
+from veen_core.ids import Epoch, StreamId, StreamSeq
 from veen_core.stream import stream_id
 from veen_hub.client import NotFound
 from veen_overlays.identifiers import (
@@ -95,13 +95,14 @@ async def _judge(
     stream: str,
     seq: int,
     *,
+    epoch: Epoch | None,
     token: CapToken | None,
     realm: RealmId,
     org: OrgId | None,
     roles: Any,
 ) -> Authenticated | Denied:
     source = place(stream)
-    entries = await source.hub.log_reader().page(source.stream.label(), StreamSeq(seq), 1)
+    entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
         raise CommandFailed(f"{stream} has no message {seq}", Exit.USAGE)
     entry, issued_at, streams = entries[0], None, []
@@ -133,6 +134,7 @@ async def _judge(
 )
 @stream_option
 @click.option("--seq", type=Whole(1), required=True, help="The message.")
+@click.option("--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's].")
 @click.option(
     "--token",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -148,6 +150,7 @@ def authenticate(
     reach: Reach,
     stream: str,
     seq: int,
+    epoch: int | None,
     token: Path | None,
     realm: RealmId,
     org: OrgId | None,
@@ -163,7 +166,8 @@ def authenticate(
 
     async def work() -> Authenticated | Denied:
         async with reach.streams() as place:
-            return await _judge(place, stream, seq, token=made, realm=realm, org=org, roles=roles)
+            at = Epoch(epoch) if epoch is not None else None
+            return await _judge(place, stream, seq, epoch=at, token=made, realm=realm, org=org, roles=roles)
 
     found = asyncio.run(work())
     if isinstance(found, Denied):

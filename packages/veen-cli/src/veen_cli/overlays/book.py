@@ -1,8 +1,9 @@
 """Which ledger a wallet command looks at, and what its deployment allows there (WAL 2.2, 3.1, §8).
 
 A policy is a JSON file: {"currencies": ["EUR"], "operators": ["<key in hex>"]}. Either may be left out, which
-restricts nothing. An operator is named by the key that signs its messages: its identity's where a token names
-it, as on a gated hub; on an open one the stream's client_id.
+restricts nothing. An operator is named as WAL §8 does: by the key of its service, which signs its messages
+(its identity's where a token names it, as on a gated hub; on an open one the stream's client_id), or by the
+key of the organisation that issued the service's token. For the issuer its hub vouches (H18).
 """
 
 from __future__ import annotations

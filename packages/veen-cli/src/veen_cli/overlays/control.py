@@ -187,7 +187,9 @@ def _label(text: str, hub_id: HubId | None) -> Label:
     return label_of(routing_key(hub_id), stream_id(text), Epoch(0))
 
 
-hub_option = click.option("--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id).")
+hub_option = click.option(
+    "--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id) without epochs."
+)
 
 
 @command(

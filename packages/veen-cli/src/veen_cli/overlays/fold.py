@@ -48,7 +48,7 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 @overlay_argument
 @click.argument("stream")
 @click.option("--upto", type=Whole(1), help="As it was after this many messages [default: all].")
-@click.option("--epoch", type=Whole(0), help="Of this epoch's label, at a hub with epochs.")
+@click.option("--epoch", type=Whole(0), help="Of this epoch alone, at a hub with epochs [default: all].")
 @reaches
 def fold(
     out: Output, *, reach: Reach, overlay: str, stream: str, upto: int | None, epoch: int | None
@@ -57,6 +57,7 @@ def fold(
 
     Everything is verified before it is folded. The answer names the root it rests on; whoever folds the
     same log gets the same state hash. What was folded is kept, so the next time only new messages are read.
+    Where a stream has a label for each epoch, all are folded in their order, and the root is that of all.
     """
     del out
 

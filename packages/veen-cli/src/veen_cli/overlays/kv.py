@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -15,8 +16,9 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.place import Reach, reaches, sent_told, text_or_hex, told_bytes
-from veen_core.ids import StreamSeq
+from veen_cli.overlays.place import Place, Reach, reaches, sent_told, text_or_hex, told_bytes
+from veen_core.entry import Entry
+from veen_core.ids import Epoch, StreamSeq
 from veen_overlays.event import Event, SeenOnce
 from veen_overlays.kv import KV, Change, Delete, Put, change_of
 from veen_overlays.kv import get as held
@@ -101,6 +103,28 @@ def _say(out: Output, change: Change) -> None:
         click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} = {text_or_hex(change.value)}")
 
 
+async def _followed(place: Place, from_seq: int | None) -> AsyncGenerator[Entry, None]:
+    """The stream's entries as they come, from ``from_seq`` on or the next one."""
+    reader, epochs = place.hub.log_reader(), place.hub.epoch_labels(place.stream.id)
+    if epochs is None:
+        head = await place.stream.head()
+        start = from_seq or (head.stream_seq if head is not None else 0) + 1
+        async with aclosing(reader.follow(place.stream.label(), StreamSeq(start))) as entries:
+            async for entry in entries:
+                yield entry
+        return
+    if from_seq is not None:
+        raise click.UsageError("--from: this hub numbers a stream anew each epoch; leave it out.")
+    before = {}
+    for label in map(epochs.label_of, map(Epoch, epochs.window())):
+        head = await reader.head(label)
+        before[label] = head.stream_seq if head is not None else 0
+    async with aclosing(place.stream.follow()) as messages:
+        async for message in messages:
+            if message.stream_seq > before.get(message.label, 0):
+                yield message.entry
+
+
 @command("veen kv watch --stream config", "veen kv watch colour --stream config --from 1 --count 3 --json")
 @click.argument("key", required=False)
 @stream_option
@@ -117,21 +141,16 @@ def watch(
 
     async def work() -> None:
         seen, left = SeenOnce(), count
-        async with reach.at(stream) as place:
-            place.must_have_one_label()
-            head = await place.stream.head()
-            start = from_seq or (head.stream_seq if head is not None else 0) + 1
-            reader, label = place.hub.log_reader(), place.stream.label()
-            async with aclosing(reader.follow(label, StreamSeq(start))) as entries:
-                async for entry in entries:
-                    event = KV.distinct(open_entry(entry, entry.receipt, place.keys), seen)
-                    if not isinstance(event, Event):
-                        continue
-                    change = change_of(event)
-                    if key is None or change.key == key.encode():
-                        _say(out, change)
-                        left = None if left is None else left - 1
-                        if left == 0:
-                            return
+        async with reach.at(stream) as place, aclosing(_followed(place, from_seq)) as entries:
+            async for entry in entries:
+                event = KV.distinct(open_entry(entry, entry.receipt, place.keys), seen)
+                if not isinstance(event, Event):
+                    continue
+                change = change_of(event)
+                if key is None or change.key == key.encode():
+                    _say(out, change)
+                    left = None if left is None else left - 1
+                    if left == 0:
+                        return
 
     asyncio.run(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import click
@@ -13,15 +14,18 @@ from veen_cli.frame import command
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.book import Book, books
-from veen_cli.overlays.place import Reach, reaches, text_or_hex
+from veen_cli.overlays.place import Place, Reach, reaches, text_or_hex
 from veen_cli.overlays.wallet import Account, state_told
-from veen_core.ids import ClientId
+from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_overlays.event import Event, Message, SeenOnce
 from veen_overlays.identifiers import WalletId
 from veen_overlays.record import Record
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, state_of
-from veen_overlays.wallet.rules import violations
+from veen_overlays.wallet.rules import NO_POLICY, Violation, violations
+from veen_overlays.wallet.settlement import counterparties, halves, unsettled
+
+Streams = Callable[[str | StreamId], Place]
 
 one_or_all = click.argument("wallet", type=Hex(WalletId), metavar="[WALLET]", required=False)
 
@@ -70,14 +74,9 @@ def balance(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -
     return Answer(state_told(wallet, state), _lines(wallet, state))
 
 
-def _signed(reach: Reach, account: Account) -> dict[Message, ClientId]:
-    """The stream's messages in their order, and who signed each."""
-
-    async def work() -> dict[Message, ClientId]:
-        async with reach.at(account.stream) as place:
-            return {message: client_id async for message, client_id in place.signed()}
-
-    return asyncio.run(work())
+async def _messages(place: Place, account: Account) -> list[Message]:
+    """The stream's, in its order."""
+    return [message async for message, _ in place.signed(account.overlay)]
 
 
 def _value(value: Any) -> Any:
@@ -119,8 +118,14 @@ def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) ->
     Each event once: replayed and mirrored copies are left out.
     """
     del out
+    account = _account(wallet, book)
+
+    async def work() -> list[Message]:
+        async with reach.at(account.stream) as place:
+            return await _messages(place, account)
+
     seen, found = SeenOnce(), []
-    for message in _signed(reach, _account(wallet, book)):
+    for message in asyncio.run(work()):
         event = LEDGER.distinct(message, seen)
         if isinstance(event, Event) and _concerns(event.record, wallet):
             found.append(event)
@@ -130,20 +135,60 @@ def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) ->
     return Answer({"events": told}, [_line(each.seq, each.record) for each in found])
 
 
-@command("veen wallet verify WALLET", "veen wallet verify --ledger shop --json")
+async def _violations(place: Place, account: Account) -> tuple[list[Message], list[Violation]]:
+    """Of one log, by its rules and the deployment's."""
+    messages, authors = [], {}
+    known: dict[tuple[ClientId, AuthRef | None], Collection[bytes]] = {}
+    async for message, msg in place.signed(account.overlay):
+        messages.append(message)
+        if account.book.policy.operators is not None:
+            behind = msg.client_id, msg.auth_ref
+            if behind not in known:
+                known[behind] = await place.authors_of(msg)
+            authors[message] = known[behind]
+    policy = account.book.policy
+    found = violations(messages, policy=policy, authors=lambda message: authors.get(message, ()))
+    return messages, list(found)
+
+
+async def _across(
+    streams: Streams, messages: list[Message], wallet: WalletId | None
+) -> AsyncIterator[Violation]:
+    """Compare a log with the own streams of the wallets that ``wallet``, or any of it, pays or is paid by."""
+    here = halves(messages)
+    owned = [wallet] if wallet is not None else [WalletId(each) for each in sorted(here.opened)]
+    for other in sorted(counterparties(here)):
+        account = Account(other, Book(None, NO_POLICY))
+        there = halves(await _messages(streams(account.stream), account))
+        for own in owned:
+            for found in (*unsettled(own, here, other, there), *unsettled(other, there, own, here)):
+                yield found
+
+
+@command("veen wallet verify WALLET --across", "veen wallet verify --ledger shop --json")
 @one_or_all
+@click.option("--across", is_flag=True, help="Compare transfers with the other wallets' own streams, too.")
 @books
 @reaches
-def verify(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> None:
+def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, book: Book) -> None:
     """Report every event that should not be in the log.
 
     Overdrafts, limits, payments out of frozen or closed wallets, each with its message; with --policy also
-    currencies that are none, and records that only operators may emit. Exits with 3 if there is one.
+    currencies that are none, and records that only operators may emit. With --across the own streams of all
+    wallets that it pays or is paid by are read: each credit must have its debit there and each debit its
+    credit, exactly once; what your keys do not open is not verified. Exits with 3 if there is one.
     """
-    signed = _signed(reach, _account(wallet, book))
-    messages, author = list(signed), signed.__getitem__
-    judged = violations(messages, policy=book.policy, authors=lambda message: (author(message),))
-    found = [each for each in judged if wallet is None or each.wallet_id == wallet]
+    account = _account(wallet, book)
+
+    async def work() -> tuple[list[Message], list[Violation]]:
+        async with reach.streams() as streams:
+            messages, judged = await _violations(streams(account.stream), account)
+            found = [each for each in judged if wallet is None or each.wallet_id == wallet]
+            if across:
+                found += [each async for each in _across(streams, messages, wallet)]
+            return messages, found
+
+    messages, found = asyncio.run(work())
     told = [
         {
             "stream_seq": each.seq,
@@ -154,7 +199,9 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) ->
         }
         for each in found
     ]
-    lines = [f"message {each.seq}: {each.code.value}: {each.why}" for each in found]
+    lines = [
+        f"message {each.seq} of {each.wallet_id.hex()[:12]}…: {each.code.value}: {each.why}" for each in found
+    ]
     holds = f"{len(messages)} messages, nothing that should not be there"
     out.say(Answer({"messages": len(messages), "holds": not found, "violations": told}, lines or [holds]))
     if found:

@@ -7,12 +7,12 @@ not open is nothing to its view, so views of other keys are other views. They ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -24,19 +24,19 @@ from veen_cli.send import receipt_told
 from veen_cli.stream import readers_of
 from veen_core.cap import CapToken
 from veen_core.hashing import H
-from veen_core.ids import ClientId, Epoch, LeafHash, StreamId, StreamSeq, UnixTime
+from veen_core.ids import Epoch, LeafHash, StreamId, UnixTime
 from veen_core.keys import DhKey
+from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_hub.client import Hub, Identity, Stream
+from veen_hub.client import Hub, Identity, NotFound, Stream
 from veen_overlays.event import Message
-from veen_overlays.live import EpochView, Materializer, open_entry
+from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record
 from veen_storage.view_store import ViewStore
 
 S = TypeVar("S")
-PAGE: Final = 256
-"""Entries asked for at a time."""
+View = Materializer[S] | EpochView[S]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,44 +64,57 @@ class Place:
         return self.hub.link.time.now()
 
     @asynccontextmanager
-    async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[Materializer[S]]:
-        """The overlay's view of the stream, folded up to its end."""
-        if epoch is None:
-            self.must_have_one_label()
-        label = self.stream.label(Epoch(epoch or 0))
+    async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[View[S]]:
+        """The overlay's view of the stream, folded up to its end: through all its epochs, or of one."""
+        epochs = self.hub.epoch_labels(self.stream.id) if epoch is None else None
         with ViewStore(self._views) as store:
-            view = Materializer(overlay, label, self.hub.log_reader(), key=self.keys, store=store)
+            reader, label = self.hub.log_reader(), self.stream.label(Epoch(epoch or 0))
+            view: View[S] = (
+                Materializer(overlay, label, reader, key=self.keys, store=store)
+                if epochs is None
+                else EpochView(overlay, epochs, reader, key=self.keys, store=store)
+            )
             await view.open()
             await view.catch_up()
             yield view
 
-    def must_have_one_label(self) -> None:
-        if self.hub.link.profile.epoch_sec:
-            raise CommandFailed(
-                "this hub gives a stream another label each epoch, and this is about one label: `veen fold "
-                "--epoch N` shows one epoch's state; keep such streams on a hub without epochs",
-                Exit.POLICY,
-            )
-
     async def state(self, overlay: Overlay[S]) -> S:
-        """As it is now; also of a stream with a label for each epoch."""
-        if (epochs := self.hub.epoch_labels(self.stream.id)) is not None:
-            with ViewStore(self._views) as store:
-                across = EpochView(overlay, epochs, self.hub.log_reader(), key=self.keys, store=store)
-                await across.open()
-                await across.catch_up()
-                return (await across.state()).summary.inner
+        """As it is now."""
         async with self.view(overlay) as view:
             return (await view.state()).summary.inner
 
-    async def signed(self) -> AsyncIterator[tuple[Message, ClientId]]:
-        """All of the stream's messages, opened, from its first one on, each with who signed it."""
-        self.must_have_one_label()
-        reader, label, at = self.hub.log_reader(), self.stream.label(), 1
-        while entries := await reader.page(label, StreamSeq(at), PAGE):
-            for entry in entries:
-                yield open_entry(entry, entry.receipt, self.keys), entry.msg.client_id
-            at += len(entries)
+    async def signed(self, overlay: Overlay[Any]) -> AsyncGenerator[tuple[Message, Msg], None]:
+        """All of the stream's messages, opened, in its order, each with the MSG it came in.
+
+        ``overlay`` is the one whose view knows where the labels of past epochs lie, if there are any.
+        """
+        if self.hub.link.profile.epoch_sec:
+            async with self.view(overlay) as view:
+                assert isinstance(view, EpochView)
+                async for position, entry in view.entries():
+                    yield open_entry(entry, entry.receipt, self.keys)._replace(seq=position), entry.msg
+            return
+        async for entry in Prefix(self.stream.label()).entries(self.hub.log_reader()):
+            yield open_entry(entry, entry.receipt, self.keys), entry.msg
+
+    async def authors(self) -> tuple[bytes, ...]:
+        """The keys behind a message sent now: those that may sign it, and who issued its token (WAL §8)."""
+        hub, cap = self.hub, self.reach.cap
+        log = await hub.log(self.stream.label(), hub.link.origin(self.stream.id))
+        named = CapToken.decode(cap.read_bytes()) if cap is not None else None
+        token = await hub.tokens.choose(log, self.stream.id, named)
+        signers = (self.reach.identity.client_id, await self.stream.client_id())
+        return signers if token is None else (*signers, token.issuer_pk)
+
+    async def authors_of(self, msg: Msg) -> tuple[bytes, ...]:
+        """Who signed it, and who issued the token that it was admitted with, as the hub holds it (H18)."""
+        if msg.auth_ref is None:
+            return (msg.client_id,)
+        try:
+            issuer = (await self.hub.cap_status(msg.auth_ref)).issuer_pk
+        except NotFound:
+            issuer = None
+        return (msg.client_id,) if issuer is None else (msg.client_id, issuer)
 
     @property
     def _views(self) -> Path:

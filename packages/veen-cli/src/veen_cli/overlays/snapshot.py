@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import click
@@ -16,6 +18,7 @@ from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.fold import check_upto, overlay_argument
 from veen_cli.overlays.place import Place, Reach, reaches, sent_told
 from veen_core.receipt import Receipt
+from veen_overlays.live import Materializer
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
 
@@ -70,7 +73,7 @@ def publish(
     async def work() -> tuple[StateCheckpoint, Receipt]:
         async with reach.streams() as place:
             source = place(stream)
-            async with source.view(OVERLAYS[overlay]) as view:
+            async with _one_label(source, overlay) as view:
                 check_upto(upto, view.size, stream)
                 claim = await view.snapshot(state_id or StateId(source.stream.id), upto)
             return claim, await place(into).send(claim)
@@ -78,6 +81,18 @@ def publish(
     claim, receipt = asyncio.run(work())
     told = {**sent_told(claim, receipt, into), **_told(claim)}
     return Answer(told, [f"published as message {receipt.stream_seq} of {into}", *fields(_told(claim))])
+
+
+@asynccontextmanager
+async def _one_label(place: Place, overlay: str) -> AsyncIterator[Materializer[Any]]:
+    async with place.view(OVERLAYS[overlay]) as view:
+        if not isinstance(view, Materializer):
+            raise CommandFailed(
+                "a snapshot is bound to one label's root (spec-3 7.2), and this hub gives a stream another "
+                "label each epoch: `veen fold` shows the state hash of all; publish on a hub without epochs",
+                Exit.POLICY,
+            )
+        yield view
 
 
 async def _claims(place: Place, overlay: str, state_id: StateId, upto: int | None) -> list[StateCheckpoint]:
@@ -122,7 +137,7 @@ def verify(
             source = place(stream)
             wanted = state_id or StateId(source.stream.id)
             claims = await _claims(place(into or stream), overlay, wanted, upto)
-            async with source.view(OVERLAYS[overlay]) as view:
+            async with _one_label(source, overlay) as view:
                 for claim in claims:
                     await view.verify(claim)
             return claims

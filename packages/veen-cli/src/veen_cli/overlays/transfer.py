@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -39,14 +40,23 @@ from veen_overlays.wallet.records import Transfer
 from veen_overlays.wallet.rules import WalCode
 
 
-async def _found(place: Place, wanted: TransferId) -> tuple[Transfer, LeafHash] | None:
-    """A transfer that is in the log already, and its msg_id."""
+class _Debit(NamedTuple):
+    """A transfer as the source's log has it."""
+
+    position: int
+    record: Transfer
+    msg_id: LeafHash
+
+
+async def _found(place: Place, account: Account, wanted: TransferId) -> _Debit | None:
+    """One that is in the log already: the first with this id counts."""
     seen = SeenOnce()
-    async for message, _ in place.signed():
-        event = LEDGER.distinct(message, seen)
-        record = event.record if isinstance(event, Event) else None
-        if isinstance(record, Transfer) and record.transfer_id == wanted:
-            return record, LeafHash(message.origin)
+    async with aclosing(place.signed(account.overlay)) as signed:
+        async for message, _ in signed:
+            event = LEDGER.distinct(message, seen)
+            record = event.record if isinstance(event, Event) else None
+            if isinstance(record, Transfer) and record.transfer_id == wanted:
+                return _Debit(message.seq, record, LeafHash(message.origin))
     return None
 
 
@@ -69,12 +79,14 @@ async def _check_destination(place: Place, account: Account, credit_to: str | No
 
 async def _debit(place: Place, account: Account, record: Transfer) -> tuple[Transfer, LeafHash]:
     """Emitted once: one that an earlier call left is taken up as it is, if it is the same."""
-    before = await _found(place, record.transfer_id)
-    if before is not None:
-        if replace(before[0], ts=record.ts) != record:
-            raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
-        return before
-    return record, (await account.send(place, record)).leaf_hash
+    before = await _found(place, account, record.transfer_id)
+    if before is None:
+        return record, (await account.send(place, record)).leaf_hash
+    if replace(before.record, ts=record.ts) != record:
+        raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
+    async with place.view(account.overlay) as view:
+        await account.check_stands(view, before.position, before.record)
+    return before.record, before.msg_id
 
 
 async def _pay(

@@ -21,7 +21,7 @@ from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import Hex, realm_option
 from veen_cli.overlays.book import Book, books
-from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
+from veen_cli.overlays.place import Place, Reach, View, reaches, refused, sent_told
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
@@ -83,20 +83,26 @@ class Account:
         The check and the message are two steps. If another producer's event came between them and the record
         should not stand where it does, it stands there all the same: that is said, and not passed over.
         """
-        authors = (place.reach.identity.client_id, await place.stream.client_id())
-        if (found := refusal(await self.state(place), record, self.book.policy, authors)) is not None:
+        policy = self.book.policy
+        authors = () if policy.operators is None else await place.authors()
+        if (found := refusal(await self.state(place), record, policy, authors)) is not None:
             raise refused(found.code, found.why)
         receipt = await place.send(record)
         async with place.view(self.overlay) as view:
-            at = receipt.stream_seq - 1
-            before = state_of((await view.state(at)).summary.inner, self.wallet) if at else NEVER
+            await self.check_stands(view, view.position_of(receipt), record)
+        return receipt
+
+    async def check_stands(self, view: View[Accounts], position: int, record: Record) -> None:
+        """Raise if the record should not stand where it does, whoever was faster."""
+        before = NEVER
+        if position > 1:
+            before = state_of((await view.state(position - 1)).summary.inner, self.wallet)
         if (found := slipped(before, record)) is not None:
             raise CommandFailed(
-                f"{found.code}: {found.why}: another producer was faster, and message {receipt.stream_seq} "
+                f"{found.code}: {found.why}: another producer was faster, and message {position} "
                 "stands in the log all the same; `veen wallet verify` reports it, `adjust` corrects it",
                 Exit.PROTOCOL,
             )
-        return receipt
 
 
 def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], done: str) -> Answer:

@@ -1,0 +1,180 @@
+"""At a hub with epochs a stream has a label for each (§12): what overlays do there when they turn.
+
+The hub is a real one with epochs of a second, a window of three, and a past that no longer takes messages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from veen_cli.exits import Exit
+from veen_core.ids import UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.limits import DEFAULT_LIMITS
+from veen_core.profile import Profile
+from veen_storage import store
+
+from .conftest import Town
+from .running import SCRIPTS, ending_hubs, environment, veen
+
+EPOCH_SEC = 1
+PATIENCE = 60.0
+
+
+class Past(NamedTuple):
+    """A hub, and what was written there in epochs whose labels take nothing any more."""
+
+    town: Town
+    wallet: str
+    job: str
+    epoch: int
+
+
+def epoch_of(town: Town) -> int:
+    told: int = veen("hub", "status", "--hub", town.url, "--trust", town.hub_id, "--json").json["epoch"]
+    return told
+
+
+def turn(town: Town, epochs: int) -> None:
+    """Wait until so many have passed."""
+    end, wanted = time.monotonic() + PATIENCE, epoch_of(town) + epochs
+    while epoch_of(town) < wanted:
+        assert time.monotonic() < end, "the hub's time stands still"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    root = tmp_path_factory.mktemp("turning")
+    for name in ("ann", "ben", "readers"):
+        veen("keygen", "--out", root / name, "--no-passphrase").ok()
+    identity = store.create(
+        root / "hub",
+        SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
+        UnixTime(int(time.time())),
+        profile=Profile(epoch_sec=EPOCH_SEC, pad_block=256),
+        limits=replace(DEFAULT_LIMITS, max_epoch_skew_sec=EPOCH_SEC),
+    )
+    with ending_hubs(root):
+        start = ("--port", 0, "--open", "--detach", "--log-level", "error", "--json")
+        started = veen("hub", "start", "--data-dir", root / "hub", *start).json
+        town = Town(root, started["url"], identity.hub_id.hex())
+        opened = town.as_("ann", "wallet", "open", "--realm", "r", "--currency", "EUR", "--json").json
+        wallet = opened["wallet"]
+        town.as_("ann", "wallet", "deposit", wallet, 100).ok()
+        on = ("-s", "jobs", "--reader", root / "readers")
+        job = town.as_("ann", "queue", "put", "sweep", *on, "--json").json["job"]
+        town.as_("ann", "kv", "put", "colour", "red", "-s", "config").ok()
+        epoch = epoch_of(town)
+        turn(town, 5)
+        yield Past(town, wallet, job, epoch)
+
+
+def folded(town: Town, *args: object) -> Any:
+    return town.as_("ann", "fold", *args, "--json").json
+
+
+def test_a_wallet_goes_on_in_the_next_epoch(past: Past) -> None:
+    """WAL §1: with several labels for a stream there is one order, and the balance is that of all."""
+    town, wallet = past.town, past.wallet
+    assert town.as_("ann", "wallet", "withdraw", wallet, 30, "--json").json["balance"] == 70
+    said = town.as_("ann", "wallet", "withdraw", wallet, 71).failed(Exit.POLICY)
+    assert "WAL.INSUFFICIENT_FUNDS: the balance is 70" in said
+    turn(town, 1)
+    assert (
+        town.as_("ann", "wallet", "adjust", wallet, "--by", -20, "--reason", "fee", "--json").json["balance"]
+        == 50
+    )
+    told = town.as_("ann", "wallet", "ledger", wallet, "--json").json["events"]
+    assert [(each["stream_seq"], each["schema"].split(".")[1]) for each in told] == [
+        (1, "open"),
+        (2, "deposit"),
+        (3, "withdraw"),
+        (4, "adjust"),
+    ]
+    assert town.as_("ann", "wallet", "verify", wallet, "--json").json == {
+        "messages": 4,
+        "holds": True,
+        "violations": [],
+    }
+
+
+def test_a_transfer_between_streams_is_settled_across_epochs(past: Past) -> None:
+    town, on = past.town, ("--reader", past.town / "readers")
+    open_ = ("wallet", "open", "--realm", "two", "--currency", "EUR", *on, "--json")
+    a, b = (town.as_(who, *open_).json["wallet"] for who in ("ann", "ben"))
+    town.as_("ann", "wallet", "deposit", a, 10, *on).ok()
+    turn(town, 1)
+    paid = town.as_("ann", "wallet", "transfer", a, b, 4, *on, "--json").json
+    turn(town, 4)
+    again = ("--transfer-id", paid["transfer_id"])
+    assert town.as_("ann", "wallet", "transfer", a, b, 4, *again, *on, "--json").json["balance"] == 6
+    for wallet in (a, b):
+        assert town.as_("ben", "wallet", "verify", wallet, "--across", *on, "--json").json["holds"] is True
+    assert town.as_("ben", "wallet", "balance", b, *on, "-q").ok().out == "4\n"
+
+
+def test_a_job_put_in_an_earlier_epoch_is_taken_once(past: Past) -> None:
+    town, on = past.town, ("-s", "jobs", "--reader", past.town / "readers")
+    taken = town.as_("ben", "queue", "take", *on, "--lease", "10m", "--json").json
+    assert (taken["job"], taken["body"]) == (past.job, "sweep")
+    turn(town, 1)
+    assert town.as_("ann", "queue", "take", *on, "--json").json["job"] is None
+    town.as_("ben", "queue", "ack", past.job, *on).ok()
+    turn(town, 4)
+    assert folded(town, "queue.jobs", "jobs", "--reader", past.town / "readers")["state"] == []
+
+
+def test_a_fold_goes_through_all_epochs_and_back(past: Past) -> None:
+    town = past.town
+    town.as_("ann", "kv", "put", "colour", "green", "-s", "config").ok()
+    last = town.as_("ann", "kv", "put", "size", "7", "-s", "config", "--json").json
+    whole, first = folded(town, "kv.map", "config"), folded(town, "kv.map", "config", "--upto", 1)
+    assert (whole["upto_seq"], whole["events"]) == (3, 3)
+    assert whole["state"] == {b"colour".hex(): b"green".hex(), b"size".hex(): b"7".hex()}
+    assert first["state"] == {b"colour".hex(): b"red".hex()}
+    assert last["id"] in whole["receipt"]
+    assert folded(town, "kv.map", "config", "--epoch", past.epoch - 50)["upto_seq"] == 0
+    turn(town, 4)
+    assert folded(town, "kv.map", "config") == whole, "the same when its labels take nothing any more"
+    assert "3 messages" in town.as_("ann", "fold", "kv.map", "config", "--upto", 4).failed(Exit.USAGE)
+
+
+def test_a_snapshot_is_of_one_label(past: Past) -> None:
+    for args in (("publish", "kv.map", "config"), ("verify", "kv.map", "config")):
+        said = past.town.as_("ann", "snapshot", *args).failed(Exit.POLICY)
+        assert "another label each epoch: `veen fold` shows" in said
+
+
+def test_watching_goes_on_when_the_epoch_turns(past: Past, tmp_path: Path) -> None:
+    town, on = past.town, ("-s", "watched")
+    town.as_("ann", "kv", "put", "a", "before", *on).ok()
+    assert "anew each epoch" in town.as_("ann", "kv", "watch", *on, "--from", 1).failed(Exit.USAGE)
+    flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "ann")]
+    watch = [SCRIPTS / "veen", "kv", "watch", *on, *flags, "--count", "2", "--json"]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:
+        assert process.stdout is not None
+        end, seen = time.monotonic() + PATIENCE, ""
+        while not seen:  # it shows only what comes after it has begun to look
+            assert time.monotonic() < end
+            town.as_("ann", "kv", "put", "a", "first", *on).ok()
+            seen = process.stdout.readline() if process.poll() is None and _readable(process) else ""
+        turn(town, 3)
+        town.as_("ann", "kv", "put", "b", "second", *on).ok()
+        rest, _ = process.communicate(timeout=PATIENCE)
+    shown = [json.loads(line)["value"] for line in (seen + rest).splitlines()]
+    assert (shown[0], shown[-1] in ("first", "second"), len(shown)) == ("first", True, 2)
+
+
+def _readable(process: subprocess.Popen[str]) -> bool:
+    return bool(select.select([process.stdout], [], [], 0.5)[0])
