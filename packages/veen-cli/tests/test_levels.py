@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from veen_cli.exits import Exit
+from veen_overlays.control.records import revocation_stream
+from veen_overlays.identifiers import realm_id
 
 from .conftest import Town
 from .running import SCRIPTS, ending_hubs, veen
@@ -33,7 +35,7 @@ def start(square: Town, tmp_path: Path) -> Iterator[Start]:
         profile = ("--profile", flags[flags.index("--profile") + 1]) if "--profile" in flags else ()
         flags = tuple(flag for flag in flags if flag not in profile)
         made = veen("hub", "init", "--data-dir", data, "--admin", square / "admin", *profile, "--json").json
-        settings = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor"), **realm}
+        settings = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor")} | realm
         config = tmp_path / f"{data.name}.yaml"
         config.write_text(yaml.safe_dump({"level": level, "realm": settings}))
         place = ("--data-dir", data, "--config", config, "--log-level", "warning")
@@ -175,6 +177,33 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
     told(hub, "revoke", "client-id", device, realm=tmp_path.name)
     until(lambda: hub.as_("alice", "send", "x", "-s", "orders").code == Exit.REFUSED)
     hub.as_("bob", "send", "x", "-s", "orders").ok()
+    where = ("--data-dir", tmp_path / "hub-0")
+    veen("hub", "stop", *where).ok()
+    again = ("--port", hub.url.rpartition(":")[2], "--config", tmp_path / "hub-0.yaml", "--open", "--detach")
+    veen("hub", "start", *where, *again, "--log-level", "error", "--json").ok()
+    while not ready(hub):  # from its first moment on, before it has read its own streams
+        assert hub.as_("alice", "send", "x", "-s", "orders", "--wait", "0").code != Exit.OK
+    assert "REVOKED" in hub.as_("alice", "send", "x", "-s", "orders").failed(Exit.REFUSED)
+    hub.as_("bob", "send", "x", "-s", "orders").ok()
+
+
+def test_a_hub_with_a_key_that_opens_nothing_of_its_realm_lets_nothing_in(
+    square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
+) -> None:
+    """What it cannot read may revoke anybody; a message that is no record among records stops nothing."""
+    told(square, "revoke", "client-id", "11" * 32, realm=tmp_path.name)
+    wrong = start("hardened", key=str(square / "bob" / "secrets.cbor"), **elsewhere)
+    until(lambda: "opens none" in (tmp_path / "hub-0.log").read_text())
+    assert (ready(wrong), lag(wrong)) == (False, float("inf"))
+    said = wrong.as_("alice", "send", "x", "-s", "orders", "--wait", "0.5")
+    assert said.code in (Exit.REFUSED, Exit.NETWORK), said
+    stream = revocation_stream(realm_id(tmp_path.name)).hex()
+    body = ("--schema", "veen.revocation.v1", "--to", square / "realm")
+    square.as_("admin", "send", "no record", "-s", stream, *body).ok()
+    square.as_("admin", "send", "sealed to somebody else", "-s", stream, "--to", square / "bob").ok()
+    right = start("hardened", **elsewhere)
+    until(lambda: ready(right))
+    right.as_("alice", "send", "x", "-s", "orders").ok()
 
 
 def test_a_restarted_hub_goes_on_from_what_it_saw_and_is_not_shown_less(start: Start, tmp_path: Path) -> None:

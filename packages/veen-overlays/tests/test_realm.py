@@ -152,6 +152,15 @@ def policy_of(realm: RealmFollower) -> ViewPolicy:
     return ViewPolicy(realm.nothing, streams.get, max_age_sec=5)
 
 
+def realm_policy(folder: Path, level: str, refresh_sec: float) -> RealmPolicy:
+    """As a hub makes it, with the realm's key in a file."""
+    secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
+    (folder / "key").write_bytes(secrets.encode())
+    (folder / "key").chmod(0o600)
+    options = {"level": level, "realm": "plant", "key": folder / "key", "max_age_sec": 5, "rates": {}}
+    return RealmPolicy(HERE, {**options, "refresh_sec": refresh_sec})
+
+
 def revoked(target: bytes, kind: str = "client-id") -> Revocation:
     return Revocation(kind=kind, target=RevokedId(target), ts=NOW)  # type: ignore[arg-type]
 
@@ -172,11 +181,7 @@ def test_the_streams_that_records_name_are_the_hubs_to_know() -> None:
 
 def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp_path: Path) -> None:
     """Else a replica could not tell their labels, and would accept for them."""
-    secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
-    (tmp_path / "key").write_bytes(secrets.encode())
-    (tmp_path / "key").chmod(0o600)
-    options = {"level": "federated", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5, "rates": {}}
-    policy = RealmPolicy(HERE, {**options, "refresh_sec": 0.001})
+    policy = realm_policy(tmp_path, "federated", refresh_sec=0.001)
     known: dict[Label, StreamId] = {}
     before: list[str | None] = []
 
@@ -377,11 +382,7 @@ def test_a_class_never_prunes_the_realms_own_labels_of_any_epoch() -> None:
 
 
 def test_a_policy_prunes_nothing_by_a_view_that_is_too_old(tmp_path: Path) -> None:
-    secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
-    (tmp_path / "key").write_bytes(secrets.encode())
-    (tmp_path / "key").chmod(0o600)
-    options = {"level": "meta", "realm": "plant", "key": tmp_path / "key", "max_age_sec": 5, "rates": {}}
-    policy, clock, logs = RealmPolicy(HERE, {**options, "refresh_sec": 60}), Clock(), Logs()
+    policy, clock, logs = realm_policy(tmp_path, "meta", refresh_sec=60), Clock(), Logs()
     logs.at(label_of(label_class_stream(REALM))).write(
         LabelClass(label=ORDERS_LABEL, class_="log", retention_hint=0)
     )
