@@ -1,7 +1,10 @@
-"""The overlays' ``Store``: the one in memory and the one on disk keep one contract."""
+"""The overlays' ``Store``, where both are installed: in memory and on disk it keeps one contract."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,3 +40,16 @@ def test_both_stores_keep_one_contract(steps: list[tuple[dict[bytes, bytes], lis
 def test_the_store_on_disk_has_the_protocols_shape(tmp_path: Path) -> None:
     with ViewStore(tmp_path) as store:
         assert isinstance(store, Store)
+
+
+def test_the_overlays_benchmark_prints_every_figure_under_its_name() -> None:
+    """It restarts from the store on disk, so it runs here; how fast is not judged."""
+    run = Path(__file__).parents[2] / "veen-overlays" / "benchmarks" / "run.py"
+    ran = subprocess.run(
+        [sys.executable, run, "--tiny"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert not ran.stderr
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    names = [line["name"] for line in lines]
+    assert names == ["overlays.fold", "overlays.range_growth", "overlays.restart_growth"]
+    assert all(line["value"] > 0 for line in lines)

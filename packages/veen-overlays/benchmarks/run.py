@@ -1,7 +1,7 @@
 """veen-overlays' speed as ratios inside one run, one JSON line per figure.
 
     python packages/veen-overlays/benchmarks/run.py            some minutes
-    python packages/veen-overlays/benchmarks/run.py --quick    about a minute; folds 10^5 events, not 10^6
+    python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
 
 ``overlays.fold``            decode to state of wallet events, as a share of the rate of bare cbor2.loads
 ``overlays.range_growth``    fold(range) over a warm tree of 10^6 events, against one of 10^3
@@ -22,7 +22,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import cbor2
 
@@ -48,9 +50,10 @@ from veen_core.receipt import sign_receipt
 from veen_overlays.event import Message
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live import Materializer
+from veen_overlays.nodes import Range
 from veen_overlays.record import Record
 from veen_overlays.store import MemoryStore
-from veen_overlays.tree import Range, SummaryTree, drive
+from veen_overlays.tree import FLOOR, SummaryTree, drive
 from veen_overlays.wallet.ledger import one_wallet
 from veen_overlays.wallet.records import Adjust, Deposit, Freeze, Limit, Open, Transfer, Unfreeze, Withdraw
 from veen_storage.view_store import ViewStore
@@ -64,6 +67,24 @@ NOON = 1_700_006_400
 OVERLAY = one_wallet(WALLET)
 TAIL = 40
 """Entries of the open block that a restart reads again."""
+BLOCK = 1 << FLOOR
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many events are folded and stand in the trees, and how often each work is done."""
+
+    fold: int
+    many: int
+    few: int
+    restart_few: int
+    rounds: tuple[int, int, int]
+    """Of the three figures."""
+
+
+FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(5, 20, 50))
+QUICK = Sizes(fold=100_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(10, 5, 10))
+TINY = Sizes(fold=500, many=1_280, few=200, restart_few=256, rounds=(1, 1, 1))
 
 
 def fastest(work: Callable[[], object], rounds: int) -> float:
@@ -117,14 +138,26 @@ def fold_share(log: list[Message], rounds: int) -> float:
     return best_loads / best_fold
 
 
-def range_growth(log: list[Message], rounds: int) -> float:
+class Grown(NamedTuple):
+    """A tree over the log's first events, and its store."""
+
+    tree: SummaryTree[Any]
+    store: MemoryStore
+
+
+def grown(log: list[Message], size: int) -> Grown:
+    store = MemoryStore()
+    tree = SummaryTree(OVERLAY, LABEL, store)
+    tree.extend(log[:size])
+    return Grown(tree, store)
+
+
+def range_growth(log: list[Message], large: Grown, small: Grown, rounds: int) -> float:
     """Ranges drawn alike from both trees, all of whose nodes are in memory by then."""
     costs = []
-    for size in (1_000_000, 1_000):
-        tree = SummaryTree(OVERLAY, LABEL, MemoryStore())
-        tree.extend(log[:size])
+    for tree in (large.tree, small.tree):
         rng = random.Random(2)  # noqa: S311
-        ranges = [sorted((rng.randint(1, size), rng.randint(1, size))) for _ in range(40)]
+        ranges = [sorted((rng.randint(1, tree.size), rng.randint(1, tree.size))) for _ in range(40)]
 
         def read(wanted: Range) -> Sequence[Message]:
             return log[wanted.from_seq - 1 : wanted.to_seq]
@@ -191,24 +224,21 @@ def _receipt(mmr: Mmr, leaf: bytes) -> Receipt:
     )
 
 
-def restart_growth(log: list[Message], rounds: int) -> float:
+def restart_growth(large: Grown, small: Grown, rounds: int) -> float:
     """Open the store, take up what is in it, check it against the log, read the open block again, answer."""
     with tempfile.TemporaryDirectory() as folder:
-        restarts = [restarting(log[: size - size % 64], Path(folder) / str(size)) for size in (10**6, 10**4)]
-        large = small = float("inf")
+        restarts = [restarting(each, Path(folder) / str(each.tree.size)) for each in (large, small)]
+        costs = [float("inf"), float("inf")]
         for _ in range(rounds):
-            large, small = min(large, fastest(restarts[0], 1)), min(small, fastest(restarts[1], 1))
-        return large / small
+            costs = [min(cost, fastest(work, 1)) for cost, work in zip(costs, restarts, strict=True)]
+        return costs[0] / costs[1]
 
 
-def restarting(log: list[Message], path: Path) -> Callable[[], None]:
+def restarting(folded: Grown, path: Path) -> Callable[[], None]:
     """A folded log's store on disk, written in one go, and how to start from it."""
-    memory = MemoryStore()
-    tree = SummaryTree(OVERLAY, LABEL, memory)
-    tree.extend(log)
-    end = Log(tree.mmr.copy())
+    end = Log(folded.tree.mmr.copy())
     with ViewStore(path) as store:
-        store.write(dict(memory.scan(b"", b"\xff" * 64)))
+        store.write(dict(folded.store.scan(b"", b"\xff" * 64)))
 
     async def restart() -> None:
         with ViewStore(path) as store:
@@ -226,15 +256,30 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and the fold over 10^5 events")
-    quick = parser.parse_args().quick
-    log = list(messages(1_000_000))
+    parser.add_argument("--tiny", action="store_true", help="to see that it runs: the figures say nothing")
+    options = parser.parse_args()
+    sizes = TINY if options.tiny else QUICK if options.quick else FULL
+    log = list(messages(sizes.many))
     gc.collect()
     gc.freeze()
-    folded = log[:100_000] if quick else log
+    large = grown(log, sizes.many - sizes.many % BLOCK)
+    rounds = sizes.rounds
     figures: tuple[tuple[str, Callable[[], float], float, bool], ...] = (
-        ("overlays.fold", lambda: fold_share(folded, 10 if quick else 5), 0.10, True),
-        ("overlays.range_growth", lambda: range_growth(log, 5 if quick else 20), 3.0, False),
-        ("overlays.restart_growth", lambda: restart_growth(log, 10 if quick else 50), 1.5, False),
+        ("overlays.fold", lambda: fold_share(log[: sizes.fold], rounds[0]), 0.10, True),
+        (
+            "overlays.range_growth",
+            lambda: range_growth(log, large, grown(log, sizes.few), rounds[1]),
+            3.0,
+            False,
+        ),
+        (
+            "overlays.restart_growth",
+            lambda: restart_growth(
+                large, grown(log, sizes.restart_few - sizes.restart_few % BLOCK), rounds[2]
+            ),
+            1.5,
+            False,
+        ),
     )
     missed = 0
     for name, measure, target, at_least in figures:
