@@ -156,6 +156,16 @@ def test_a_snapshot_is_of_one_label(past: Past) -> None:
         assert "another label each epoch: `veen fold` shows" in said
 
 
+def test_a_message_of_an_earlier_epoch_is_authenticated_by_its_epoch(past: Past) -> None:
+    """It was sent without a token, so ID 9.2 ends at its second step; but it is found."""
+    town, on = past.town, ("-s", "orders", "--seq", 1, "--realm", "r")
+    sent_at = town.as_("ann", "send", "x", "-s", "orders", "--json").json["hub_ts"] // EPOCH_SEC
+    turn(town, 3)
+    assert "no message 1" in town.as_("ann", "id", "authenticate", *on).failed(Exit.USAGE)
+    near = [town.as_("ann", "id", "authenticate", *on, "--epoch", sent_at + n).err for n in (-1, 0, 1)]
+    assert len([said for said in near if "ID 9.2.2 cap_token" in said]) == 1, near
+
+
 def test_watching_goes_on_when_the_epoch_turns(past: Past, tmp_path: Path) -> None:
     town, on = past.town, ("-s", "watched")
     town.as_("ann", "kv", "put", "a", "before", *on).ok()

@@ -14,7 +14,7 @@ from veen_core.ids import Epoch, MmrRoot, StreamSeq
 from veen_core.wire import Wire, array
 from veen_overlays.store import Store
 
-SPARSE: Final = 32
+SPARSE: Final = 128
 """Empty labels in a row until the cursor is written: to ask for them again costs less."""
 _LAST: Final = 2**64 - 1
 

@@ -25,7 +25,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from veen_core.entry import Entry
 from veen_core.errors import VerificationError
 from veen_core.hashing import Ht
-from veen_core.ids import Epoch, Label, MmrRoot
+from veen_core.ids import Epoch, Label, MmrRoot, StreamSeq
 from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
@@ -181,19 +181,20 @@ class EpochView(Generic[S]):
         """Labels of epochs before ``end`` take nothing any more: read them to their ends, for good."""
         while (passed := end - self._rows.cursor.next) > 0:
             some = [Epoch(self._rows.cursor.next + n) for n in range(min(passed, TOGETHER))]
-            heads = await asyncio.gather(*(self._reader.head(self._epochs.label_of(e)) for e in some))
-            for epoch, head in zip(some, heads, strict=True):
+            asked = (self._reader.page(self._epochs.label_of(e), StreamSeq(1), 1) for e in some)
+            for epoch, first in zip(some, await asyncio.gather(*asked), strict=True):
                 held = self._held_at(epoch)
-                if head is not None:
-                    await self._read(held, head.stream_seq)
+                if first:
+                    await self._read(held)
                 self._close(epoch, self._held.pop(epoch))
                 await self._epochs.forget(held.prefix.label)
 
     def _held_at(self, epoch: Epoch) -> Held:
         return self._held.setdefault(epoch, Held(Prefix(self._epochs.label_of(epoch))))
 
-    async def _read(self, held: Held, upto: int | None = None) -> None:
-        async for entry in held.prefix.entries(self._reader, upto):
+    async def _read(self, held: Held) -> None:
+        """To the label's end."""
+        async for entry in held.prefix.entries(self._reader):
             held.messages.append(open_entry(entry, entry.receipt, self._key))
 
     def _close(self, epoch: Epoch, held: Held) -> None:
