@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from veen_cli.exits import Exit
+from veen_core.ids import Epoch, HubId
+from veen_core.stream import label as label_of
+from veen_core.stream import routing_key, stream_id
 
 from .conftest import Town
 
@@ -38,6 +41,12 @@ def test_a_label_has_a_class_and_a_schema_a_meaning(square: Town) -> None:
     shown = square.as_("bob", "label-class", "show", told["record"]["label"], *on)
     assert "want a label" in square.as_("bob", "label-class", "show", "orders", *on).failed(Exit.USAGE)
     assert "bulk" in shown.ok().out
+    later = square.as_("alice", "label-class", "set", "orders", "log", *at, "--epoch", 7, *on, "--json").json
+    wanted = label_of(routing_key(HubId.from_hex(square.hub_id)), stream_id("orders"), Epoch(7))
+    assert later["record"]["label"] == wanted.hex(), "at a hub with epochs a label is one epoch's"
+    assert "--at-hub" in square.as_("bob", "label-class", "show", "orders", "--epoch", 7, *on).failed(
+        Exit.USAGE
+    )
     assert square.as_("bob", "label-class", "show", "orders", *at, *on, "--json").json["class"] == "bulk"
     made = square.as_("alice", "schema", "register", "shop.order.v1", "--version", "1", *on, "--json").json
     for name in ("shop.order.v1", made["record"]["schema_id"]):

@@ -14,6 +14,7 @@ from veen_cli import moments
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
 from veen_cli.overlays.arguments import Hex, realm_option
 from veen_cli.overlays.place import Reach, reaches, sent_told
@@ -177,19 +178,20 @@ def revoke(
     return _publish(reach, revocation_stream(realm), record, line)
 
 
-def _label(text: str, hub_id: HubId | None) -> Label:
-    """A label in hex; or a stream's, at a hub without epochs."""
+def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
+    """A label in hex; or a stream's, at a hub, in an epoch where it has any."""
+    if hub_id is None and epoch is not None:
+        raise click.UsageError("--epoch: of a stream at a hub; name that with --at-hub.")
     if hub_id is None:
         try:
             return Label(bytes.fromhex(text))
         except (ValueError, TypeError):
             raise click.UsageError(f"{text}: want a label in hex, or a stream's name and --at-hub.") from None
-    return label_of(routing_key(hub_id), stream_id(text), Epoch(0))
+    return label_of(routing_key(hub_id), stream_id(text), Epoch(epoch or 0))
 
 
-hub_option = click.option(
-    "--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id) without epochs."
-)
+hub_option = click.option("--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id).")
+epoch_option = click.option("--epoch", type=Whole(0), help="With --at-hub, if it has epochs: in which one.")
 
 
 @command(
@@ -200,6 +202,7 @@ hub_option = click.option(
 @click.argument("label")
 @click.argument("class_", metavar="CLASS")
 @hub_option
+@epoch_option
 @realm_option
 @click.option("--sensitivity", help="As in low, medium, high.")
 @click.option("--retention", type=moments.Duration(), help="How long payloads should be kept.")
@@ -211,6 +214,7 @@ def class_set(
     label: str,
     class_: str,
     at_hub: HubId | None,
+    epoch: int | None,
     realm: RealmId,
     sensitivity: str | None,
     retention: int | None,
@@ -221,7 +225,7 @@ def class_set(
     down and prune by it.
     """
     del out
-    found = _label(label, at_hub)
+    found = _label(label, at_hub, epoch)
     record = LabelClass(label=found, class_=class_, sensitivity=sensitivity, retention_hint=retention)
     line = f"label {found.hex()} is {class_}"
     return _publish(reach, label_class_stream(realm), record, line)
@@ -230,15 +234,18 @@ def class_set(
 @command("veen label-class show LABEL --realm shop --reader realm", name="show")
 @click.argument("label")
 @hub_option
+@epoch_option
 @realm_option
 @reaches
-def class_show(out: Output, *, reach: Reach, label: str, at_hub: HubId | None, realm: RealmId) -> Answer:
+def class_show(
+    out: Output, *, reach: Reach, label: str, at_hub: HubId | None, epoch: int | None, realm: RealmId
+) -> Answer:
     """Show a label's class.
 
     Ends with exit code 1 if it has none.
     """
     del out
-    found = _label(label, at_hub)
+    found = _label(label, at_hub, epoch)
     return _shown(class_of(reach.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
 
 
