@@ -297,6 +297,19 @@ def test_a_key_that_opens_nothing_of_a_stream_gives_no_view() -> None:
     asyncio.run(check())
 
 
+def test_a_registry_that_does_not_open_refuses_nobody() -> None:
+    """META0+ 7.2: it decides nothing, so a record sealed to the wrong reader there is no reason to stop."""
+
+    async def check() -> None:
+        logs = Logs()
+        log = logs.at(label_of(schema_stream(REALM)))
+        log.append(log.seal(revoked(CLIENT), reader=OTHER_READER))
+        view = await follower(logs, Clock(), Level.META).refresh()
+        assert view.stale(NOW, 5) is None
+
+    asyncio.run(check())
+
+
 def test_a_message_that_is_no_record_stops_nothing_and_undoes_nothing() -> None:
     """§11.1: malformed, foreign, or sealed to somebody else; the records around it hold."""
 

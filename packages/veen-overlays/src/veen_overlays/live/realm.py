@@ -37,6 +37,8 @@ FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "meta-schema": ("schemas", SCHEMAS),
 }
 """Of each admin stream: which part of the view it is, and its overlay."""
+DESCRIBES: Final = "meta-schema"
+"""The stream by which nothing is admitted or refused: META0+ only improves discoverability (7.2)."""
 LAST: Final = b"last receipt/"
 """Before a stream's id, in the store."""
 
@@ -103,7 +105,7 @@ class RealmFollower:
     def _check_opened(self, name: str, summary: Summary[Any]) -> None:
         """A stream of which nothing opens is one that this key does not read, and may revoke anybody."""
         closed = summary.foreign and all(fault.schema == UNOPENED for fault in summary.listed)
-        if closed and not summary.events and not summary.undecodable:
+        if closed and not summary.events and not summary.undecodable and name != DESCRIBES:
             raise VerificationError(
                 f"of the {summary.foreign} messages of the {name} stream the hub's key opens none: give it "
                 "the key that they are sealed to, or seal a record to its key (start at level core to write "
