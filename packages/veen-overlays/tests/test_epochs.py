@@ -280,6 +280,30 @@ def test_a_label_that_contradicts_what_was_folded_is_evidence(epoch: int) -> Non
     asyncio.run(check())
 
 
+def test_two_views_on_one_store_do_not_lead_each_other_astray() -> None:
+    """Two commands at once: the slower one writes an older cursor after the faster one's rows."""
+
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "5"))
+        slow = await taken_up(stream, store)
+        for epoch in range(6, 16):
+            stream.now = epoch
+            stream.write(epoch, *(put(f"{n}", f"{epoch}") for n in range(3)))
+        fast = await taken_up(stream, store)
+        stream.now = 9
+        await slow.catch_up()  # closes fewer epochs, and says so last
+        stream.now = 15
+        again = await taken_up(stream, store)
+        wanted = KV.fold(stream.in_order())
+        for view in (fast, slow, again):
+            await view.catch_up()
+            assert KV.encode((await view.state()).summary) == KV.encode(wanted)
+            assert [position for position, _ in await everything(view)] == list(range(1, view.size + 1))
+
+    asyncio.run(check())
+
+
 def test_a_damaged_tree_is_folded_again_from_the_labels() -> None:
     async def check() -> None:
         stream, store = Stream(), MemoryStore()

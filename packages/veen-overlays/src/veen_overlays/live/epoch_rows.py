@@ -16,7 +16,6 @@ from veen_overlays.store import Store
 
 SPARSE: Final = 128
 """Empty labels in a row until the cursor is written: to ask for them again costs less."""
-_LAST: Final = 2**64 - 1
 
 
 @array("epoch_row", section="12")
@@ -50,8 +49,11 @@ class Rows:
         self.cursor = self.cursor if kept is None else Cursor.decode(kept)
 
     def holding(self, position: int) -> Iterator[tuple[int, Row]]:
-        """The rows from the one that holds a position on, each with the position of its first message."""
-        for key, value in self._store.scan(self._key_of(position), self._key_of(_LAST)):
+        """The rows from the one that holds a position on, each with the position of its first message.
+
+        None beyond the cursor: what another process wrote since is not ours yet.
+        """
+        for key, value in self._store.scan(self._key_of(position), self._key_of(self.cursor.total + 1)):
             row = Row.decode(value)
             yield int.from_bytes(key[-8:], "big") - row.size + 1, row
 

@@ -143,8 +143,9 @@ class EpochView(Generic[S]):
         _, row = next(self._rows.holding(total))
         label = self._epochs.label_of(row.epoch)
         self._last = await receipt_at(self._reader, label, row.size, row.mmr_root, held=row.encode())
-        if self._tree.size < total:
-            self._tree.extend(await self._messages(Range(self._tree.size + 1, total)))
+        for start, row in tuple(self._rows.holding(self._tree.size + 1)):
+            missing = Range(max(start, self._tree.size + 1), start + row.size - 1)
+            self._tree.extend(await self._messages(missing))
 
     async def _messages(self, wanted: Range) -> list[Message]:
         """Messages of complete labels, by position, from the log."""
