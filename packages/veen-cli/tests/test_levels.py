@@ -299,39 +299,77 @@ def test_a_class_wants_padding(
     padded.as_("bob", "send", "x", "-s", "diary").ok()
 
 
-def test_a_class_says_how_long_payloads_are_kept(
-    square: Town, elsewhere: dict[str, object], tmp_path: Path
-) -> None:
-    """With chunks of four entries, since whole chunks go."""
-    config = tmp_path / "hub.yaml"
-    realm = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor"), **elsewhere}
-    limits = {"max_checkpoint_interval": 4}
-    config.write_text(yaml.safe_dump({"level": "meta", "realm": realm, "limits": limits}))
-    place = ("--data-dir", str(tmp_path / "hub"), "--config", str(config))
-    admin = veen("id", "show", "--client", square / "admin", "--json").json["id_sign"]
-    made = subprocess.run(
-        [SCRIPTS / "veen-hub", "--init", "--admin", admin, *place],
-        check=True,
-        timeout=60,
-        capture_output=True,
-    )
-    hub_id = re.findall(r"[0-9a-f]{64}", made.stdout.decode())[0]
-    with ending_hubs(tmp_path):
-        started = veen("hub", "start", *place, "--port", 0, "--open", "--detach", "--json").json
-        hub = Town(square.root, started["url"], hub_id)
+@pytest.fixture
+def small_chunks(square: Town, tmp_path: Path) -> Iterator[Callable[..., tuple[Town, tuple[str, ...]]]]:
+    """A hub whose chunks hold four entries, since whole chunks go; and how to start it again."""
+
+    def run(level: str, **settings: object) -> tuple[Town, tuple[str, ...]]:
+        config, place = tmp_path / "hub.yaml", ("--data-dir", str(tmp_path / "hub"))
+        limits = {"max_checkpoint_interval": 4}
+        config.write_text(yaml.safe_dump({"level": level, "limits": limits, **settings}))
+        flags = (*place, "--config", str(config))
+        admin = veen("id", "show", "--client", square / "admin", "--json").json["id_sign"]
+        made = subprocess.run(
+            [SCRIPTS / "veen-hub", "--init", "--admin", admin, *flags],
+            check=True,
+            timeout=60,
+            capture_output=True,
+        )
+        hub_id = re.findall(r"[0-9a-f]{64}", made.stdout.decode())[0]
+        start = ("hub", "start", *flags, "--open", "--detach", "--log-level", "error", "--json")
+        hub = Town(square.root, veen(*start, "--port", 0).json["url"], hub_id)
         until(lambda: ready(hub))
-        for stream in ("chatter", "orders"):
-            hub.as_("alice", "send", "--batch", "-s", stream, stdin=b"1\n2\n3\n4\n5\n6\n7\n8\n9").ok()
-        classed(square, hub, "chatter", "log", "--retention", "0s", realm=tmp_path.name)
-        pruned: list[int] = []
+        return hub, (*start, "--port", hub.url.rpartition(":")[2])
 
-        def goes() -> bool:
-            pruned.append(hub.as_("admin", "hub", "retention", "--json").json["entries"])
-            return sum(pruned) > 0
+    with ending_hubs(tmp_path):
+        yield run
 
-        until(goes)
-        assert sum(pruned) == 8
-        assert hub.as_("alice", "stream", "-s", "orders", "--json").json["count"] == 9
+
+NINE = b"1\n2\n3\n4\n5\n6\n7\n8\n9"
+
+
+def pruned(hub: Town) -> int:
+    """Entries that went, when some have gone."""
+    gone: list[int] = []
+
+    def goes() -> bool:
+        gone.append(hub.as_("admin", "hub", "retention", "--json").json["entries"])
+        return sum(gone) > 0
+
+    until(goes)
+    return sum(gone)
+
+
+def test_a_class_says_how_long_payloads_are_kept(
+    square: Town,
+    elsewhere: dict[str, object],
+    tmp_path: Path,
+    small_chunks: Callable[..., tuple[Town, tuple[str, ...]]],
+) -> None:
+    realm = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor"), **elsewhere}
+    hub, _ = small_chunks("meta", realm=realm)
+    for stream in ("chatter", "orders"):
+        hub.as_("alice", "send", "--batch", "-s", stream, stdin=NINE).ok()
+    classed(square, hub, "chatter", "log", "--retention", "0s", realm=tmp_path.name)
+    assert pruned(hub) == 8
+    assert hub.as_("alice", "stream", "-s", "orders", "--json").json["count"] == 9
+
+
+def test_a_hub_that_keeps_little_keeps_its_realms_own_streams(
+    square: Town, tmp_path: Path, small_chunks: Callable[..., tuple[Town, tuple[str, ...]]]
+) -> None:
+    """Its default rule would prune them, and it could not start again."""
+    realm = {"id": tmp_path.name, "key": str(square / "realm" / "secrets.cbor")}
+    hub, again = small_chunks("federated", realm=realm, retention={"default": {"max_age_sec": 0}})
+    for n in range(5):
+        told(hub, "authority", "set", f"stream {n}", "--primary", "22" * 32, realm=tmp_path.name)
+    hub.as_("alice", "send", "--batch", "-s", "orders", stdin=NINE).ok()
+    assert pruned(hub) == 8, "the four oldest authorities are as old"
+    veen("hub", "stop", "--data-dir", tmp_path / "hub").ok()
+    shutil.rmtree(tmp_path / "hub" / "views")
+    veen(*again).ok()
+    until(lambda: ready(hub))
+    assert "NOT_PRIMARY" in hub.as_("bob", "send", "x", "-s", "stream 0").failed(Exit.REFUSED)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from logs import log_of
 from veen_core.cap import Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
 from veen_core.validity import until
-from veen_overlays.control.policy import DEFAULT_HANDLING, HANDLING, Bound, Level, PolicyView
+from veen_overlays.control.policy import DEFAULT_HANDLING, FOREVER_SEC, HANDLING, Bound, Level, PolicyView
 from veen_overlays.control.records import (
     Authority,
     LabelClass,
@@ -225,7 +225,7 @@ def test_a_class_has_a_share_of_the_tokens_rate_or_the_rate_it_was_given(
     assert held.rate(Label(b"\x09" * 32), own, {"log": OWN}) is None
 
 
-def test_the_realms_own_streams_are_never_pruned_by_class() -> None:
+def test_the_realms_own_streams_are_kept_for_ever_whatever_their_class() -> None:
     elsewhere = Label(b"\x09" * 32)
     hints = [
         LabelClass(label=LABEL, class_="log", retention_hint=1),
@@ -234,8 +234,11 @@ def test_the_realms_own_streams_are_never_pruned_by_class() -> None:
     ]
     held = view(classes=bound(LABEL_CLASSES, *hints))
     assert held.needed()["label-class"][1].label == LABEL  # type: ignore[union-attr]
-    assert held.retention() == {elsewhere: 2}
-    assert view(Level.HARDENED, classes=bound(LABEL_CLASSES, *hints)).retention() == {}
+    assert held.retention() == {elsewhere: 2, LABEL: FOREVER_SEC}
+    hardened = view(Level.HARDENED, classes=bound(LABEL_CLASSES, *hints))
+    assert elsewhere not in hardened.retention(), "classes are of level meta"
+    authorities = view(Level.FEDERATED, authorities=bound(AUTHORITIES))
+    assert authorities.retention() == {LABEL: FOREVER_SEC}, "nor by the hub's default rule"
 
 
 def test_class_is_spelled_class_on_the_wire() -> None:

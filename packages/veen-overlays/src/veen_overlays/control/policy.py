@@ -92,6 +92,9 @@ HANDLING: Final[Mapping[str, Handling]] = {
 """6.2's hints as numbers: admin and control four times, bulk a quarter."""
 
 
+FOREVER_SEC: Final = 2**63
+"""Longer than any payload can be old."""
+
 ENFORCED: Final = (
     (Level.FEDERATED, "authority: only a stream's primary accepts (AUTH1)"),
     (Level.HARDENED, "revocation of client keys, auth_refs and tokens (KEX1+)"),
@@ -189,20 +192,26 @@ class PolicyView:
         return None if own is None or handling.rate_percent == 100 else handling.rate(own)
 
     def retention(self) -> dict[Label, int]:
-        """For how long payloads are kept, where a class says so; never of the realm's own streams.
+        """For how long payloads are kept, where a class says so; of the realm's own streams, for ever.
 
-        Those are what the view is folded from, under the labels of all their epochs: a hub that pruned them
-        could not start again.
+        A hub's default rule would prune those too, and a hub without them could not start again.
         """
+        return self._hinted() | dict.fromkeys(self.own_labels, FOREVER_SEC)
+
+    @property
+    def own_labels(self) -> frozenset[Label]:
+        """What the view is folded from, in all epochs."""
+        bound = [held for _, held in self.needed().values() if held is not None]
+        return frozenset(held.label for held in bound).union(*(held.labels for held in bound))
+
+    def _hinted(self) -> dict[Label, int]:
         if self.classes is None or not self.level.includes(Level.META):
             return {}
-        bound = [held for _, held in self.needed().values() if held is not None]
-        spared = {held.label for held in bound}.union(*(held.labels for held in bound))
         found = (class_of(self.classes.state, Label(label)) for label in self.classes.state)
         return {
             each.label: each.retention_hint
             for each in found
-            if each is not None and each.retention_hint is not None and each.label not in spared
+            if each is not None and each.retention_hint is not None
         }
 
     def schema(self, schema: SchemaId) -> SchemaDescriptor | None:

@@ -25,7 +25,7 @@ from veen_core.keys import DhKey
 from veen_core.keystore import Secrets
 from veen_core.protocols import Clock, LogReader
 from veen_overlays.control.admission import ViewPolicy
-from veen_overlays.control.policy import Level, PolicyView
+from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.realm import RealmFollower
@@ -69,9 +69,9 @@ class RealmPolicy(ViewPolicy):
         return f"realm-{H(b''.join(key.public for key in self._keys)).hex()[:16]}"
 
     def retention(self) -> Mapping[Label, int]:
-        """LCLASS0 6.2; from a view too old, nothing: it may not know all of the realm's own labels."""
+        """LCLASS0 6.2; by a view too old nothing is pruned, and the labels it knows as own are kept."""
         if self._clock is None or self.view.stale(self._clock.now(), self._max_age_sec) is not None:
-            return {}
+            return dict.fromkeys(self.view.own_labels, FOREVER_SEC)
         return super().retention()
 
     async def follow(self, around: Around) -> None:
