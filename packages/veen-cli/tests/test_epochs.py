@@ -104,6 +104,7 @@ def test_a_wallet_goes_on_in_the_next_epoch(past: Past) -> None:
     ]
     assert town.as_("ann", "wallet", "verify", wallet, "--json").json == {
         "messages": 4,
+        "unopened": 0,
         "holds": True,
         "violations": [],
     }

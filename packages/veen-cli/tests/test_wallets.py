@@ -179,7 +179,7 @@ def across(square: Town, wallet: str, *on: object) -> list[tuple[str, str, int]]
     """What an auditor finds in the wallet's stream and in those of the wallets it pays or is paid by."""
     done = square.as_("bob", "wallet", "verify", wallet, "--across", *on, "--json")
     told = json.loads(done.out)
-    assert (done.code == Exit.OK) == told["holds"] == (not told["violations"])
+    assert (done.code == Exit.OK) == told["holds"] == (not told["violations"] and not told["unopened"])
     return [(each["code"], each["wallet"], each["stream_seq"]) for each in told["violations"]]
 
 
@@ -219,6 +219,12 @@ def test_what_an_auditors_keys_do_not_open_is_not_verified(square: Town) -> None
     square.as_("alice", "wallet", "deposit", a, 10).ok()
     square.as_("alice", "wallet", "transfer", a, b, 4, "--credit-to", square / "bob").ok()
     assert [code for code, *_ in across(square, b)] == ["WAL.UNVERIFIED"]
+    done = square.as_("bob", "wallet", "verify", a, "--json")
+    assert (done.code, json.loads(done.out)) == (
+        Exit.PROTOCOL,
+        {"messages": 3, "unopened": 3, "holds": False, "violations": []},
+    )
+    assert "3 of 3 messages do not open" in square.as_("bob", "wallet", "verify", a).out
 
 
 def test_an_operator_may_be_named_by_the_organisation_that_issued_its_token(

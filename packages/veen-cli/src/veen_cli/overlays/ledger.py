@@ -17,7 +17,7 @@ from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, reaches, text_or_hex
 from veen_cli.overlays.wallet import Account, state_told
 from veen_core.ids import AuthRef, ClientId, StreamId
-from veen_overlays.event import Event, Message, SeenOnce
+from veen_overlays.event import UNOPENED, Event, Message, SeenOnce
 from veen_overlays.identifiers import WalletId
 from veen_overlays.record import Record
 from veen_overlays.wallet.account import NEVER, State
@@ -176,7 +176,8 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
     Overdrafts, limits, payments out of frozen or closed wallets, each with its message; with --policy also
     currencies that are none, and records that only operators may emit. With --across the own streams of all
     wallets that it pays or is paid by are read: each credit must have its debit there and each debit its
-    credit, exactly once; what your keys do not open is not verified. Exits with 3 if there is one.
+    credit, exactly once. Exits with 3 if there is one, and if there are messages that your keys do not open:
+    those are not verified.
     """
     account = _account(wallet, book)
 
@@ -202,7 +203,9 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
     lines = [
         f"message {each.seq} of {each.wallet_id.hex()[:12]}…: {each.code.value}: {each.why}" for each in found
     ]
-    holds = f"{len(messages)} messages, nothing that should not be there"
-    out.say(Answer({"messages": len(messages), "holds": not found, "violations": told}, lines or [holds]))
-    if found:
+    if unopened := sum(message.schema == UNOPENED for message in messages):
+        lines.append(f"{unopened} of {len(messages)} messages do not open with your keys: not verified")
+    read = {"messages": len(messages), "unopened": unopened, "holds": not lines, "violations": told}
+    out.say(Answer(read, lines or [f"{len(messages)} messages, nothing that should not be there"]))
+    if lines:
         raise click.exceptions.Exit(Exit.PROTOCOL)
