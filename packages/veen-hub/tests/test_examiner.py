@@ -16,7 +16,6 @@ from veen_core import cbor
 from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
-from veen_hub import apart as apart_module
 from veen_hub.apart import WORTH_THE_WAY
 from veen_hub.examination import Submission, Supported
 from veen_hub.examiner import Examiner, Verdict, examined
@@ -114,10 +113,8 @@ def test_no_examiner_outlives_a_hub_that_is_killed(start_process: StartProcess) 
     until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "they are gone")
 
 
-def test_a_process_that_does_not_answer_is_given_up(
-    wires: list[bytes], examiner: Examiner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(apart_module, "ANSWER_SEC", 0.2)
+def test_a_process_that_does_not_answer_is_given_up(wires: list[bytes], examiner: Examiner) -> None:
+    examiner.apart.patience = 0.2
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     for child in examiners_of(os.getpid()):
         os.kill(child, signal.SIGSTOP)

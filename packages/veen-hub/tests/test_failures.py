@@ -26,7 +26,7 @@ from veen_core.api import (
 )
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
-from veen_core.status import CapStatus
+from veen_core.status import CapStatus, CheckpointsResponse
 from veen_hub import authority
 from veen_hub.policy import AllowAll, Question
 from veen_storage import opening
@@ -160,8 +160,9 @@ def test_an_attachment_that_cannot_be_written_is_unavailable_and_leaves_nothing(
     assert put(hub, alice, b"content").status == 200
 
 
+@pytest.mark.parametrize("damage", ["zeros", "a folder"])
 def test_a_damaged_label_is_its_own_writers_trouble_only(
-    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     """Its chunk is judged when it is first added to, where opening did not get to it."""
     hub = start_hub(gating=False)
@@ -170,13 +171,24 @@ def test_a_damaged_label_is_its_own_writers_trouble_only(
         hub.accept(writer.next())
     hub.stop()
     (chunk,) = (hub.root / "log").glob(f"chunk-{alice.label.hex()}*")
-    chunk.write_bytes(bytes(chunk.stat().st_size))
+    if damage == "zeros":
+        chunk.write_bytes(bytes(chunk.stat().st_size))
+    else:
+        chunk.unlink()
+        chunk.mkdir()
     monkeypatch.setattr(opening, "LABELS", 0)
     hub = start_hub(gating=False)
     both = hub.post("/v1/submit", envelope(alice.next()) + envelope(bob.next()), CBOR_SEQ)
     refused, accepted = cbor.split_sequence(both.body)
     assert ErrorEnvelope.decode(refused).code == "E.UNAVAILABLE"
     assert SubmitResponse.decode(accepted).receipt.stream_seq == 2
+    assert chunk.name not in str(refused)
+    with ThreadPoolExecutor(2) as pool:
+        puts = [pool.submit(put, hub, alice, b"content") for _ in range(10)]
+        assert hub.submit(bob.next()).status == 200
+        assert {job.result().status for job in puts} == {503}
+    (made,) = hub.admin("/tooling/checkpoint").read(CheckpointsResponse).checkpoints
+    assert (made.label_curr, made.upto_seq) == (bob.label, 3)
 
 
 def test_a_tenant_is_ready_while_its_authority_can_be_reached(

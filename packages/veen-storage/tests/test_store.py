@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from veen_core.cap import Rate
 from veen_core.checkpoint import Checkpoint
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, HubPk, Signature, StreamSeq, UnixTime
+from veen_core.keys import SigningKey
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
 from veen_storage import journal
@@ -25,7 +27,8 @@ from veen_storage.errors import (
     PoisonedError,
     StorageError,
 )
-from veen_storage.hub_keys import HubKeys
+from veen_storage.fsck import fsck
+from veen_storage.hub_keys import HubKeys, sign_here
 from veen_storage.store import Store, create
 
 from .conftest import MakeStore
@@ -406,6 +409,32 @@ def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
     store.commit(batch)
     assert calls == ["8 receipts", "checkpoint", "1 receipts"], "together, up to where a chunk ends"
     assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 10)] == batch.receipts
+
+
+@pytest.mark.parametrize("wrong", ["too few", "not a signature", "raises"])
+def test_a_batch_that_could_not_be_signed_is_whole_or_not_there(make_store: MakeStore, wrong: str) -> None:
+    store = make_store()
+
+    def sign_many(key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
+        signed: list[Any] = list(sign_here(key, digests))
+        if wrong == "raises":
+            raise StorageError("no")
+        return signed[:-1] if wrong == "too few" else [*signed[:2], None, *signed[3:]]
+
+    store.set_sign_many(sign_many)
+    batch = store.batch(BORN)
+    for _ in range(5):
+        add(batch, ORDERS)
+    with pytest.raises((StorageError, TypeError)):
+        store.commit(batch)
+    assert store.read.head(ORDERS) is None
+    store.set_sign_many(sign_here)
+    store.commit(batch)
+    assert [receipt.stream_seq for receipt in batch.receipts] == [1, 2, 3, 4, 5]
+    send(store, ORDERS)
+    store.apply()
+    store.close()
+    assert fsck(store.layout.root, processes=1).ok
 
 
 def test_the_previous_label_of_a_known_stream_is_named_once(make_store: MakeStore) -> None:

@@ -28,8 +28,6 @@ from veen_hub.logs import LOGGER, log
 
 WORTH_THE_WAY: Final = 16
 """Messages: below this a thread is faster than the way to a process and back."""
-ANSWER_SEC: Final = 10.0
-"""A process that gives no sign for so long is given up."""
 RESTART_SEC: Final = 5.0
 _LENGTH: Final = struct.Struct(">I")
 
@@ -46,8 +44,12 @@ class LostError(OSError):
 class Apart:
     """Belongs to one thread."""
 
-    def __init__(self, module: str, *, enabled: bool) -> None:
-        """``module`` is run, and calls ``serve``; not enabled, it never is."""
+    def __init__(self, module: str, *, enabled: bool, patience: float = 10.0) -> None:
+        """``module`` is run, and calls ``serve``; not enabled, it never is.
+
+        After so many seconds without a sign of it the process is given up.
+        """
+        self.patience = patience
         self._module = module
         self._enabled = enabled
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,8 +68,8 @@ class Apart:
             if not self._is_ready(opening):
                 return None
             to, back = self._fds()
-            _send(to, questions, ANSWER_SEC)
-            answers = _receive(back, ANSWER_SEC)
+            _send(to, questions, self.patience)
+            answers = _receive(back, self.patience)
         except (OSError, EOFError, TypeError, ValueError, VeenError) as exc:  # gone, or no sense in it
             self.give_up(str(exc))
             return None
@@ -94,9 +96,9 @@ class Apart:
             )
             for fd in self._fds():
                 os.set_blocking(fd, False)
-            _send(self._fds()[0], opening, ANSWER_SEC)
+            _send(self._fds()[0], opening, self.patience)
         if not self.ready and _is_readable(self._fds()[1]):
-            _receive(self._fds()[1], ANSWER_SEC)
+            _receive(self._fds()[1], self.patience)
             self.ready = True
         return self.ready
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -19,10 +18,9 @@ from veen_core import pow as proof_of_work
 from veen_core import stream
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
-from veen_core.errors import ApiError, IdentityError, VeenError
+from veen_core.errors import IdentityError, VeenError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
-from veen_core.rejection import Code
 from veen_core.status import Status
 from veen_hub import admission
 from veen_hub.admission import Hearing, Rules, Writer
@@ -36,7 +34,6 @@ from veen_hub.feed import Feed
 from veen_hub.following import policy_of
 from veen_hub.intake import Intake, Pending
 from veen_hub.labels import LabelMap
-from veen_hub.logs import log
 from veen_hub.metrics import Metrics
 from veen_hub.pace import Pace
 from veen_hub.policy import AdmissionPolicy
@@ -190,13 +187,7 @@ class Hub:
 
     def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""
-        try:
-            admission.admit(submission, self._hearing(batch))
-        except (
-            StorageError
-        ) as exc:  # nothing is placed yet: what is wrong with one label is its writers' alone
-            log(logging.ERROR, "a label cannot be added to", label=submission.label.hex(), error=str(exc))
-            raise ApiError(Code.UNAVAILABLE, "this label is damaged: see the hub's log") from None
+        admission.admit(submission, self._hearing(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)
         self.accepted += 1
         self.upkeep.checkpoint_if_due(batch, placed.label)

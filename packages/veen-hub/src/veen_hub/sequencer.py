@@ -7,6 +7,7 @@ committed, and only then does anybody get an answer (H2).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from veen_core.errors import AdmissionError, ApiError, VeenError
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
-from veen_hub.logs import LOGGER
+from veen_hub.logs import LOGGER, log
 from veen_hub.policy import AdmissionPolicy
 from veen_storage.store import Store
 from veen_storage.writer import Batch
@@ -120,13 +121,15 @@ class Sequencer:
             for ticket in tickets:
                 if not ticket.reads:
                     self._decide(ticket, batch)
+            batch.sign()
             started = time.perf_counter()
             self._store.commit(batch)  # the commit point: no outcome is shown before it
             self._sync_seconds = time.perf_counter() - started
         except ApiError as exc:
             failure = exc
-        except VeenError as exc:
-            failure = ApiError(Code.UNAVAILABLE, str(exc), retry_after=5)
+        except VeenError as exc:  # file names and reasons are the operator's business
+            log(logging.ERROR, "a batch failed", error=str(exc))
+            failure = ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
         except Exception:  # noqa: BLE001 - logged; a bug fails its batch, and the thread goes on
             LOGGER.exception("bug in the sequencer")
             failure = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
@@ -137,15 +140,16 @@ class Sequencer:
 
     @staticmethod
     def _decide(ticket: Ticket[Any], batch: Batch) -> None:
-        """A refusal is this ticket's own; any other failure is the whole batch's, unless it only read."""
+        """A refusal, or a failure that placed nothing, is this ticket's own; any other is the batch's."""
+        before = batch.length
         try:
             ticket.outcome = ticket.action(batch)
         except (AdmissionError, ApiError) as exc:
             ticket.outcome = exc.with_traceback(None)  # its frames hold this ticket
         except VeenError as exc:
-            if not ticket.reads:
+            if batch.length != before:
                 raise
-            ticket.outcome = exc
+            ticket.outcome = exc.with_traceback(None)
 
 
 class Observer(Protocol):

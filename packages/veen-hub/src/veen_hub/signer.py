@@ -7,6 +7,7 @@ One receipt of each batch is verified before any counts: what nobody can verify 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from veen_core.errors import DecodeError, SignatureError
 from veen_core.ids import Signature, VerifyKey
@@ -14,12 +15,15 @@ from veen_core.keys import SigningKey, SigningSeed, verify
 from veen_hub.apart import Apart, serve
 from veen_storage.hub_keys import sign_here
 
+PATIENCE_SEC: Final = 1.0
+"""Everybody waits for the sequencer."""
+
 
 class Signer:
     """Belongs to the sequencer; called as ``veen_storage.hub_keys.SignMany``."""
 
     def __init__(self, *, apart: bool) -> None:
-        self.apart = Apart(__name__, enabled=apart)
+        self.apart = Apart(__name__, enabled=apart, patience=PATIENCE_SEC)
         self._key: VerifyKey | None = None
 
     def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:

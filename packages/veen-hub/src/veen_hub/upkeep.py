@@ -25,6 +25,7 @@ from veen_hub.logs import LOGGER, log
 from veen_hub.metrics import Metrics
 from veen_hub.policy import AdmissionPolicy
 from veen_storage import retention
+from veen_storage.errors import StorageError
 from veen_storage.store import Store
 from veen_storage.writer import Batch
 
@@ -130,6 +131,15 @@ class Upkeep:
                 self._unanchored[label] = self._unanchored.get(label, 0) + entries
         return made
 
+    def _checkpoint_if_whole(self, batch: Batch, label: Label) -> Checkpoint | None:
+        """In the sequencer: a label that storage refuses does not keep the others from theirs."""
+        try:
+            batch.label(label)
+        except StorageError as exc:
+            log(logging.ERROR, "a label is not checkpointed", label=label.hex(), error=str(exc))
+            return None
+        return self._checkpoint(batch, label)
+
     async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
         """Of one label, or of every label that grew since its last."""
         if label is not None:
@@ -143,7 +153,7 @@ class Upkeep:
             self._grown.difference_update(some)  # first: what grows meanwhile comes back
             try:
                 new = await self._pipeline.act(
-                    lambda batch, some=some: [self._checkpoint(batch, one) for one in some]  # type: ignore[misc]
+                    lambda batch, some=some: [self._checkpoint_if_whole(batch, one) for one in some]  # type: ignore[misc]
                 )
             except BaseException:
                 self._grown.update(some)

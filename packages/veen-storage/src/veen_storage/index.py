@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
@@ -109,13 +110,14 @@ class Index:
 
     def write(self, change: Callable[[Transaction], T]) -> T:
         """Run ``change`` in one synced transaction; again from the start if the map had to grow."""
-        self._grow_if(self._used() > self._map_size // 2)
+        self._grow(lambda: self._used() > self._map_size // 2)
         while True:
+            size = self._map_size
             try:
                 with self._transaction(), self._env.begin(write=True) as txn:
                     return change(Transaction(txn, self._tables))
             except lmdb.MapFullError:
-                self._grow_if(True)
+                self._grow(partial(self._is_size, size))
             except lmdb.Error as exc:
                 raise StorageError(
                     f"index/data.mdb: was not written ({exc}): free space or fix the disk, then reopen"
@@ -125,10 +127,15 @@ class Index:
         info, stat = self._env.info(), self._env.stat()
         return int(info["last_pgno"]) * int(stat["psize"])
 
-    def _grow_if(self, needed: bool) -> None:
-        if not needed:
-            return
+    def _is_size(self, size: int) -> bool:
+        return self._map_size == size
+
+    def _grow(self, needed: Callable[[], bool]) -> None:
+        """One thread at a time, and only if it is still needed by then."""
         with self._gate:
+            self._gate.wait_for(lambda: not self._growing)
+            if not needed():
+                return
             self._growing = True
             try:
                 self._gate.wait_for(lambda: self._open == 0)

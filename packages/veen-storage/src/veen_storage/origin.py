@@ -19,7 +19,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.receipt import Receipt
 from veen_storage.artifacts import read_artifacts
 from veen_storage.chunk_files import ChunkFile
-from veen_storage.errors import DamageError, MismatchError
+from veen_storage.errors import DamageError, MismatchError, unreadable
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.records import LABEL_SEQ, LabelCursor, LabelNo, Location
@@ -76,6 +76,8 @@ class Origin:
                 (entry,) = chunk.entries(place.offset, place.size)
         except FileNotFoundError:
             raise DamageError(path.name, None, "is missing", "restore it from a clone") from None
+        except OSError as exc:
+            raise unreadable(path.name, exc) from exc
         self._check_signed(path.name, entry.receipt)
         if entry.label != cursor.label or entry.receipt.mmr_root != cursor.log.root:
             what = f"does not hold the entry {cursor.log.size} that the index knows"

@@ -85,6 +85,10 @@ class Place:
     def label(self) -> Label:
         return self.cursor.label
 
+    def with_signature(self, hub_sig: Signature) -> Entry:
+        signed = receipts.signed_bytes(self.unsigned, hub_sig)
+        return Entry(self.cursor.label, self.stream_seq, self.msg_bytes, signed, self.flags)
+
     @property
     def entry(self) -> Entry:
         """With its receipt, which must not leave before ``commit`` has returned."""
@@ -117,6 +121,11 @@ class Batch:
     def view(self) -> Draft:
         """Cursors, caps and buckets with this batch's changes on top."""
         return self._draft
+
+    @property
+    def length(self) -> int:
+        """How much was placed so far: an action that failed and placed nothing concerns nobody else."""
+        return len(self.items) + len(self._unsigned)
 
     # What the batch does.
 
@@ -179,10 +188,11 @@ class Batch:
             return
         digests = [Ht("veen/sig", place.unsigned) for place in self._unsigned]
         signatures = self._signer.sign_receipts(digests, self.hub_ts)
-        places, self._unsigned = self._unsigned, []
-        for place, hub_sig in zip(places, signatures, strict=True):
-            receipt_bytes = receipts.signed_bytes(place.unsigned, hub_sig)
-            entry = Entry(place.cursor.label, place.stream_seq, place.msg_bytes, receipt_bytes, place.flags)
+        if len(signatures) != len(digests):
+            raise StorageError(f"{len(signatures)} signatures came for {len(digests)} receipts")
+        entries = list(map(Place.with_signature, self._unsigned, signatures))
+        places, self._unsigned = self._unsigned, []  # from here on nothing fails: all are filled, or none
+        for place, entry in zip(places, entries, strict=True):
             digest = entry.entry_hash
             frame = entry.frame(digest)
             placed = Placed(place.cursor.number, entry, frame, place.location, self.hub_ts, place.nodes)
