@@ -48,9 +48,9 @@ class SelftestCommand(click.Command):
 class Teller:
     """Says each outcome as it comes; on a terminal, also what is going on."""
 
-    def __init__(self, *, lines: bool, total: int) -> None:
+    def __init__(self, *, lines: bool, watched: bool, total: int) -> None:
         self._lines = lines
-        self._watched = lines and sys.stderr.isatty()
+        self._watched = watched and sys.stderr.isatty()
         self._total = total
         self._done = 0
 
@@ -254,7 +254,7 @@ def selftest(
             ca=ca,
         )
         try:
-            teller = Teller(lines=not (as_json or quiet), total=len(todo))
+            teller = Teller(lines=not (as_json or quiet), watched=not quiet, total=len(todo))
             report = suites.run(todo, fleet, seed, effort, teller)
         finally:
             fleet.close()
