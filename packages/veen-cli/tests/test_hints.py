@@ -198,3 +198,11 @@ def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_
 
 def test_a_directory_in_use_says_how_to_stop_its_hub(town: Town) -> None:
     assert "veen hub stop" in veen("hub", "fsck", "-d", town / "hub").failed(Exit.USAGE)
+
+
+def test_a_copy_goes_into_a_folder_of_its_own(town: Town, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    for words in (("clone",), ("fork", "--admin", town / "admin"), ("export", "-s", STREAM)):
+        told = veen("hub", *words, "-d", town / "hub", "--out", tmp_path / "full").failed(Exit.USAGE)
+        assert "choose another folder for --out" in told

@@ -245,6 +245,28 @@ def test_checks_are_listed_without_a_hub() -> None:
     assert len(run("props", "--list").stdout.splitlines()) == 9
 
 
+INTERRUPTED_EARLY = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "veen_selftest.command":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from veen_selftest.start import main
+main()
+"""
+
+
+def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_the_console_script_begins_where_an_interrupt_is_quiet() -> None:
+    (script,) = entry_points(group="console_scripts", name="veen-selftest")
+    assert script.value == "veen_selftest.start:main"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
     # Run in the background, as by CI, a test inherits that SIGINT is ignored: a terminal's user does not.

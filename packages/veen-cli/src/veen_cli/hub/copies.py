@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from veen_cli import moments, settings
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
 from veen_cli.identifiers import Hex
@@ -26,8 +27,24 @@ from veen_storage.export import export as write_export
 from veen_storage.fork import fork as branch
 from veen_storage.observer import Source, opened
 
+
+def _new(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
+    """What is to be made; what stands there already is not written over."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise CommandFailed(
+            f"{target} is not empty: choose another folder for --out, or remove what a broken-off copy left",
+            Exit.USAGE,
+        )
+    return target
+
+
 target_option = click.option(
-    "--out", "target", type=click.Path(path_type=Path), required=True, help="The new, empty folder."
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    required=True,
+    callback=_new,
+    help="The new, empty folder.",
 )
 
 
