@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     try:
-        from veen_selftest.command import main as run  # noqa: PLC0415 - this is what may be interrupted
+        from veen_selftest.console import main as run  # noqa: PLC0415 - this is what may be interrupted
 
         run()
     except KeyboardInterrupt:
