@@ -101,7 +101,7 @@ def _judge(
     if kind is not None and not (found and isinstance(found[0].thing, kind)):
         name = found[0].name if found else "folder"
         raise CommandFailed(
-            f"{files[0]} holds a {name}, and a {kind.codec.name} is wanted: use `veen verify`", Exit.USAGE
+            f"{files[0]} holds {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE
         )
     identity = identity_of(pin, found, client)
     verdicts = Judge(found, pin, identity, UnixTime(moments.now())).verdicts()

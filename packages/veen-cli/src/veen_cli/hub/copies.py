@@ -115,7 +115,9 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 )
 @data_dir_option
 @target_option
-@click.option("--stream", "-s", help="Name of the stream, or its id in hex.")
+@click.option(
+    "--stream", "-s", help="Name of the stream, or its id in hex (else VEEN_STREAM or the context's)."
+)
 @click.option("--label", type=Hex(Label), help="Or the label itself, in hex.")
 @click.option("--epoch", type=Whole(0), default=0, help="Of the stream, under a profile with epochs.")
 @click.option("--from", "from_seq", type=Whole(1), default=1, show_default=True, help="First entry.")
@@ -147,7 +149,8 @@ def export(
 
     `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
     """
-    stream = settings.filled("stream", stream) if label is None else stream
+    if label is None:
+        stream = settings.filled("stream", stream if stream is not None else os.environ.get("VEEN_STREAM"))
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
     if to_seq is not None and to_seq < from_seq:
