@@ -66,6 +66,16 @@ def test_a_folder_that_holds_no_identity_is_said_before_anything_is_fetched(town
     assert not (town / "nobody").exists()
 
 
+def test_a_receipt_that_cannot_be_written_is_said_before_the_message_is_sent(
+    town: Town, tmp_path: Path
+) -> None:
+    before = town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"]
+    for file in (tmp_path / "nowhere" / "receipt", tmp_path):
+        told = town.as_("alice", "send", "x", "-s", STREAM, "--receipt", file).failed(Exit.USAGE)
+        assert "--receipt" in told
+    assert town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"] == before
+
+
 def test_nothing_on_stdin_is_not_a_message_and_an_empty_argument_is(town: Town) -> None:
     assert "stdin was empty" in town.as_("alice", "send", "-s", STREAM).failed(Exit.USAGE)
     assert "stdin was empty" in town.as_("alice", "send", "-", "-s", STREAM).failed(Exit.USAGE)

@@ -21,7 +21,7 @@ from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import recipient_named
-from veen_cli.objects import read_object
+from veen_cli.objects import read_object, writable
 from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, Fault, OpenError
@@ -219,7 +219,13 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
     "--expires", type=moments.Moment(ahead=True), help="When its content loses meaning: a time, or +10m."
 )
 @click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
-@click.option("--receipt", "receipt_file", type=click.Path(path_type=Path), help="Write the receipt here.")
+@click.option(
+    "--receipt",
+    "receipt_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=writable,
+    help="Write the receipt here.",
+)
 @connects
 def send(
     out: Output,
