@@ -47,9 +47,8 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
             stderr=target,
             start_new_session=True,
         )
-    deadline = time.monotonic() + PATIENCE
     try:
-        while time.monotonic() < deadline:
+        for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
             said = _said_since(log, start)
             for line in said:
                 if line.startswith(LISTENING):
