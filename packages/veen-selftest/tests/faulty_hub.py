@@ -237,8 +237,8 @@ def _key() -> None:
     while_active(
         "signs with another key",
         HubKeys,
-        "sign_receipt",
-        lambda _right, _self, digest, _now: STRANGER.sign(digest),
+        "sign_receipts",
+        lambda _right, _self, digests, _now: [STRANGER.sign(digest) for digest in digests],
     )
 
 
