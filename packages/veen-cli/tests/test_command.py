@@ -278,10 +278,11 @@ def test_ctrl_c_ends_a_running_command_without_a_word(tmp_path: Path) -> None:
     assert (running.returncode, out, err.strip()) == (130, "", "")
 
 
-def test_a_reader_that_leaves_ends_the_command_without_a_word() -> None:
+@pytest.mark.parametrize("words", ["version", "--help", "hub", "hub --help", "version --help"])
+def test_a_reader_that_leaves_ends_the_command_without_a_word(words: str) -> None:
     script = Path(sys.executable).with_name("veen")
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([script, "version"], stdout=write, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run([script, *words.split()], stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (Exit.PIPE, b"")

@@ -9,6 +9,9 @@ from veen_cli import settings
 from veen_cli.exits import Exit
 from veen_cli.main import run
 
+from .conftest import STREAM, Town
+from .running import veen
+
 TELLER = """
 import click
 
@@ -151,3 +154,17 @@ def test_completion_prints_a_script_for_the_shell(shell: str, capsys: pytest.Cap
     assert f"_VEEN_COMPLETE={shell}_complete" in script
     for line in REGISTERS[shell]:
         assert line in [each.strip() for each in script.splitlines()]
+
+
+def test_an_export_is_of_the_stream_in_use_unless_a_label_is_named(
+    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = town.as_("alice", "send", "something to export", "-s", STREAM, "--json").json["label"]
+    export = ("hub", "export", "--data-dir", town / "hub", "--json", "--out")
+    assert "--stream NAME or --label" in veen(*export, tmp_path / "none").failed(Exit.USAGE)
+    monkeypatch.setenv("VEEN_STREAM", STREAM)
+    assert veen(*export, tmp_path / "of-stream").json["label"] == label
+    assert veen(*export, tmp_path / "of-label", "--label", label).json["label"] == label
+    veen("context", "add", "here", "--stream", STREAM).ok()
+    monkeypatch.delenv("VEEN_STREAM")
+    assert veen(*export, tmp_path / "of-context").json["label"] == label

@@ -196,6 +196,14 @@ def test_two_receipts_for_one_place_convict_the_hub(town: Town, case: Path, tmp_
     assert "convict" in veen("verify", *files, "--trust", town.hub_id).failed(Exit.PROTOCOL)
 
 
+def test_a_proof_of_a_longer_log_than_any_signed_one_is_not_called_wrong(town: Town, case: Path) -> None:
+    beside = (case / "receipt.cbor", case / "hub-identity.cbor", "--trust", town.hub_id, "--json")
+    undecided = veen("verify", case / "proof.cbor", *beside)
+    assert undecided.code == Exit.PROTOCOL
+    assert json.loads(undecided.out)["verdicts"][0]["holds"] is None
+    assert "give the checkpoint or receipt that it leads to" in undecided.err
+
+
 def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, case: Path) -> None:
     flags = ("--trust", town.hub_id)
     alone = veen("proof", "verify", case / "proof.cbor", *flags)

@@ -50,6 +50,32 @@ def test_a_body_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp
         assert "inspect" not in told.err
 
 
+def test_an_attachment_that_is_too_large_is_the_senders_to_make_smaller(town: Town, tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(64 * 1_048_576 + 1)
+    told = town.as_("alice", "send", "x", "-s", STREAM, "--attach", tmp_path / "big").failed(Exit.USAGE)
+    assert "max_attachment_bytes" in told
+    assert "attach less" in told
+    assert "--client" not in told
+
+
+def test_a_folder_that_holds_no_identity_is_said_before_anything_is_fetched(town: Town) -> None:
+    for words in (("receipt", "get", 1, "-s", STREAM), ("stream", "-s", STREAM)):
+        told = town.as_("nobody", *words).failed(Exit.USAGE)
+        assert "nobody holds no identity: make one with `veen keygen" in told
+    assert not (town / "nobody").exists()
+
+
+def test_a_receipt_that_cannot_be_written_is_said_before_the_message_is_sent(
+    town: Town, tmp_path: Path
+) -> None:
+    before = town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"]
+    for file in (tmp_path / "nowhere" / "receipt", tmp_path):
+        told = town.as_("alice", "send", "x", "-s", STREAM, "--receipt", file).failed(Exit.USAGE)
+        assert "--receipt" in told
+    assert town.as_("alice", "resync", "-s", STREAM, "--json").json["stream_seq"] == before
+
+
 def test_nothing_on_stdin_is_not_a_message_and_an_empty_argument_is(town: Town) -> None:
     assert "stdin was empty" in town.as_("alice", "send", "-s", STREAM).failed(Exit.USAGE)
     assert "stdin was empty" in town.as_("alice", "send", "-", "-s", STREAM).failed(Exit.USAGE)
@@ -152,6 +178,11 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
         (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
         (["stream", "-s", ""], "--stream is empty"),
         (["stream", "-s", "s", "--hub", ""], "--hub is empty"),
+        (["keygen", "--no-passphrase", "--out", ""], "--out is empty"),
+        (["cap", "issue", "--issuer", "", "--subject", "a", "-s", "s", "--out", "t"], "--issuer is empty"),
+        (["hub", "clone", "-d", "hub", "--out="], "--out is empty"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--label", "zz"], "is no Label: want 64 hex digits"),
+        (["label-class", "show", "", "--realm", "r", "--hub", "http://127.0.0.1:9"], "want a label in hex"),
     ],
 )
 def test_numbers_and_times_that_cannot_be_meant_are_refused(words: list[str], said: str) -> None:
@@ -169,9 +200,19 @@ def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_
     anothers = town.as_("bob", "send", "bare", "-s", STREAM, "--cap", town / "alice.cap")
     assert "`veen id client-id`" in anothers.failed(Exit.USAGE)
     seq = town.as_("alice", "send", "bare", "-s", STREAM, "--json").json["stream_seq"]
+    absent = town.as_("alice", "attachment", "get", 99_999, "-s", STREAM, "--out", tmp_path / "a")
+    assert f"`veen stream --stream {STREAM}` lists them" in absent.failed(Exit.REFUSED)
     bare = town.as_("alice", "attachment", "get", seq, "-s", STREAM, "--out", tmp_path / "a")
     assert f"message {seq} has no attachment" in bare.failed(Exit.USAGE)
 
 
 def test_a_directory_in_use_says_how_to_stop_its_hub(town: Town) -> None:
     assert "veen hub stop" in veen("hub", "fsck", "-d", town / "hub").failed(Exit.USAGE)
+
+
+def test_a_copy_goes_into_a_folder_of_its_own(town: Town, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    for words in (("clone",), ("fork", "--admin", town / "admin"), ("export", "-s", STREAM)):
+        told = veen("hub", *words, "-d", town / "hub", "--out", tmp_path / "full").failed(Exit.USAGE)
+        assert "choose another folder for --out" in told

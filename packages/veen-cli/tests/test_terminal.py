@@ -79,31 +79,93 @@ def test_a_passphrase_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
     assert code == 0, seen
 
 
-WORKING = f"""
-from veen_cli.output import Output
-with Output().progress("counting", 10) as progress:
-    progress.advance()
-    print("so far")
-    progress.started -= {PATIENCE}
-    progress.advance()
+WORKING = """
+import time
+from veen_cli import output
+with output.Output({how}).progress("counting", 10, counted=lambda: 2) as progress:
+    output.PATIENCE = 0
+    print("so far", flush=True)
+    {work}
 """
+WAITS = "while progress._bar is None: time.sleep(0.01)"
 
 
-def test_a_bar_shows_when_it_lasts_and_somebody_watches(tmp_path: Path) -> None:
-    code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING)
+@pytest.mark.parametrize("how", ["", "as_json=True"])
+def test_a_bar_shows_when_it_lasts_and_somebody_watches(how: str, tmp_path: Path) -> None:
+    code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING.format(how=how, work=WAITS))
     assert code == 0, seen
     before, _, after = seen.partition("so far")
     assert "counting" not in before
-    assert "counting" in after
+    assert "counting" in after, "it shows by itself, whether or not the work tells anything"
     assert "2/10" in after
 
 
-def test_no_bar_shows_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("how", "work"), [("", "pass"), ("quiet=True", f"time.sleep({PATIENCE + 0.2})")])
+def test_no_bar_shows_for_what_is_done_at_once_or_quiet(how: str, work: str, tmp_path: Path) -> None:
+    code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING.format(how=how, work=work))
+    assert (code, seen.strip()) == (0, "so far")
+
+
+def test_no_bar_shows_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("veen_cli.output.PATIENCE", 0.0)
     for out in (Output(), Output(quiet=True), Output(as_json=True)):
         with out.progress("counting", 10) as progress:
-            progress.started -= PATIENCE
+            assert not progress.watched
             progress.advance()
     assert capsys.readouterr().err == ""
+
+
+IMPATIENT = """
+import sys
+from veen_cli import output
+from veen_cli.main import main
+if __name__ == "__main__":  # fsck starts processes that read this too
+    output.PATIENCE = 0.0
+    main(sys.argv[1:])
+"""
+
+
+def impatiently(cwd: Path, words: str) -> str:
+    """What a terminal shows of a command whose bars do not wait; its answer goes to a file."""
+    (cwd / "impatient.py").write_text(IMPATIENT)
+    code, seen = at_a_terminal(
+        cwd, "bash", "-c", f"{sys.executable} impatient.py {words} > answer; echo ended $?"
+    )
+    assert code == 0
+    assert "ended 0" in seen, seen
+    return seen
+
+
+def test_whatever_may_take_long_shows_a_bar(square: Town, tmp_path: Path) -> None:
+    us = f"--hub {square.url} --trust {square.hub_id} --client {square / 'alice'} -s bars"
+    data = f"--data-dir {square / 'hub'}"
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    (tmp_path / "big").write_bytes(bytes(3_000_000))
+    assert "sent" in impatiently(tmp_path, f"send --batch --file lines {us}")
+    assert "sending" in impatiently(tmp_path, f"send x --attach big {us}")
+    assert "reading messages" in impatiently(tmp_path, f"stream {us}")
+    assert "reading messages" in impatiently(tmp_path, f"stream {us} --json")
+    assert "fetching" in impatiently(tmp_path, f"attachment get 3 --out big2 {us}")
+    assert (tmp_path / "big2").read_bytes() == bytes(3_000_000)
+    assert "folding messages" in impatiently(tmp_path, f"fold kv.map bars {us.replace('-s bars', '')}")
+    assert "settling" in impatiently(tmp_path, f"resync {us}")
+    assert "copying labels" in impatiently(tmp_path, f"hub clone {data} --out copy")
+    assert "exporting" in impatiently(tmp_path, f"hub export {data} --out export -s bars")
+    assert "verifying" in impatiently(tmp_path, f"verify export --trust {square.hub_id}")
+    assert "checking" in impatiently(tmp_path, "hub fsck --data-dir copy")
+    assert "rebuilding" in impatiently(tmp_path, "hub repair --data-dir copy")
+
+
+def test_messages_on_a_terminal_need_no_bar(square: Town, tmp_path: Path) -> None:
+    square.as_("alice", "send", "there is one", "-s", "seen").ok()
+    (tmp_path / "impatient.py").write_text(IMPATIENT)
+    us = ("--hub", square.url, "--trust", square.hub_id, "--client", str(square / "alice"), "-s", "seen")
+    code, seen = at_a_terminal(tmp_path, sys.executable, "impatient.py", "stream", *us)
+    assert code == 0
+    assert "there is one" in seen
+    assert "reading messages" not in seen
 
 
 def test_quickstart_fits_a_terminal_of_eighty_columns(tmp_path: Path) -> None:

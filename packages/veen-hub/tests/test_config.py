@@ -91,6 +91,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
         load(text, tmp_path)
     assert message in str(raised.value)
     assert "\n" not in message
+    assert str(tmp_path) in str(raised.value), "and the file it stands in"
+
+
+def test_what_is_wrong_with_a_flag_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load("listen: {port: 5}", tmp_path, listen__port=99_999)
+    assert str(raised.value).startswith("listen.port: ")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -30,13 +30,14 @@ from veen_core.hashing import H
 from veen_core.ids import MmrRoot, NodeHash, Signature, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.rejection import Code
-from veen_hub import admission, examination, main
+from veen_hub import admission, authorization, examination, main
 from veen_hub import hub as hubs
 from veen_hub.feed import Feed
 from veen_hub.http import attachments, content, errors, reading, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
+from veen_hub.remembered import Orders
 from veen_storage.hub_keys import HubKeys
 from veen_storage.reader import Reader
 from veen_storage.writer import Batch
@@ -159,7 +160,7 @@ def _work() -> None:
 
 @fault("takes any token")
 def _tokens() -> None:
-    while_active("takes any token", hubs, "verify_token", lambda _right, *_about: None)
+    while_active("takes any token", authorization, "verify_token", lambda _right, *_about: None)
 
 
 @fault("takes any issuer")
@@ -178,11 +179,11 @@ def _issuers() -> None:
 
 @fault("gives tokens longer")
 def _ttl() -> None:
-    async def longer(right: Any, self: hubs.Hub, token: bytes) -> Any:
-        given = await right(self, token)
+    async def longer(right: Any, hub: hubs.Hub, token: bytes) -> Any:
+        given = await right(hub, token)
         return dataclasses.replace(given, expires_at=given.expires_at + 60)
 
-    while_active("gives tokens longer", hubs.Hub, "authorize", longer)
+    while_active("gives tokens longer", authorization, "authorize", longer)
 
 
 @fault("reports another code")
@@ -236,8 +237,8 @@ def _key() -> None:
     while_active(
         "signs with another key",
         HubKeys,
-        "sign_receipt",
-        lambda _right, _self, digest, _now: STRANGER.sign(digest),
+        "sign_receipts",
+        lambda _right, _self, digests, _now: [STRANGER.sign(digest) for digest in digests],
     )
 
 
@@ -414,7 +415,7 @@ def _orders() -> None:
 
 @fault("obeys twice")
 def _replayed() -> None:
-    while_active("obeys twice", hubs.Hub, "replayed", lambda _right, *_about: False)
+    while_active("obeys twice", Orders, "is_replay", lambda _right, *_about: False)
 
 
 # --- everything else

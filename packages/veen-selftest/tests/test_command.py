@@ -26,7 +26,7 @@ from veen_selftest.setup import PLAIN
 
 from .conftest import FAULTY
 
-SCRIPT = [sys.executable, "-m", "veen_selftest.command"]
+SCRIPT = [sys.executable, "-m", "veen_selftest.console"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +53,7 @@ def test_veen_finds_it_by_entry_point() -> None:
     (entry,) = entry_points(group="veen.commands", name="selftest")
     assert entry.load() is command.selftest
     (script,) = entry_points(group="console_scripts", name="veen-selftest")
-    assert script.load() is command.main
+    assert script.value == "veen_selftest.start:main", "where an interrupt is quiet from the first moment"
 
 
 def test_every_option_is_explained_and_help_shows_examples() -> None:
@@ -245,11 +245,58 @@ def test_checks_are_listed_without_a_hub() -> None:
     assert len(run("props", "--list").stdout.splitlines()) == 9
 
 
+@pytest.mark.parametrize("flag", ["--junit", "--report"])
+def test_a_report_that_cannot_be_written_is_said_before_the_run(flag: str, tmp_path: Path) -> None:
+    for target in (tmp_path / "nowhere" / "report", tmp_path):
+        done = run("core", flag, str(target))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert len(done.stderr.splitlines()) == 1
+        assert flag in done.stderr
+
+
+BROKEN = """
+from veen_selftest import command, console
+def fail(*_arguments):
+    raise {error}
+command.make_fleet = command.suites.chosen = fail
+console.main(["core"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [("OSError(28, 'No space left')", 1, "No space left"), ("KeyError", 70, "a bug")],
+)
+def test_no_traceback_reaches_a_user(error: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN.format(error=error)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+    assert said in done.stderr
+
+
+INTERRUPTED_EARLY = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "veen_selftest.command":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from veen_selftest.start import main
+main()
+"""
+
+
+def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
     # Run in the background, as by CI, a test inherits that SIGINT is ignored: a terminal's user does not.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{listening}; from veen_selftest.command import main; main()"
+    script = f"{listening}; from veen_selftest.console import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "fuzz", "--count=1000000"],
         stdout=subprocess.PIPE,

@@ -58,6 +58,13 @@ def test_wrong_usage_is_said_before_spark_starts(args: tuple[str, ...]) -> None:
     assert run(*args).exit_code == 2  # click's own; veen ends with 1
 
 
+def test_a_path_that_is_not_there_is_said_before_spark_starts() -> None:
+    for command in (("verify", "no*where"), ("query-sql", "select 1", "nowhere")):
+        failed = run(*command, "--master", "no master that Spark would take")
+        assert failed.exit_code == USAGE
+        assert "does not exist" in failed.output
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_path_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     for command in (("verify", tmp_path / "nowhere"), ("to-parquet", tmp_path / "nowhere", tmp_path / "out")):

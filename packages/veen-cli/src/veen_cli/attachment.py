@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from veen_cli import private
+from veen_cli import loop, private
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
@@ -35,6 +34,18 @@ reader_option = click.option(
 )
 
 
+def check_index(message: Message, index: int) -> None:
+    """Refuse what the message does not have."""
+    opened = message.opened  # raises if it was sealed to somebody else
+    count = len(message.attachments) if opened.header.att_root is not None else 0
+    if index >= count:
+        seq = message.stream_seq
+        there = "no attachment" if not count else "one, attachment 0" if count == 1 else f"{count}, from 0 on"
+        raise CommandFailed(
+            f"message {seq} has {there}: see `veen stream --from {seq} --to {seq}`", Exit.USAGE
+        )
+
+
 def fetch(
     target: Target, stream: str, seq: int, index: int, *, epoch: int | None, reader: tuple[Path, ...]
 ) -> tuple[Message, bytes]:
@@ -44,24 +55,15 @@ def fetch(
         async with target.connect() as hub:
             place = hub.stream(stream, readers=readers_of(reader, target))
             at = Epoch(epoch) if epoch is not None else None
-            async for message in place.read(seq, seq, epoch=at):
-                opened = message.opened  # raises if it was sealed to somebody else
-                count = len(message.attachments) if opened.header.att_root is not None else 0
-                if index >= count:
-                    there = (
-                        "no attachment"
-                        if not count
-                        else "one, attachment 0"
-                        if count == 1
-                        else f"{count}, from 0 on"
-                    )
-                    raise CommandFailed(
-                        f"message {seq} has {there}: see `veen stream --from {seq} --to {seq}`", Exit.USAGE
-                    )
-                return message, await place.attachment(message, index)
-        raise CommandFailed(f"{stream} has no message {seq}", Exit.REFUSED)
+            with target.out.progress("fetching"):
+                async for message in place.read(seq, seq, epoch=at):
+                    check_index(message, index)
+                    return message, await place.attachment(message, index)
+        raise CommandFailed(
+            f"{stream} has no message {seq}: `veen stream --stream {stream}` lists them", Exit.REFUSED
+        )
 
-    return asyncio.run(work())
+    return loop.run(work())
 
 
 def _told(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
@@ -151,7 +150,7 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
             receipt = await hub.authorize(made)
             return receipt, await hub.cap_status(made.auth_ref)
 
-    receipt, status = asyncio.run(work())
+    receipt, status = loop.run(work())
     expires = status.expires_at
     data = {
         **told(made),
@@ -212,7 +211,7 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
                     Exit.REFUSED,
                 ) from None
 
-    found, now = asyncio.run(work())
+    found, now = loop.run(work())
     expired = found.expires_at is not None and found.expires_at < now
     expires = (
         moments.shown(found.expires_at) + (" (EXPIRED)" if expired else "") if found.expires_at else None

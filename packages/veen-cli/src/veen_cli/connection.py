@@ -7,7 +7,7 @@ believe whoever answers first and nobody else after that.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,6 +19,7 @@ from veen_cli import settings
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder
 from veen_cli.numbers import Seconds
+from veen_cli.output import Output
 from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_cli.remembered import Remembered
 from veen_core.client_state import ClientBounds
@@ -39,6 +40,7 @@ class Target:
     passphrase: Passphrase
     tls: Tls | None
     wait: float
+    out: Output
 
     def secrets(self) -> Secrets:
         folder = self.folder or Folder(Path(settings.needed("client", None)))
@@ -64,10 +66,15 @@ class Target:
     @asynccontextmanager
     async def connect(self, *, anonymous: bool = False) -> AsyncIterator[Hub]:
         """A verified connection; ``anonymous`` for whoever only reads evidence."""
+        if self.folder is not None:
+            self.folder.must_exist()
         secrets = None if anonymous else self.secrets()
         state = Remembered(self.folder.state) if self.folder is not None else None
         retry = Retry(attempts=1_000, deadline=self.wait)
-        async with connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry) as hub:
+        connecting = connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry)
+        async with AsyncExitStack() as stack:
+            with self.out.progress(f"waiting for {self.url}"):
+                hub = await stack.enter_async_context(connecting)
             if hub.link.status.gating:
                 hub.link.bounds = TOKEN_LIFE
             yield hub
@@ -99,6 +106,7 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(
+        out: Output,
         *args: Any,
         hub: str | None,
         trust: str | None,
@@ -119,8 +127,9 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
             passphrase=Passphrase(passphrase_file),
             tls=Tls(ca=ca, cert=cert, key=cert_key) if ca or cert else None,
             wait=wait,
+            out=out,
         )
-        return work(*args, target=target, **options)
+        return work(out, *args, target=target, **options)
 
     found: Callable[..., Any] = run
     for option in reversed(OPTIONS):

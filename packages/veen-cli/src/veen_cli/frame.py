@@ -12,7 +12,6 @@ commands with the same two flags and an epilog of examples, and ``tests/test_tre
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -20,8 +19,7 @@ from typing import Any
 import click
 
 from veen_cli.commands import HELP_NAMES
-from veen_cli.exits import Exit
-from veen_cli.output import Answer, Output
+from veen_cli.output import Answer, Output, silenced
 
 
 class Command(click.Command):
@@ -30,6 +28,16 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: tuple[str, ...] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.examples = examples
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; a path of no letters is a variable that was not set, not the folder one is in."""
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for param in self.params:
+            empty = given.get(param.name or "") in ("", [""])
+            if empty and isinstance(param, click.Option) and isinstance(param.type, click.Path):
+                flag = max(param.opts, key=len)
+                raise click.UsageError(f"{flag} is empty: a variable of your shell that is not set?", ctx)
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -51,9 +59,8 @@ def command(
                 answer = work(out, **options)
                 if answer is not None:
                     out.say(answer)
-            except BrokenPipeError:  # whoever read stdout has left
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains at exit
-                raise click.exceptions.Exit(Exit.PIPE) from None
+            except BrokenPipeError:
+                raise click.exceptions.Exit(silenced()) from None
 
         flagged = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(
             click.option("--quiet", "-q", is_flag=True, help="Print nothing that was not asked for.")(run)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from veen_cli import moments, settings
+from veen_cli import loop, moments, settings
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects
 from veen_cli.frame import command
@@ -165,5 +164,5 @@ def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answe
             found = await (place.rotate() if renew else place.client_id())
             return found.hex(), place.label().hex()
 
-    found, label = asyncio.run(work())
+    found, label = loop.run(work())
     return Answer({"client_id": found, "stream": stream, "label": label}, [found])

@@ -101,6 +101,12 @@ class Folder:
     def exists(self) -> bool:
         return self.sealed or self.plain.exists()
 
+    def must_exist(self) -> None:
+        if not self.exists:
+            raise CommandFailed(
+                f"{self.root} holds no identity: make one with `veen keygen --out {self.root}`", Exit.USAGE
+            )
+
     def create(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:
         """Write a new identity; keys that are there are never overwritten."""
         if self.exists:
@@ -130,10 +136,7 @@ class Folder:
         """The secrets; ``passphrase`` is called only if they are sealed."""
         if self.sealed:
             return open_keystore(read_object(Keystore, self.keystore, RESTORE), passphrase())
-        if not self.plain.exists():
-            raise CommandFailed(
-                f"{self.root} holds no identity: make one with `veen keygen --out {self.root}`", Exit.USAGE
-            )
+        self.must_exist()
         refuse_if_shared(self.plain)
         return read_object(Secrets, self.plain, RESTORE)
 

@@ -5,7 +5,7 @@
     a command raises CommandFailed       one line on stderr                 the code it carries
     one of VEEN's errors, or the system's  one line on stderr               by family (``failures``)
     Ctrl-C                               nothing                            INTERRUPTED
-    whoever reads stdout has left        nothing                            PIPE (``frame``)
+    whoever reads stdout has left        nothing                            PIPE (also in ``frame``)
     anything else                        one line that names a report       BUG
 
 Click on its own ends wrong usage with 2, which scripts read as a network failure here. No traceback is
@@ -25,7 +25,7 @@ import click
 
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
-from veen_cli.output import harmless
+from veen_cli.output import harmless, silenced
 
 COMMANDS: Final = {
     "quickstart": Own(
@@ -116,6 +116,15 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run ``veen`` and return its exit code."""
     try:
+        return ended(args)
+    except BrokenPipeError:  # whoever was to read what is wrong has left
+        return silenced()
+
+
+def ended(args: Sequence[str] | None) -> int:
+    """Run the command, say what is wrong, and return the code for it."""
+    stdout = sys.stdout
+    try:
         # Not standalone: click returns the code of ctx.exit() and raises the rest.
         result = veen.main(args, prog_name="veen", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as bare:
@@ -129,6 +138,10 @@ def run(args: Sequence[str] | None = None) -> int:
         return complain(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        return Exit.PIPE  # click wraps a stdout that nobody reads, and leaves: from a help page, say
     except Exception as error:  # noqa: BLE001 - the last resort: known families, else a bug
         return judged(error)
     return result if isinstance(result, int) else Exit.OK

@@ -1,9 +1,12 @@
-"""An object in a file: decoded, or refused with the file's name; one that exists is not written over."""
+"""An object in a file: decoded, or refused with the file's name; what is written, and when it cannot be."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TypeVar
+
+import click
 
 from veen_cli.exits import CommandFailed, Exit
 from veen_core.errors import DecodeError
@@ -19,6 +22,13 @@ def read_object(kind: type[W], path: Path, remedy: str = "") -> W:
     except DecodeError as exc:
         remedy = remedy or f"see what it is with `veen inspect {path}`"
         raise CommandFailed(f"{path} holds no {kind.codec.name}: {exc}; {remedy}", Exit.PROTOCOL) from None
+
+
+def writable(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """For a file that is written after something that cannot be undone: refused before it, not after."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"{path} cannot be written: choose a file in a folder that is yours")
+    return path
 
 
 def write_new(path: Path, content: bytes) -> None:

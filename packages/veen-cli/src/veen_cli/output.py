@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from veen_cli.exits import Exit
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -47,6 +51,12 @@ def harmless(text: str) -> str:
     return text.translate(_HARMFUL)
 
 
+def silenced() -> Exit:
+    """Whoever read stdout has left: nothing more goes there, or Python complains at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return Exit.PIPE
+
+
 def json_text(data: Mapping[str, Any]) -> str:
     """One line; escaped where stdout cannot write every character, so that none is lost."""
     whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
@@ -62,32 +72,40 @@ def fields(rows: Mapping[str, object]) -> list[str]:
 
 @dataclass(slots=True)
 class Progress:
-    """Counts; shows a bar once it has lasted, if somebody watches."""
+    """Counts, or only waits; shows a bar once it has lasted, if somebody watches."""
 
     what: str
     total: int | None
     watched: bool
+    counted: Callable[[], int] | None = None
+    """Asked how far it is, where nobody tells."""
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
     done: int = 0
     _bar: Bar | None = None
+    _timer: threading.Timer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self) -> None:
+        """A timer shows the bar, not the work: what lasts may not come by here for a while."""
+        if self.watched:
+            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _show(self) -> None:
+        with self._lock:
+            if self.ended is None:
+                self._bar = _make_bar(self)
+                self._bar.start()
 
     def advance(self, by: int = 1) -> None:
         self.to(self.done + by)
 
     def to(self, done: int, total: int | None = None) -> None:
         self.done, self.total = done, total if total is not None else self.total
-        if not self.watched:
-            return
-        if self._bar is None and time.monotonic() - self.started >= PATIENCE:
-            self._bar = _make_bar(self.what, self.total)
-            self._bar.start()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done, total=self.total)
-
-    def restart(self) -> None:
-        """Count the time from here."""
-        self.started = time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -99,27 +117,43 @@ class Progress:
         """Per second, so far."""
         return self.done / max(1e-9, self.seconds)
 
+    def __str__(self) -> str:
+        """How far it is, and how fast."""
+        self.done = self.counted() if self.counted is not None else self.done
+        if not self.done:
+            return ""
+        return f"{self.done}{f'/{self.total}' if self.total is not None else ''}  {self.rate:.0f}/s"
+
     def stop(self) -> None:
-        self.ended = time.monotonic()
-        if self._bar is not None:
-            self._bar.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self.ended = time.monotonic()
+            if self._bar is not None:
+                self._bar.stop()
 
 
-def _make_bar(what: str, total: int | None) -> Bar:
+def _make_bar(progress: Progress) -> Bar:
     # Imported here: rich costs a tenth of a second, and most commands are done before a bar would show.
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            del task
+            return Text(str(progress))
 
     bar = RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        Count(),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
     )
-    bar.add_task(what, total=total)
+    bar.add_task(progress.what, total=progress.total, completed=progress.done)
     return bar
 
 
@@ -153,8 +187,12 @@ class Output:
             click.echo(line, err=True)
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
-        progress = Progress(what, total, self.for_people and sys.stderr.isatty())
+    def progress(
+        self, what: str, total: int | None = None, *, counted: Callable[[], int] | None = None
+    ) -> Iterator[Progress]:
+        """Something that may last; with ``--json`` too: a bar is on stderr. Nothing may be asked inside."""
+        progress = Progress(what, total, not self.quiet and sys.stderr.isatty(), counted)
+        progress.begin()
         try:
             yield progress
         finally:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Final
 
 import click
 
+from veen_cli import loop
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
@@ -63,8 +63,10 @@ def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> 
     try:
         Msg.decode(wire)
     except VeenError as exc:
-        raise CommandFailed(f"{msg} holds no MSG: {exc}", Exit.PROTOCOL) from None
-    status, _pinned = asyncio.run(fetch(target))
+        raise CommandFailed(
+            f"{msg} holds no MSG: {exc}; see what it is with `veen inspect {msg}`", Exit.PROTOCOL
+        ) from None
+    status, _pinned = loop.run(fetch(target))
     bits = difficulty if difficulty is not None else status.pow_difficulty
     started = time.monotonic()
     cookie = search(work.challenge(status.pow_salt, wire), bits, out)

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import recipient_named
-from veen_cli.objects import read_object
+from veen_cli.objects import read_object, writable
 from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, Fault
+from veen_core.errors import DecodeError, Fault, OpenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.receipt import Receipt
 from veen_hub.client import Stream
@@ -133,10 +133,10 @@ def split_lines(read: Read) -> Iterator[bytes]:
 
 async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
     """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError | None](READ_AHEAD)
+    running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError | None](READ_AHEAD)
 
     def put(item: bytes | OSError | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+        asyncio.run_coroutine_threadsafe(queue.put(item), running).result()
 
     def pump() -> None:
         with suppress(RuntimeError, CancelledError):  # the loop has ended: nobody wants more
@@ -169,6 +169,8 @@ def saying_what_is_too_large() -> Iterator[None]:
         raise CommandFailed(
             f"too large to send ({exc.found}): send less, or put it into a file and --attach it", Exit.USAGE
         ) from None
+    except OpenError as exc:  # of what is to be sent, only attachments are refused by it (§14.1)
+        raise CommandFailed(f"{exc}: attach less, or cut it into several messages", Exit.USAGE) from None
 
 
 def epoch_of(place: Stream, receipt: Receipt) -> Epoch:
@@ -217,7 +219,13 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
     "--expires", type=moments.Moment(ahead=True), help="When its content loses meaning: a time, or +10m."
 )
 @click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
-@click.option("--receipt", "receipt_file", type=click.Path(path_type=Path), help="Write the receipt here.")
+@click.option(
+    "--receipt",
+    "receipt_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=writable,
+    help="Write the receipt here.",
+)
 @connects
 def send(
     out: Output,
@@ -240,17 +248,18 @@ def send(
     if batch:
         if attach or receipt_file or (body not in (None, "-")):
             raise click.UsageError("--batch reads lines from stdin or --file, without attachments.")
-        return asyncio.run(_send_lines(out, target, stream, file, options))
+        return loop.run(_send_lines(out, target, stream, file, options))
     content = _body(body, file)
 
     async def work() -> tuple[Receipt, Epoch]:
         async with target.connect() as hub:
             place = hub.stream(stream)
-            with saying_what_is_too_large():
-                receipt = await place.send(content, attachments=attach, **await options.settings(place))
+            settings = await options.settings(place)
+            with saying_what_is_too_large(), out.progress("sending"):
+                receipt = await place.send(content, attachments=attach, **settings)
             return receipt, epoch_of(place, receipt)
 
-    receipt, epoch = asyncio.run(work())
+    receipt, epoch = loop.run(work())
     place = f"{stream}, epoch {epoch}" if epoch else stream
     if receipt_file is not None:
         receipt_file.write_bytes(receipt.encode())
@@ -267,17 +276,17 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
     if file is None and sys.stdin.isatty():
         raise click.UsageError("--batch reads lines: pipe them in, or name a file with --file.")
     last: Receipt | None = None
-    with out.progress("sent") as progress, input_of(file) as read:
-        async with target.connect() as hub:
-            place = hub.stream(stream)
-            settings = await how.settings(place)
-            progress.restart()
+    async with target.connect() as hub:
+        place = hub.stream(stream)
+        settings = await how.settings(place)
+        with out.progress("sent") as progress, input_of(file) as read:
             try:
                 with saying_what_is_too_large():
                     async for receipt in place.send_many(lines_of(read), **settings):
                         last = receipt
                         progress.advance()
             except Exception as error:
+                progress.stop()
                 if progress.done:
                     out.tell(
                         f"{progress.done} messages were sent before this failed ({type(error).__name__})"

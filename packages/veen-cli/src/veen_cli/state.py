@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from veen_cli import settings
+from veen_cli import loop, settings
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -37,14 +36,14 @@ def resync(out: Output, *, target: Target, stream: str) -> Answer:
     Messages whose answer was lost are sent again or found in the log; then the verified prefix is moved
     to the newest message and to the latest checkpoint.
     """
-    del out
 
     async def work() -> dict[str, Any]:
         async with target.connect() as hub:
             place = hub.stream(stream)
-            settled = await place.settle()
-            head = await place.head()
-            checkpoint = await place.checkpoint()
+            with out.progress("settling and verifying"):
+                settled = await place.settle()
+                head = await place.head()
+                checkpoint = await place.checkpoint()
             return {
                 "stream": stream,
                 "label": place.label().hex(),
@@ -55,7 +54,7 @@ def resync(out: Output, *, target: Target, stream: str) -> Answer:
                 "checkpoint": checkpoint.upto_seq if checkpoint is not None else None,
             }
 
-    told = asyncio.run(work())
+    told = loop.run(work())
     return Answer(
         told,
         fields(

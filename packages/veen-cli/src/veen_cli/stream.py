@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
 from veen_cli.identity import Folder
@@ -85,6 +84,7 @@ class Printer:
 
     out: Output
     form: str
+    live: bool = False
     count: int = 0
     opened: int = 0
     kept: list[dict[str, Any]] = field(default_factory=list)
@@ -92,12 +92,17 @@ class Printer:
     """Asked for where nothing was in the range: 0 if the hub has nothing of the stream at all."""
     epoch: int = 0
 
-    def take(self, message: Message, proof: MmrProof | None, *, live: bool) -> None:
+    @property
+    def shows(self) -> bool:
+        """Whether somebody sees the messages come, and needs no other sign that it goes on."""
+        return self.live or (sys.stdout.isatty() and not self.out.as_json)
+
+    def take(self, message: Message, proof: MmrProof | None) -> None:
         self.count += 1
         self.opened += message.is_open
         if self.form == "raw":
             self._raw(message)
-        elif self.form == "jsonl" or (self.out.as_json and live):
+        elif self.form == "jsonl" or (self.out.as_json and self.live):
             click.echo(json_text(message_told(message, proof)))
         elif self.out.as_json:
             self.kept.append(message_told(message, proof))
@@ -138,6 +143,16 @@ class Printer:
 def readers_of(paths: tuple[Path, ...], target: Target) -> tuple[DhKey, ...]:
     """The keys of shared readers (H11)."""
     return tuple(key for path in paths for key in Folder(path).unlock(target.passphrase).dh_keys)
+
+
+@contextmanager
+def watching(printer: Printer, total: int | None) -> Iterator[None]:
+    """A bar, unless the messages themselves are on the terminal."""
+    if printer.shows:
+        yield
+    else:
+        with printer.out.progress("reading messages", total, counted=lambda: printer.count):
+            yield
 
 
 Prover = Callable[[Message], Awaitable[MmrProof | None]]
@@ -206,7 +221,7 @@ def stream(
         raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
     if out.as_json and form is not None:
         raise click.UsageError("--json is one object, --out another form: give one of them.")
-    printer = Printer(out, form or "")
+    printer = Printer(out, form or "", live=follow)
 
     async def work() -> None:
         at = Epoch(epoch) if epoch is not None else None
@@ -215,13 +230,15 @@ def stream(
             start = max(1, from_seq)
             prove = await _prover(place, at) if proofs else _no_proof
             source = place.follow(start) if follow else place.read(start, to_seq, epoch=at)
+            total = to_seq - start + 1 if to_seq is not None else None
             async with aclosing(source) as messages:
-                async for message in messages:
-                    printer.take(message, await prove(message), live=follow)
+                with watching(printer, total):
+                    async for message in messages:
+                        printer.take(message, await prove(message))
             if not printer.count and not follow:
                 head = await place.head(epoch=at)
                 printer.newest = head.stream_seq if head is not None else 0
                 printer.epoch = at if at is not None else hub.link.epoch
 
-    asyncio.run(work())
+    loop.run(work())
     return printer.answer(stream)

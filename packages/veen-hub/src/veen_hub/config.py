@@ -307,9 +307,14 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     for old, new in ALIASES.items():
         if old in settings:
             settings.setdefault(new, settings.pop(old))
-    for key, value in overrides.items():
-        _set(settings, key.split("."), value)
-    made = _build(HubConfig, settings, "")
+    try:
+        for key, value in overrides.items():
+            _set(settings, key.split("."), value)
+        made = _build(HubConfig, settings, "")
+    except ConfigError as exc:
+        if path is None or str(exc).partition(":")[0] in overrides:
+            raise
+        raise ConfigError(f"{path}: {exc}") from None
     assert isinstance(made, HubConfig)
     return made
 

@@ -1,16 +1,17 @@
 """``veen selftest`` and ``veen-selftest``: is this hub to be trusted.
 
 Exit codes: 0 everything that was judged holds, 5 something does not (or nothing was judged), 1 wrong usage,
-2 there is no hub, 4 the hub does not take orders signed with the admin key, 130 interrupted.
+2 there is no hub, 4 the hub does not take orders signed with the admin key, 70 a bug, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -22,9 +23,9 @@ from veen_selftest import suite as suites
 from veen_selftest.bench import Effort
 from veen_selftest.check import Check
 from veen_selftest.suite import Report, Result
-from veen_selftest.target import FAILED, SelftestError, make_fleet, which_hub
+from veen_selftest.target import FAILED, make_fleet, which_hub
 
-USAGE, INTERRUPTED = 1, 130
+INTERRUPTED = 130
 EXAMPLES: Final = (
     "veen selftest core",
     "veen selftest core fuzz --hub http://127.0.0.1:8080 --admin-key admin",
@@ -48,9 +49,9 @@ class SelftestCommand(click.Command):
 class Teller:
     """Says each outcome as it comes; on a terminal, also what is going on."""
 
-    def __init__(self, *, lines: bool, total: int) -> None:
+    def __init__(self, *, lines: bool, watched: bool, total: int) -> None:
         self._lines = lines
-        self._watched = lines and sys.stderr.isatty()
+        self._watched = watched and sys.stderr.isatty()
         self._total = total
         self._done = 0
 
@@ -117,7 +118,14 @@ class Number(click.FloatRange):
     name = "number"
 
 
-_PATH: Final = click.Path(path_type=Path)
+def _writable(_ctx: click.Context, _param: click.Parameter, target: Path | None) -> Path | None:
+    """A report that could not be written is said before the run, not after an hour of it."""
+    if target is not None and not (os.access(target if target.exists() else target.parent, os.W_OK)):
+        raise click.BadParameter(f"{target} cannot be written: choose a file in a folder that is yours")
+    return target
+
+
+_REPORT: Final = click.Path(path_type=Path, dir_okay=False)
 _FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 OPTIONS: Final = (
     click.option(
@@ -180,8 +188,10 @@ OPTIONS: Final = (
     click.option("--quick", is_flag=True, help="perf: under a minute, with smaller histories."),
     click.option("--history", type=Whole(2_000), help="perf: entries in the long label of hub.growth."),
     click.option("--list", "listing", is_flag=True, help="List the checks and end."),
-    click.option("--junit", type=_PATH, help="Write a JUnit report here."),
-    click.option("--report", "target", type=_PATH, help="Write the JSON object here too."),
+    click.option("--junit", type=_REPORT, callback=_writable, help="Write a JUnit report here."),
+    click.option(
+        "--report", "target", type=_REPORT, callback=_writable, help="Write the JSON object here too."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code tells."),
 )
@@ -254,7 +264,7 @@ def selftest(
             ca=ca,
         )
         try:
-            teller = Teller(lines=not (as_json or quiet), total=len(todo))
+            teller = Teller(lines=not (as_json or quiet), watched=not quiet, total=len(todo))
             report = suites.run(todo, fleet, seed, effort, teller)
         finally:
             fleet.close()
@@ -271,27 +281,3 @@ def _list(todo: list[tuple[str, Check]], *, as_json: bool) -> None:
         return
     for suite, check in todo:
         click.echo(f"{suite:<6}  {check.name:<32}  {check.clause:<18}  {check.says}")
-
-
-def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The console script: what ``veen`` does around a command, for those who have only this one."""
-    try:
-        code = selftest.main(args, prog_name="veen-selftest", standalone_mode=False)
-    except click.UsageError as error:
-        code = _complain(f"{error.format_message()} (see 'veen-selftest --help')", USAGE)
-    except SelftestError as error:
-        code = _complain(error.format_message(), error.exit_code)
-    except click.ClickException as error:
-        code = _complain(error.format_message(), USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        code = INTERRUPTED
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _complain(message: str, code: int) -> int:
-    click.echo("veen-selftest: " + " ".join(message.split()), err=True)
-    return code
-
-
-if __name__ == "__main__":
-    main()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from veen_cli import loop
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target
 from veen_cli.evidence import view
@@ -63,7 +63,7 @@ def fetch(
                     Exit.REFUSED,
                 ) from None
 
-    return asyncio.run(work())
+    return loop.run(work())
 
 
 def answer(found: Wire, file: Path | None, **more: Any) -> Answer:
@@ -109,6 +109,6 @@ def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command
     @click.argument("files", nargs=-1, required=True, metavar="FILE…")
     @trust_options
     def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
-        return report(out, judge(files, trust, client, kind))
+        return report(out, judge(out, files, trust, client, kind))
 
     return verify

@@ -23,9 +23,10 @@ from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, Label, MmrRoot, UnixTime
+from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
-from veen_core.proof import MmrProof, verify_inclusion
+from veen_core.proof import MmrProof, own_peak, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.evidence import equivocation_of
 from veen_hub.client.trust import check_signatures
@@ -192,8 +193,14 @@ class Judge:
                 raise Undecided("cannot be judged: the receipt of its entry does not hold")
             raise Undecided("cannot be judged: give the receipt of the entry it is about as well")
         later = {s: r for s, r in self._roots.of(receipt.label).items() if s >= receipt.stream_seq}
+        fitting = [size for size in sorted(later, reverse=True) if _fits(proof, receipt.stream_seq, size)]
+        if not fitting:
+            raise Undecided(
+                "cannot be judged: it is of a log of another length than those whose roots are here (the "
+                f"longest is {max(later)}); give the checkpoint or receipt that it leads to"
+            )
         size = _first_that_holds(
-            sorted(later, reverse=True),
+            fitting,
             lambda size: verify_inclusion(proof, later[size], receipt.stream_seq, receipt.leaf_hash, size),
         )
         return f"entry {receipt.stream_seq} is among the {size} entries that the hub signed"
@@ -252,6 +259,14 @@ RULES: Final[dict[type, Callable[[Judge, Found], str]]] = {
     IdentityCard: Judge.card,
     PowCookie: Judge.cookie,
 }
+
+
+def _fits(proof: MmrProof, seq: int, size: int) -> bool:
+    """Whether a proof of that entry in a tree of that size has so many hashes (§5.3)."""
+    return (len(proof.path), len(proof.peaks_after)) == (
+        own_peak(seq - 1, size)[0],
+        len(peak_heights(size)) - 1,
+    )
 
 
 def _first_that_holds(candidates: Sequence[T], verify: Callable[[T], object]) -> T:

@@ -84,16 +84,25 @@ def _export(folder: Path, pin: HubId | None) -> Verdict:
 
 
 def judge(
-    files: Sequence[str], trust: str | None, client: str | None, kind: type[Wire] | None = None
+    out: Output, files: Sequence[str], trust: str | None, client: str | None, kind: type[Wire] | None = None
 ) -> list[Verdict]:
     """Judge files and folders together; the first must be of ``kind``, if one is named."""
+    with out.progress("verifying"):
+        return _judge(files, trust, client, kind)
+
+
+def _judge(
+    files: Sequence[str], trust: str | None, client: str | None, kind: type[Wire] | None
+) -> list[Verdict]:
     pin = pinned(trust)
     named = [path for name in files for path in _opened(Path(name))]
     folders = [path for path in named if path.is_dir()]
     found, unreadable = _recognized(path for path in named if not path.is_dir())
     if kind is not None and not (found and isinstance(found[0].thing, kind)):
         name = found[0].name if found else "folder"
-        raise CommandFailed(f"{files[0]} is a {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE)
+        raise CommandFailed(
+            f"{files[0]} holds {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE
+        )
     identity = identity_of(pin, found, client)
     verdicts = Judge(found, pin, identity, UnixTime(moments.now())).verdicts()
     return [*verdicts, *unreadable, *(_export(folder, pin) for folder in folders)]
@@ -162,4 +171,4 @@ def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: st
     They are judged together: a proof against the receipts and checkpoints beside it, those under the
     identity of the hub you pin. Exits with 3 if anything does not hold, or cannot be judged.
     """
-    return report(out, judge(files, trust, client))
+    return report(out, judge(out, files, trust, client))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from veen_cli import loop
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -28,14 +29,15 @@ def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
             identity = hub.link.identity
             assert identity is not None
             admin = hub.admin(identity.signing_key)
-            try:
-                return await work(hub, admin)
-            except Conflict:
-                # Another call signed the same bytes in the same second, and the hub takes those once (H19).
-                await asyncio.sleep(A_SECOND)
-                return await work(hub, admin)
+            with target.out.progress("the hub works"):
+                try:
+                    return await work(hub, admin)
+                except Conflict:
+                    # Another call signed the same bytes in that second, and the hub takes those once (H19).
+                    await asyncio.sleep(A_SECOND)
+                    return await work(hub, admin)
 
-    return asyncio.run(run())
+    return loop.run(run())
 
 
 def _label(hub: Hub, stream: str | None) -> Label | None:

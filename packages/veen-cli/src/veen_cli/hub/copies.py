@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import click
 
-from veen_cli import moments
+from veen_cli import moments, settings
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
+from veen_cli.identifiers import Hex
 from veen_cli.identity import verify_key_named
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
@@ -25,8 +27,24 @@ from veen_storage.export import export as write_export
 from veen_storage.fork import fork as branch
 from veen_storage.observer import Source, opened
 
+
+def _new(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
+    """What is to be made; what stands there already is not written over."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise CommandFailed(
+            f"{target} is not empty: choose another folder for --out, or remove what a broken-off copy left",
+            Exit.USAGE,
+        )
+    return target
+
+
 target_option = click.option(
-    "--out", "target", type=click.Path(path_type=Path), required=True, help="The new, empty folder."
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    required=True,
+    callback=_new,
+    help="The new, empty folder.",
 )
 
 
@@ -97,8 +115,10 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 )
 @data_dir_option
 @target_option
-@click.option("--stream", "-s", help="Name of the stream, or its id in hex.")
-@click.option("--label", help="Or the label itself, in hex.")
+@click.option(
+    "--stream", "-s", help="Name of the stream, or its id in hex (else VEEN_STREAM or the context's)."
+)
+@click.option("--label", type=Hex(Label), help="Or the label itself, in hex.")
 @click.option("--epoch", type=Whole(0), default=0, help="Of the stream, under a profile with epochs.")
 @click.option("--from", "from_seq", type=Whole(1), default=1, show_default=True, help="First entry.")
 @click.option("--to", "to_seq", type=Whole(1), help="Last entry [default: the newest].")
@@ -117,7 +137,7 @@ def export(
     data_dir: Path,
     target: Path,
     stream: str | None,
-    label: str | None,
+    label: Label | None,
     epoch: int,
     from_seq: int,
     to_seq: int | None,
@@ -129,6 +149,8 @@ def export(
 
     `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
     """
+    if label is None:
+        stream = settings.filled("stream", stream if stream is not None else os.environ.get("VEEN_STREAM"))
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
     if to_seq is not None and to_seq < from_seq:
@@ -149,9 +171,9 @@ def export(
     return Answer(_told(made, target), _lines(made, target))
 
 
-def _label(store: Source, stream: str | None, label: str | None, epoch: int) -> Label:
+def _label(store: Source, stream: str | None, label: Label | None, epoch: int) -> Label:
     if label is not None:
-        return Label.from_hex(label)
+        return label
     assert stream is not None
     routing_key = streams.routing_key(store.identity.hub_id)
     return streams.label(routing_key, streams.stream_id(stream), Epoch(epoch))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from veen_cli import moments, settings
+from veen_cli import loop, moments, settings
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, existing, keys_dir_option
 from veen_cli.output import Answer, Output, fields
@@ -55,7 +54,7 @@ def lines(identity: HubIdentity) -> list[str]:
     return found
 
 
-def fetched(hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, bool]:
+def fetched(out: Output, hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, bool]:
     """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
     # Imported here: of a data directory, no client is needed.
     from veen_cli.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
@@ -69,8 +68,9 @@ def fetched(hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, b
         passphrase=Passphrase(),
         tls=Tls(ca=ca) if (ca := settings.filled("ca", ca)) else None,
         wait=2.0,
+        out=out,
     )
-    status, pinned = asyncio.run(fetch(target))
+    status, pinned = loop.run(fetch(target))
     return status.identity, pinned
 
 
@@ -121,7 +121,7 @@ def keys(
         raise click.UsageError("--data-dir or --hub: give one of them.")
     pinned = True
     if hub is not None:
-        identity, pinned = fetched(hub, trust, ca)
+        identity, pinned = fetched(out, hub, trust, ca)
     else:
         identity = read_identity(existing(settings.needed("data_dir", data_dir)))
     if target is not None:

@@ -47,9 +47,8 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
             stderr=target,
             start_new_session=True,
         )
-    deadline = time.monotonic() + PATIENCE
     try:
-        while time.monotonic() < deadline:
+        for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
             said = _said_since(log, start)
             for line in said:
                 if line.startswith(LISTENING):
@@ -208,7 +207,8 @@ def _detached(
     out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
 ) -> Answer:
     pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
-    process, url = launch(arguments, log_file)
+    with out.progress("waiting for the hub to listen"):
+        process, url = launch(arguments, log_file)
     pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     process.returncode = 0  # it outlives us on purpose; Python need not warn
     return Answer(
@@ -235,10 +235,10 @@ def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
     Whoever holds the directory's lock is asked to end (SIGTERM) and waited for; a stale pid file harms
     nobody.
     """
-    del out
     pid = holder(data_dir)
     if not pid:
         raise CommandFailed(f"no hub has {data_dir} open: there is nothing to stop", Exit.USAGE)
-    end(data_dir, pid)
+    with out.progress("waiting for the hub to end"):
+        end(data_dir, pid)
     (pid_file or beside(data_dir, "pid")).unlink(missing_ok=True)
     return Answer({"pid": pid, "stopped": True}, [f"stopped the hub in {data_dir} (process {pid})"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import math
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -33,7 +32,8 @@ async def fetch(target: Target) -> tuple[Status, bool]:
     """The hub's status, whole and signed; and whether it is of the hub that was pinned."""
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
-        status = await retrying(Retry(attempts=1_000, deadline=target.wait), Endpoints(transport).status)
+        with target.out.progress(f"waiting for {target.url}"):
+            status = await retrying(Retry(attempts=1_000, deadline=target.wait), Endpoints(transport).status)
     finally:
         await transport.close()
     pinned = target.trust is not None or (
@@ -51,7 +51,7 @@ def status(out: Output, *, target: Target) -> Answer:
     Its signature is checked; with --trust (or a context that has it), that it is the hub you mean too.
     """
     del out
-    found, pinned = asyncio.run(fetch(target))
+    found, pinned = loop.run(fetch(target))
     data = {"url": target.url, "pinned": pinned, **json.loads(found.to_json())}
     profile = found.profile
     return Answer(

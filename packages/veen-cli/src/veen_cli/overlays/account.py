@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from veen_cli import loop
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.place import Place, Reach, reaches
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
@@ -86,7 +87,7 @@ def whois(out: Output, *, reach: Reach, who: str, realm: RealmId) -> Answer:
         async with reach.streams() as place:
             return await _whois(place, realm, who)
 
-    told = asyncio.run(work())
+    told = loop.run(work())
     return Answer(told, fields(told))
 
 
@@ -104,7 +105,9 @@ async def _judge(
     source = place(stream)
     entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
-        raise CommandFailed(f"{stream} has no message {seq}", Exit.USAGE)
+        raise CommandFailed(
+            f"{stream} has no message {seq}: `veen stream --stream {stream}` lists them", Exit.USAGE
+        )
     entry, issued_at, streams = entries[0], None, []
     if token is not None:
         try:
@@ -169,7 +172,7 @@ def authenticate(
             at = Epoch(epoch) if epoch is not None else None
             return await _judge(place, stream, seq, epoch=at, token=made, realm=realm, org=org, roles=roles)
 
-    found = asyncio.run(work())
+    found = loop.run(work())
     if isinstance(found, Denied):
         raise CommandFailed(f"not authenticated, ID {found.step.value}: {found.why}", Exit.POLICY)
     told = {

@@ -1,35 +1,14 @@
-"""What overlays are asked about, as people type it: identifiers in hex, realms by name, maps as JSON."""
+"""What overlays are asked about, as people type it: realms by name, maps as JSON."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import click
 
 from veen_core.errors import DecodeError
-from veen_core.ids import FixedBytes
 from veen_overlays.identifiers import RealmId, realm_id
-
-F = TypeVar("F", bound=FixedBytes)
-
-
-class Hex(click.ParamType[F], Generic[F]):
-    """An identifier of one kind, in hex."""
-
-    def __init__(self, kind: type[F]) -> None:
-        self._kind = kind
-        self.name = "hex"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> F:
-        if isinstance(value, self._kind):
-            return value
-        try:
-            return self._kind.from_hex(str(value).lower())
-        except DecodeError:
-            self.fail(
-                f"{value!r} is no {self._kind.__name__}: want {2 * self._kind.SIZE} hex digits", param, ctx
-            )
 
 
 class Realm(click.ParamType[RealmId]):

@@ -14,10 +14,12 @@ from veen_cli import moments
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.place import Reach, reaches, sent_told
+from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.stream import label as label_of
 from veen_core.stream import routing_key, stream_id
@@ -184,8 +186,8 @@ def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
         raise click.UsageError("--epoch: of a stream at a hub; name that with --at-hub.")
     if hub_id is None:
         try:
-            return Label(bytes.fromhex(text))
-        except (ValueError, TypeError):
+            return Label.from_hex(text.lower())
+        except DecodeError:
             raise click.UsageError(f"{text}: want a label in hex, or a stream's name and --at-hub.") from None
     return label_of(routing_key(hub_id), stream_id(text), Epoch(epoch or 0))
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Final
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.commands import Group, Own
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.place import Reach, reaches, refused, sent_told, text_or_hex, told_bytes
 from veen_core.ids import UnixTime
 from veen_core.receipt import Receipt
@@ -132,7 +131,7 @@ def set_remove(out: Output, *, reach: Reach, stream: str, element: str) -> Answe
             record = OrSetRemove(tomb=adds)
             return record, await place.send(record)
 
-    record, receipt = asyncio.run(work())
+    record, receipt = loop.run(work())
     told = {**sent_told(record, receipt, stream), "element": element, "removed": len(record.tomb)}
     return Answer(told, [f"removed {element} ({len(record.tomb)} additions)"])
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import click
 
+from veen_cli import loop
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.numbers import Whole
@@ -66,7 +66,7 @@ def fold(
             check_upto(upto, view.size, stream)
             return await view.state(upto)
 
-    folded = asyncio.run(work())
+    folded = loop.run(work())
     told = {"stream": stream, **folded_told(folded)}
     counted = f"{told['events']} events, {told['foreign']} foreign, {told['undecodable']} undecodable"
     head = {"messages": f"{told['upto_seq']} ({counted})", "root": told["mmr_root"]}

@@ -13,9 +13,10 @@ import click
 
 from veen_cli import moments
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.identity import card_named
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.arguments import Hex, JsonMap, Realm, realm_option
+from veen_cli.overlays.arguments import JsonMap, Realm, realm_option
 from veen_cli.overlays.place import Reach, reaches, sent_told
 from veen_core.ids import AuthRef, Coid, StreamId, UnixTime
 from veen_overlays.identifiers import (

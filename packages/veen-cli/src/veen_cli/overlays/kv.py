@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from veen_cli import loop
 from veen_cli.commands import Group, Own
 from veen_cli.connection import stream_option
 from veen_cli.exits import CommandFailed, Exit
@@ -153,4 +153,4 @@ def watch(
                     if left == 0:
                         return
 
-    asyncio.run(work())
+    loop.run(work())

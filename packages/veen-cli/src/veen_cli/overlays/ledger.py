@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, reaches, text_or_hex
 from veen_cli.overlays.wallet import Account, state_told
@@ -125,7 +124,7 @@ def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) ->
             return await _messages(place, account)
 
     seen, found = SeenOnce(), []
-    for message in asyncio.run(work()):
+    for message in loop.run(work()):
         event = LEDGER.distinct(message, seen)
         if isinstance(event, Event) and _concerns(event.record, wallet):
             found.append(event)
@@ -189,7 +188,7 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
                 found += [each async for each in _across(streams, messages, wallet)]
             return messages, found
 
-    messages, found = asyncio.run(work())
+    messages, found = loop.run(work())
     told = [
         {
             "stream_seq": each.seq,

@@ -6,9 +6,8 @@ not open is nothing to its view, so views of other keys are other views. They ma
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_cli import settings
+from veen_cli import loop, settings
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder, recipient_named
+from veen_cli.output import Progress
 from veen_cli.send import receipt_told
 from veen_cli.stream import readers_of
 from veen_core.cap import CapToken
@@ -75,8 +75,14 @@ class Place:
                 else EpochView(overlay, epochs, reader, key=self.keys, store=store)
             )
             await view.open()
-            await view.catch_up()
+            with self._watched("folding messages", lambda: view.size):
+                await view.catch_up()
             yield view
+
+    def _watched(
+        self, what: str, counted: Callable[[], int] | None = None
+    ) -> AbstractContextManager[Progress]:
+        return self.reach.target.out.progress(what, counted=counted)
 
     async def state(self, overlay: Overlay[S]) -> S:
         """As it is now."""
@@ -94,8 +100,10 @@ class Place:
                 async for position, entry in view.entries():
                     yield open_entry(entry, entry.receipt, self.keys)._replace(seq=position), entry.msg
             return
-        async for entry in Prefix(self.stream.label()).entries(self.hub.log_reader()):
-            yield open_entry(entry, entry.receipt, self.keys), entry.msg
+        with self._watched("reading messages") as progress:
+            async for entry in Prefix(self.stream.label()).entries(self.hub.log_reader()):
+                yield open_entry(entry, entry.receipt, self.keys), entry.msg
+                progress.advance()
 
     async def authors(self) -> tuple[bytes, ...]:
         """The keys behind a message sent now: those that may sign it, and who issued its token (WAL §8)."""
@@ -163,7 +171,7 @@ class Reach:
             async with self.at(name) as place:
                 return await place.send(record)
 
-        return asyncio.run(work())
+        return loop.run(work())
 
     def state(self, name: str | StreamId, overlay: Overlay[S]) -> S:
         """Connect, and fold one stream."""
@@ -172,7 +180,7 @@ class Reach:
             async with self.at(name) as place:
                 return await place.state(overlay)
 
-        return asyncio.run(work())
+        return loop.run(work())
 
     @asynccontextmanager
     async def at(self, name: str | StreamId) -> AsyncIterator[Place]:

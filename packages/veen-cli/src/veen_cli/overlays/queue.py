@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.commands import Group, Own
 from veen_cli.connection import stream_option
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told, text_or_hex, told_bytes
 from veen_core.receipt import Receipt
 from veen_overlays.queue import (
@@ -98,7 +97,7 @@ def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId
         async with reach.at(stream) as place:
             return await _claim(place, me, lease)
 
-    claimed = asyncio.run(work())
+    claimed = loop.run(work())
     if claimed is None:
         return Answer({"stream": stream, "job": None}, [f"no job waits in {stream}"])
     named, job, record, receipt = claimed
@@ -139,6 +138,6 @@ def ack(out: Output, *, reach: Reach, stream: str, job: JobId, worker: WorkerId 
             record = Ack(job=job, worker=me, ts=place.now)
             return record, await place.send(record)
 
-    record, receipt = asyncio.run(work())
+    record, receipt = loop.run(work())
     told = {**sent_told(record, receipt, stream), "job": job.hex(), "worker": me.hex()}
     return Answer(told, [f"job {job.hex()} is done"])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 
 import click
 
+from veen_cli import loop
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.fold import check_upto, overlay_argument
 from veen_cli.overlays.place import Place, Reach, reaches, sent_told
 from veen_core.receipt import Receipt
@@ -28,10 +30,47 @@ COMMANDS: Final = {
 }
 snapshot = Group("snapshot", COMMANDS, path="snapshot", help="States published by their hash, and checked.")
 
-into_option = click.option("--into", help="The stream that holds snapshots [default: STREAM itself].")
-state_option = click.option(
-    "--state-id", type=Hex(StateId), help="Which state it is, in hex [default: the stream's id]."
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which state of which stream, and where snapshots of it are."""
+
+    overlay: str
+    stream: str
+    upto: int | None
+    state_id: StateId | None
+    into: str | None
+
+    @property
+    def holder(self) -> str:
+        return self.into or self.stream
+
+    def id(self, source: Place) -> StateId:
+        return self.state_id or StateId(source.stream.id)
+
+
+def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Say which; the command gets a ``which``."""
+
+    def declare(work: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(work)
+        def run(out: Output, *, reach: Reach, **which: Any) -> Any:
+            return work(out, reach=reach, which=Which(**which))
+
+        found: Callable[..., Any] = reaches(run)
+        for option in (
+            click.option("--into", help="The stream that holds snapshots [default: STREAM itself]."),
+            click.option(
+                "--state-id", type=Hex(StateId), help="Which state it is, in hex [default: the stream's id]."
+            ),
+            click.option("--upto", type=Whole(1), help=upto),
+            click.argument("stream"),
+            overlay_argument,
+        ):
+            found = option(found)
+        return found
+
+    return declare
 
 
 def _told(claim: StateCheckpoint) -> dict[str, Any]:
@@ -47,38 +86,24 @@ def _told(claim: StateCheckpoint) -> dict[str, Any]:
 @command(
     "veen snapshot publish wallet.ledger shop", "veen snapshot publish kv.map config --upto 100 --into proofs"
 )
-@overlay_argument
-@click.argument("stream")
-@click.option("--upto", type=Whole(1), help="After this many messages [default: all].")
-@state_option
-@into_option
-@reaches
-def publish(
-    out: Output,
-    *,
-    reach: Reach,
-    overlay: str,
-    stream: str,
-    upto: int | None,
-    state_id: StateId | None,
-    into: str | None,
-) -> Answer:
+@_of_a_state("After this many messages [default: all].")
+def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
     """Publish the hash of a state, at a prefix.
 
     Whoever can read the stream can check it with `veen snapshot verify`.
     """
     del out
-    into = into or stream
+    into = which.holder
 
     async def work() -> tuple[StateCheckpoint, Receipt]:
         async with reach.streams() as place:
-            source = place(stream)
-            async with _one_label(source, overlay) as view:
-                check_upto(upto, view.size, stream)
-                claim = await view.snapshot(state_id or StateId(source.stream.id), upto)
+            source = place(which.stream)
+            async with _one_label(source, which.overlay) as view:
+                check_upto(which.upto, view.size, which.stream)
+                claim = await view.snapshot(which.id(source), which.upto)
             return claim, await place(into).send(claim)
 
-    claim, receipt = asyncio.run(work())
+    claim, receipt = loop.run(work())
     told = {**sent_told(claim, receipt, into), **_told(claim)}
     return Answer(told, [f"published as message {receipt.stream_seq} of {into}", *fields(_told(claim))])
 
@@ -95,37 +120,23 @@ async def _one_label(place: Place, overlay: str) -> AsyncIterator[Materializer[A
         yield view
 
 
-async def _claims(place: Place, overlay: str, state_id: StateId, upto: int | None) -> list[StateCheckpoint]:
+async def _claims(place: Place, which: Which, state_id: StateId) -> list[StateCheckpoint]:
     """What was published of this state; of one prefix, the latest."""
     state = await place.state(SNAPSHOTS)
     claims = [StateCheckpoint.decode(written[1]) for written in state.values() if written is not None]
     return [
         claim
         for claim in sorted(claims, key=lambda each: each.upto_stream_seq)
-        if claim.state_id == state_id and claim.state_class == overlay
-        if upto is None or claim.upto_stream_seq == upto
+        if claim.state_id == state_id and claim.state_class == which.overlay
+        if which.upto is None or claim.upto_stream_seq == which.upto
     ]
 
 
 @command(
     "veen snapshot verify wallet.ledger shop", "veen snapshot verify kv.map config --upto 100 --into proofs"
 )
-@overlay_argument
-@click.argument("stream")
-@click.option("--upto", type=Whole(1), help="Only that of this prefix [default: all there are].")
-@state_option
-@into_option
-@reaches
-def verify(
-    out: Output,
-    *,
-    reach: Reach,
-    overlay: str,
-    stream: str,
-    upto: int | None,
-    state_id: StateId | None,
-    into: str | None,
-) -> Answer:
+@_of_a_state("Only that of this prefix [default: all there are].")
+def verify(out: Output, *, reach: Reach, which: Which) -> Answer:
     """Fold the log and compare what was published.
 
     Exits with 3 if a snapshot is not what the log folds to, with 1 if there is none.
@@ -134,19 +145,18 @@ def verify(
 
     async def work() -> list[StateCheckpoint]:
         async with reach.streams() as place:
-            source = place(stream)
-            wanted = state_id or StateId(source.stream.id)
-            claims = await _claims(place(into or stream), overlay, wanted, upto)
-            async with _one_label(source, overlay) as view:
+            source = place(which.stream)
+            claims = await _claims(place(which.holder), which, which.id(source))
+            async with _one_label(source, which.overlay) as view:
                 for claim in claims:
                     await view.verify(claim)
             return claims
 
-    claims = asyncio.run(work())
+    claims = loop.run(work())
     if not claims:
         raise CommandFailed(
-            f"{into or stream} has no such snapshot of {overlay}: `veen snapshot publish` makes one",
+            f"{which.holder} has no such snapshot of {which.overlay}: `veen snapshot publish` makes one",
             Exit.USAGE,
         )
-    told = {"stream": stream, "holds": True, "snapshots": [_told(claim) for claim in claims]}
+    told = {"stream": which.stream, "holds": True, "snapshots": [_told(claim) for claim in claims]}
     return Answer(told, [f"after {each.upto_stream_seq}: {each.state_hash.hex()} holds" for each in claims])

@@ -8,7 +8,6 @@ another producer's event has overtaken, so that it should not stand there, is no
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
@@ -17,10 +16,11 @@ from typing import Any, NamedTuple
 
 import click
 
+from veen_cli import loop
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.arguments import Hex
 from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
 from veen_cli.overlays.wallet import (
@@ -157,7 +157,7 @@ def transfer(
             )
             return record, *await _pay(place, source, to, record, credit_to)
 
-    record, debit, credit, state = asyncio.run(work())
+    record, debit, credit, state = loop.run(work())
     told: dict[str, Any] = {
         "transfer_id": chosen.hex(),
         "to_wallet": to_wallet.hex(),

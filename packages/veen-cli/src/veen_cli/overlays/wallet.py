@@ -7,19 +7,20 @@ as it is; of two producers that act at once both may pass it. The slower one is 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
+from veen_cli import loop
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
+from veen_cli.identifiers import Hex
 from veen_cli.numbers import Whole
 from veen_cli.output import Answer, Output
-from veen_cli.overlays.arguments import Hex, realm_option
+from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.book import Book, books
 from veen_cli.overlays.place import Place, Reach, View, reaches, refused, sent_told
 from veen_core.ids import StreamId, UnixTime
@@ -114,7 +115,7 @@ def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], don
             receipt = await account.send(place, record)
             return record, receipt, await account.state(place)
 
-    record, receipt, state = asyncio.run(work())
+    record, receipt, state = loop.run(work())
     return Answer(
         {**sent_told(record, receipt, account.stream.hex()), **state_told(account.wallet, state)},
         [f"{done}; the balance is {state.balance}", f"  wallet {account.wallet.hex()}"],

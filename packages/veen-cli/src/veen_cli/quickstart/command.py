@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import tempfile
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import click
 
+from veen_cli import loop
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.check import told as fsck_told
@@ -52,7 +52,7 @@ def quickstart(out: Output, *, keep: Path | None) -> Answer:
         narrator.people(scene)
         with world.running(scene) as hub:
             narrator.hub(scene, hub)
-            found, evidence = asyncio.run(_play(narrator, scene, hub))
+            found, evidence = loop.run(_play(narrator, scene, hub))
         tampering = tamper.flip_one_bit(scene, found[1].ciphertext)
         narrator.tampering(tampering)
         seconds = time.monotonic() - started

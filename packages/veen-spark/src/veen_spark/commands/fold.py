@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from veen_overlays.registry import OVERLAYS
+from veen_spark.commands.paths import there
 from veen_spark.commands.readers import reader_keys, reader_option
 from veen_spark.commands.session import HELP, ExampleCommand, new_folder, session, session_options, show
 
@@ -60,6 +61,7 @@ def fold(
             "Missing option '--reader': messages are sealed, name the key that opens them."
         )
     new_folder(target)
+    there(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         logs = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
         folded = fold_logs(logs, overlay, keys, allow_pruned=allow_pruned)

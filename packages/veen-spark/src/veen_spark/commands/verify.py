@@ -11,6 +11,7 @@ import click
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity, verify_identity
 from veen_core.ids import HubId
+from veen_spark.commands.paths import there
 from veen_spark.commands.session import (
     HELP,
     PROTOCOL,
@@ -77,6 +78,7 @@ def verify(
     new_folder(report)
     given = _identity(identity) if identity is not None else None
     began = time.monotonic()
+    there(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         found = judge(spark, *paths, pinned=pinned, identity=given, max_partition_bytes=max_partition_bytes)
         if report is not None:

@@ -1,0 +1,30 @@
+"""Identifiers as people type them: in hex, each of its kind."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import click
+
+from veen_core.errors import DecodeError
+from veen_core.ids import FixedBytes
+
+F = TypeVar("F", bound=FixedBytes)
+
+
+class Hex(click.ParamType[F], Generic[F]):
+    """An identifier of one kind, in hex."""
+
+    def __init__(self, kind: type[F]) -> None:
+        self._kind = kind
+        self.name = "hex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> F:
+        if isinstance(value, self._kind):
+            return value
+        try:
+            return self._kind.from_hex(str(value).lower())
+        except DecodeError:
+            self.fail(
+                f"{value!r} is no {self._kind.__name__}: want {2 * self._kind.SIZE} hex digits", param, ctx
+            )
