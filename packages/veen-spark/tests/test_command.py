@@ -49,6 +49,7 @@ def test_verify_reports_in_words_and_json_and_by_its_exit_code(
     assert found["faults"][0]["fault_seq"] == 16
 
 
+@pytest.mark.usefixtures("spark")
 def test_verify_tells_a_damaged_folder_beside_those_that_hold(hub: Hub, tmp_path: Path) -> None:
     hub.send("orders", 20, cheap=True)
     for name in ("bad", "good"):
