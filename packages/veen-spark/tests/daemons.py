@@ -21,6 +21,8 @@ import pyspark
 from veen_spark.java import java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that lives for a minute: compiling well would take longer than it saves."""
 SECONDS = 60.0
 """In which a server is there, or never will be."""
 
@@ -75,7 +77,11 @@ class Daemon:
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
     """A master and a worker that works in ``folder``; the master's URL."""
-    small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
+    small = {
+        "SPARK_DAEMON_JAVA_OPTS": BRIEF,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    }
     ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     deploy = "org.apache.spark.deploy"
     master = Daemon("spark-class", f"{deploy}.master.Master", *ports, **small)
@@ -98,6 +104,7 @@ def connect_server() -> Iterator[str]:
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": BRIEF,
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

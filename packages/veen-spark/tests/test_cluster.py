@@ -12,7 +12,7 @@ import pytest
 
 from veen_overlays.kv import KV, Put
 
-from .daemons import connect_server, environment, packed_environment, standalone
+from .daemons import BRIEF, connect_server, environment, packed_environment, standalone
 from .frames import in_one_process
 from .logs import Hub, reader_key
 
@@ -65,6 +65,8 @@ def test_a_standalone_cluster_verifies_and_folds_in_the_environment_that_was_pac
     packed = {
         "spark.archives": "environment.tar.gz#environment",
         "spark.pyspark.python": "./environment/bin/python",
+        "spark.driver.extraJavaOptions": BRIEF,
+        "spark.executor.extraJavaOptions": BRIEF,
         "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": "1",
     }

@@ -38,6 +38,7 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.worker.reuse": "true",
     "spark.sql.catalogImplementation": "in-memory",
 }
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PYTHON: Final = "spark.pyspark.python"
 _QUIET: Final = "log4j2-quiet.properties"
 _VERBOSE: Final = "log4j2-verbose.properties"
@@ -68,11 +69,11 @@ def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]
 
     require_answer(master)
     prepare_environment(local=is_local(master), python=config.get(_PYTHON))
-    logging = _log_settings(Path(str(files("veen_spark") / (_VERBOSE if verbose else _QUIET))))
+    logging = _log_settings(Path(str(files("veen_spark") / (_VERBOSE if verbose else _QUIET))), config)
     builder = SparkSession.builder.master(master).appName(app_name)
     local = _LOCAL_SETTINGS if is_local(master) else {}
     progress = {"spark.ui.showConsoleProgress": str(not verbose and sys.stderr.isatty()).lower()}
-    for key, value in {**SETTINGS, **local, **progress, **logging, **config}.items():
+    for key, value in {**SETTINGS, **local, **progress, **config, **logging}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
@@ -122,10 +123,10 @@ def prepare_environment(*, local: bool, python: str | None = None) -> None:
         )
 
 
-def _log_settings(config: Path) -> dict[str, str]:
-    """Log4j's configuration has to be there before the JVM is: as an option of its command line."""
-    option = f"-Dlog4j2.configurationFile=file:{config}"
-    return {"spark.driver.extraJavaOptions": option}
+def _log_settings(file: Path, config: Mapping[str, str]) -> dict[str, str]:
+    """Log4j's configuration has to be there before the JVM is: on its command line, before what was given."""
+    given = config.get(_JAVA_OPTIONS, "")
+    return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{file} {given}".strip()}
 
 
 def _first_line(error: BaseException) -> str:
