@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .daemons import BRIEF
 from .logs import Hub
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def spark() -> Iterator[SparkSession]:
     """``local[2]``, and few partitions after a shuffle: every task costs more than these logs are large."""
     from veen_spark import start  # noqa: PLC0415 - tests without Spark do not wait for it
 
-    session = start("local[2]", app_name="veen-spark tests", config={"spark.sql.shuffle.partitions": "2"})
+    config = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": BRIEF}
+    session = start("local[2]", app_name="veen-spark tests", config=config)
     yield session
     session.stop()
 

@@ -49,6 +49,22 @@ def test_verify_reports_in_words_and_json_and_by_its_exit_code(
     assert found["faults"][0]["fault_seq"] == 16
 
 
+@pytest.mark.usefixtures("spark")
+def test_verify_tells_a_damaged_folder_beside_those_that_hold(hub: Hub, tmp_path: Path) -> None:
+    hub.send("orders", 20, cheap=True)
+    for name in ("bad", "good"):
+        hub.export("orders", tmp_path / "many" / name)
+        (tmp_path / "many" / name / "manifest.sig").unlink()
+    manifest = tmp_path / "many" / "bad" / "manifest.cbor"
+    manifest.write_bytes(b"\xff")
+    told = run("verify", tmp_path / "many", "--report", tmp_path / "report")
+    assert told.exit_code == PROTOCOL
+    assert f"FAULT  {manifest.parent}: " in told.output
+    assert f"({manifest}, byte 0)" in told.output
+    assert f"NOT SIGNED: {tmp_path / 'many' / 'good'} " in told.output
+    assert "1 labels or folders have a fault: 20 entries of 1 labels" in told.output
+
+
 @pytest.mark.parametrize(
     "args",
     [("verify",), ("verify", "x", "--hub-id", "zz"), ("verify", "x", "--conf", "nothing")],

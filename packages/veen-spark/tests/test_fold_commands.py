@@ -88,6 +88,18 @@ def test_what_is_wrong_is_an_error_of_ours(spark: SparkSession, hub: Hub, place:
     assert run("fold", place / "export", "--overlay", "kv.map").exit_code == 2  # click's own: no --reader
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_folder_that_is_there_is_refused_before_any_work_and_left_as_it_is(
+    place: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").write_text("kept")
+    fold = ("fold", place / "export", "--overlay", "kv.map", "--reader", place / "reader")
+    refused = run(*fold, "--out", tmp_path, "--master", "spark://127.0.0.1:1")  # nobody is asked
+    assert refused.exit_code == USAGE
+    assert f"{tmp_path} is there already: choose another folder" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize("name", ["fold", "query-sql"])
 def test_every_command_explains_itself_without_starting_spark(name: str) -> None:
     text = run(name, "--help").stdout

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from veen_core.errors import StateError, VerificationError
@@ -139,6 +140,45 @@ def test_a_gap_or_a_lost_checkpoint_is_refused(
         LiveFold(spark, "kv.map", tmp_path / "t").current()
     with pytest.raises(SparkSetupError, match="no stream"):
         live.start(frame(spark, rows, 1))
+
+
+def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_in_the_middle(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts of a level become one of the next: four batches go through two levels."""
+    monkeypatch.setattr("veen_spark.commits.TIER", 2)
+    source, target = tmp_path / "source", Target(tmp_path / "target")
+    source.mkdir()
+    rows = rows_of(hub, "wallet")
+    stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(source))
+    for number, start in enumerate(range(0, len(rows), 5)):
+        drop(rows[start : start + 5], source, f"{number}.parquet")
+    commit = Target.commit
+
+    def crash(self: Target, made: Commit) -> None:
+        """Everything of the last batch is written, both joins too; then the machine goes down."""
+        if made.batch == 3:
+            raise OSError("the machine went down")
+        commit(self, made)
+
+    def follow() -> LiveFold:
+        live = LiveFold(spark, LEDGER, target.root, keys)
+        live.start(stream, availableNow=True).awaitTermination()
+        return live
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Target, "commit", crash)
+        with pytest.raises(StreamingQueryException, match="went down"):
+            follow()
+    assert hashes(LiveFold(spark, LEDGER, target.root).current())[bytes(hub.label("wallet"))][0] == 15
+    assert hashes(follow().current()) == expected(LEDGER, hub, "wallet")
+    last = target.last()
+    assert last is not None
+    assert [part.level for part in (*last.states, *last.keys)] == [2, 2]
+    index = spark.read.parquet(target.path("keys", last.keys[0]))
+    assert index.count() == index.select("label", "key").distinct().count() > 0
+    follow()
+    assert target.last() == last  # nothing twice
 
 
 def test_parts_of_a_level_become_one_of_the_next() -> None:

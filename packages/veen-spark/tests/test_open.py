@@ -115,6 +115,7 @@ LEAK = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
+from tests.daemons import BRIEF
 from tests.frames import frame_of
 from tests.logs import Hub, reader_key
 from veen_spark import start
@@ -122,7 +123,8 @@ from veen_spark.folding import fold
 from veen_spark.open import open_messages
 from veen_spark.reader_keys import ReaderKeys
 
-spark = start("local[1]", verbose=True, config={"spark.sql.shuffle.partitions": "1"})
+config = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF}
+spark = start("local[1]", verbose=True, config=config)
 root = Path(sys.argv[1])
 hub = Hub(root / "hub")
 hub.send("orders", 3)

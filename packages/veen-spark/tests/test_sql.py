@@ -106,6 +106,28 @@ def test_every_overlay_has_an_aggregate(query: SparkSession) -> None:
     assert known == {sql.aggregate_name(name) for name in OVERLAYS}
 
 
+def test_null_is_null_and_opens_to_nothing(query: SparkSession) -> None:
+    text = """
+        select veen_verify_msg(nothing), veen_leaf_hash(nothing), veen_schema_name(nothing),
+            veen_verify_receipt(nothing, nothing), veen_verify_receipt(receipt, nothing),
+            veen_verify_receipt(nothing, leaf_hash), veen_decode(nothing, nothing),
+            veen_decode(leaf_hash, nothing), veen_decode(nothing, msg), veen_open(nothing)
+        from (select *, cast(null as binary) as nothing from log where stream_seq = 1)"""
+    (row,) = query.sql(text).collect()
+    assert list(row)[:-1] == [None] * 9
+    assert (row[-1].opened, row[-1].body) == (False, None)
+    assert row[-1].why_not == "there is no entry in this row"
+
+
+def test_an_aggregate_counts_null_messages_as_foreign_and_refuses_null_places(query: SparkSession) -> None:
+    nothing = "cast(null as struct<opened: boolean, schema: binary, body: binary, parent_id: binary>)"
+    (found,) = column(query, f"select veen_fold_kv_map(stream_seq, leaf_hash, {nothing}) from log")
+    assert json.loads(str(found))["foreign"] == 4
+    for place in ("cast(null as long), leaf_hash", "stream_seq, cast(null as binary)"):
+        with pytest.raises(PythonException, match="a row is no log entry"):
+            column(query, f"select veen_fold_kv_map({place}, veen_open(msg)) from log")
+
+
 def test_without_keys_nothing_opens(query: SparkSession) -> None:
     session = query.newSession()
     sql.register(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,6 @@ from veen_core.export import Manifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, StreamSeq
 from veen_core.receipt import sign_receipt
-from veen_spark.errors import DamagedLog
 from veen_spark.verify import Report, verify
 from veen_spark.verify.pipeline import judged
 from veen_spark.verify.subtrees import Tiles
@@ -271,11 +271,76 @@ def test_an_export_without_its_first_or_last_chunk_is_found(which: int, size: in
     assert "missing" in str(row.row()) or "promises 1 to 30" in str(row.row())
 
 
-def test_an_export_without_any_chunk_is_refused(chunks: Path) -> None:
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flipped(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff\xff")
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "manifest.cbor": flipped,
+    "manifest.sig": flipped,
+    "hub-identity.cbor": emptied,
+    "hub-identity.sig": Path.unlink,
+    "registry.cbor": emptied,
+    "payloads.cborseq": Path.unlink,
+    "receipts.cborseq": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_one_damaged_folder_among_many_is_a_fault_that_hides_no_other(
+    name: str, orders: Hub, tmp_path: Path
+) -> None:
+    for folder in ("bad", "good"):
+        orders.export("orders", tmp_path / "many" / folder)
+    file = tmp_path / "many" / "bad" / name
+    DAMAGE[name](file)
+    report = check(tmp_path / "many")
+    bad, good = sorted(report.labels, key=lambda row: row.origin)
+    assert bad.fault is not None
+    assert (bad.fault.file, bad.origin, bad.entries) == (str(file), str(file.parent), 0)
+    assert (good.fault, good.to_seq) == (None, 30)
+    assert not report.ok
+
+
+def test_a_clone_with_a_damaged_identity_or_without_its_log_is_a_fault(orders: Hub, tmp_path: Path) -> None:
+    identity = orders.clone(tmp_path / "many" / "one") / "hub-identity.cbor"
+    identity.write_bytes(b"\xff")
+    log = orders.clone(tmp_path / "many" / "two") / "log"
+    log.rename(tmp_path / "elsewhere")
+    assert orders.clone(tmp_path / "many" / "three").is_dir()
+    report = check(tmp_path / "many")
+    assert sorted(row.fault.file for row in report.faults if row.fault) == [str(identity), str(log)]
+    assert [row.origin for row in report.labels if row.fault is None] == [
+        str(tmp_path / "many" / "three" / "log")
+    ]
+
+
+def test_a_folder_without_entries_whose_hub_is_not_the_pinned_one_is_a_fault(
+    hub: Hub, tmp_path: Path
+) -> None:
+    (row,) = check(hub.clone(tmp_path / "clone"), pinned=[HubId(bytes(32))]).faults
+    assert (row.label, "not pinned" in str(row.row())) == (None, True)
+
+
+def test_an_export_without_any_chunk_is_a_fault(chunks: Path) -> None:
     for path in files_of(chunks):
         path.unlink()
-    with pytest.raises(DamagedLog, match="no chunk file is left"):
-        check(chunks)
+    (row,) = check(chunks).faults
+    assert "no chunk file is left" in str(row.row())
+
+
+def test_an_export_that_its_hub_did_not_sign_is_told(orders: Hub, chunks: Path, tmp_path: Path) -> None:
+    """Whoever takes the signature away can leave entries out at the end: the rest holds by itself."""
+    orders.clone(tmp_path / "clone")  # has no manifest, so that nothing is missing
+    assert check(chunks, tmp_path / "clone").unsigned == ()
+    (chunks / "manifest.sig").unlink()
+    report = check(chunks)
+    assert (report.ok, report.unsigned) == (True, (str(chunks),))
+    assert report.as_object()["unsigned"] == [str(chunks)]
 
 
 def test_a_manifest_that_promises_something_else_is_found(chunks: Path) -> None:
@@ -432,12 +497,16 @@ def test_spark_gives_the_same_report(orders: Hub, chunks: Path, spark: SparkSess
     assert table[0].fault_file == str(path)
 
 
+LABELS = int(os.environ.get("VEEN_SPARK_LABELS", "5000"))
+"""A longer run verifies 100000."""
+
+
 def test_thousands_of_labels_are_few_tasks(spark: SparkSession, tmp_path: Path, hub: Hub) -> None:
     """Files of one entry each, put together here: a hub would take minutes to write them."""
     home = hub.clone(tmp_path / "clone")
-    for number in range(5_000):
+    for number in range(LABELS):
         entry = lone_entry(number)
         (home / "log" / chunk_name(entry.label, StreamSeq(1), None)).write_bytes(entry.encode())
     report = verify(spark, str(home), pinned=[HubId(hub.hub_id)])
     assert report.ok
-    assert (len(report.labels), sum(row.entries for row in report.labels)) == (5_000, 5_000)
+    assert (len(report.labels), sum(row.entries for row in report.labels)) == (LABELS, LABELS)

@@ -3,6 +3,7 @@
     VeenError
     ├── ConfigError
     │   └── SparkSetupError   Spark, Java, a master or an option of the data source is not usable
+    │       └── ClusterUnreachable  nobody answers at the master's address
     └── VerificationError
         └── DamagedLog        a log file does not hold what it should; names file and offset
 
@@ -16,6 +17,10 @@ from veen_core.errors import ConfigError, VerificationError
 
 class SparkSetupError(ConfigError):
     """Spark cannot be started or asked this way; the message says what to change."""
+
+
+class ClusterUnreachable(SparkSetupError):  # noqa: N818 - as the hub's client says Unreachable
+    """Nobody answers at the master's address."""
 
 
 class DamagedLog(VerificationError):  # noqa: N818 - the noun that users meet in reports

@@ -60,6 +60,11 @@ class LiveFold:
         """Follow the stream; ``trigger`` as ``DataStreamWriter.trigger`` takes it."""
         if not stream.isStreaming:
             raise SparkSetupError("this DataFrame is no stream: read it with spark.readStream, or fold() it")
+        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+            raise SparkSetupError(
+                "Spark Connect runs batches in its server, which cannot commit them: "
+                "start the live fold with another master"
+            )
         writer = stream.writeStream.foreachBatch(self.absorb)
         writer = writer.option("checkpointLocation", str(self.target.checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()

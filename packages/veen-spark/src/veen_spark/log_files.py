@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from veen_core.chunk import ChunkName, parse_chunk_name
 from veen_core.errors import VeenError
@@ -29,64 +29,87 @@ _KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 _DEPTH: Final = 4
 
 
+class Found(NamedTuple):
+    """What lies under some paths."""
+
+    segments: list[Segment]
+    """In the order of labels and entries."""
+    whole: set[str]
+    """The folders that were looked through whole: what is missing there is missing."""
+    damaged: dict[str, DamagedLog]
+    """Of a folder whose manifest or identity cannot be read, why; its entries may not be among the others."""
+
+
 def find_segments(paths: Iterable[str]) -> list[Segment]:
-    """Every stretch of log under the paths, in the order of labels and entries; one that has none raises."""
-    return find_logs(paths)[0]
+    """Every stretch of log under the paths; a path that has none raises, and so does a damaged folder."""
+    found = find_logs(paths)
+    for _, damage in sorted(found.damaged.items()):
+        raise damage
+    return found.segments
 
 
-def find_logs(paths: Iterable[str]) -> tuple[list[Segment], set[str]]:
-    """The segments, and the folders that were looked through whole: what is missing there is missing."""
-    found: dict[str, Segment] = {}
-    whole: set[str] = set()
-    for path in paths:
+def find_logs(paths: Iterable[str]) -> Found:
+    """Likewise, but a damaged folder is told and does not hide the others."""
+    segments: dict[str, Segment] = {}
+    here = Found([], set(), {})
+    for path in map(os.path.abspath, paths):  # an executor has another working folder
         places = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
         if not places:
             raise SparkSetupError(f"nothing matches {path}")
         for place in places:
-            if (segments := _under(Path(place), _DEPTH, whole)) is None:
+            if (under := _under(Path(place), _DEPTH, here)) is None:
                 raise SparkSetupError(
                     f"{place} is no export, no data directory and no chunk file, and holds none"
                 )
-            found |= {segment.path: segment for segment in segments}
-    return sorted(found.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path)), whole
+            segments |= {segment.path: segment for segment in under}
+    here.segments.extend(
+        sorted(segments.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
+    )
+    return here
 
 
-def _under(path: Path, depth: int, whole: set[str]) -> list[Segment] | None:
+def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
     """None where there is nothing of a log: an empty log is an empty list."""
     if not path.exists():
         raise SparkSetupError(f"{path} does not exist")
     if path.is_file():
-        return _chunk_file(path)
+        return _chunk_file(path, here)
     if (path / MANIFEST).is_file():
-        whole.add(str(path))
-        return _exported(path)
+        return _whole(path, lambda: _exported(path, here), here)
     if (path / VERSION).is_file():
-        whole.add(str(path / "log"))
-        return _chunks(path / "log", path)
+        return _whole(path / "log", lambda: _chunks(path / "log", path, here), here)
     folders, loose = [], False
     for entry in os.scandir(path):
         loose = loose or parse_chunk_name(entry.name) is not None
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
-    parts = [_chunks(path, path)] if loose else []
-    whole |= {str(path)} if loose else set()
+    parts = [_whole(path, lambda: _chunks(path, path, here), here)] if loose else []
     for folder in sorted(folders):
-        if depth and (found := _under(folder, depth - 1, whole)) is not None:
+        if depth and (found := _under(folder, depth - 1, here)) is not None:
             parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
 
 
-def _chunk_file(path: Path) -> list[Segment] | None:
+def _whole(folder: Path, look: Callable[[], list[Segment]], here: Found) -> list[Segment]:
+    here.whole.add(str(folder))
+    try:
+        return look()
+    except DamagedLog as exc:
+        here.damaged[str(folder)] = exc
+        return []
+
+
+def _chunk_file(path: Path, here: Found) -> list[Segment] | None:
     name = parse_chunk_name(path.name)
     if name is None or name.kind == "summary":
         return None
     home = path.parent.parent if path.parent.name == "log" else path.parent
-    return [_segment(path.parent, path.name, name, hub_id_of(home), path.stat().st_size)]
+    return [_segment(path.parent, path.name, name, _hub(path.parent, home, here), path.stat().st_size)]
 
 
-def _chunks(folder: Path, home: Path) -> list[Segment]:
+def _chunks(folder: Path, home: Path, here: Found) -> list[Segment]:
     """The chunk files of a folder; the identity lies in ``home``."""
-    hub, best = hub_id_of(home), dict[tuple[bytes, int], tuple[int, list[Segment]]]()
+    hub, best = _hub(folder, home, here), dict[tuple[bytes, int], tuple[int, list[Segment]]]()
     for name, parsed, size in _names(folder):
         rank, key = _KINDS[parsed.kind], (parsed.label, parsed.start)
         if key not in best or rank < best[key][0]:
@@ -100,7 +123,7 @@ def _names(folder: Path) -> Iterator[tuple[str, ChunkName, int]]:
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
-        raise SparkSetupError(f"{folder} is missing: this is no whole data directory") from None
+        raise DamagedLog(str(folder), 0, "is missing: this is no whole data directory") from None
     for entry in entries:
         if (parsed := parse_chunk_name(entry.name)) is not None and parsed.kind in _KINDS:
             yield entry.name, parsed, entry.stat().st_size
@@ -122,14 +145,14 @@ def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size
 def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.decode((folder / MANIFEST).read_bytes())
-    except VeenError as exc:
+    except (VeenError, OSError) as exc:
         raise DamagedLog(str(folder / MANIFEST), 0, str(exc)) from exc
 
 
-def _exported(folder: Path) -> list[Segment]:
+def _exported(folder: Path, here: Found) -> list[Segment]:
     manifest = read_manifest(folder)
     if manifest.form == "chunks":
-        if not (chunks := _chunks(folder, folder)):
+        if not (chunks := _chunks(folder, folder, here)):
             raise DamagedLog(str(folder), 0, f"no chunk file is left of what {MANIFEST} promises")
         return chunks
     payloads, receipts = (folder / sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
@@ -157,5 +180,14 @@ def hub_id_of(home: Path) -> HubId | None:
         return HubIdentity.decode((home / IDENTITY).read_bytes()).hub_id
     except FileNotFoundError:
         return None
-    except VeenError as exc:
+    except (VeenError, OSError) as exc:
         raise DamagedLog(str(home / IDENTITY), 0, str(exc)) from exc
+
+
+def _hub(folder: Path, home: Path, here: Found) -> HubId | None:
+    """Likewise; an identity that cannot be read is damage of the folder, whose chunks still have names."""
+    try:
+        return hub_id_of(home)
+    except DamagedLog as exc:
+        here.damaged[str(folder)] = exc
+        return None

@@ -30,7 +30,7 @@ def to_parquet(
 ) -> Written:
     """Write logs; either all of them arrive or, by Spark's commit protocol, nothing that counts does."""
     frame = spark.read.format("veen").option("mode", mode).load(list(paths))
-    how = "overwrite" if overwrite else "errorifexists"
+    how = "overwrite" if overwrite else "error"
     partitioned(frame).write.mode(how).partitionBy("hub", "day").parquet(target)
     written = spark.read.parquet(target)
     damaged = written.where("damage is not null").count() if mode == "quarantine" else 0

@@ -9,6 +9,7 @@ it is. ``verbose`` gives Spark's own log instead.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from veen_spark.errors import SparkSetupError
 from veen_spark.java import java_home
+from veen_spark.master import LOCAL, is_connect, is_local, require_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL: Final = "local[*]"
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",  # else the data source never sees a filter
@@ -37,6 +38,8 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.worker.reuse": "true",
     "spark.sql.catalogImplementation": "in-memory",
 }
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PYTHON: Final = "spark.pyspark.python"
 _QUIET: Final = "log4j2-quiet.properties"
 _VERBOSE: Final = "log4j2-verbose.properties"
 
@@ -50,7 +53,7 @@ def start(
 ) -> SparkSession:
     """A session that knows ``format("veen")``; one that this process has open already is taken."""
     master, config = master or LOCAL, config or {}
-    if master.startswith("sc://"):
+    if is_connect(master):
         session = _connected(master, config)
     else:
         session = _own(master, app_name, verbose=verbose, config=config)
@@ -64,12 +67,13 @@ def start(
 def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second that only a session needs
 
-    prepare_environment(local=master.startswith("local"))
-    logging = _log_settings(Path(str(files("veen_spark") / (_VERBOSE if verbose else _QUIET))))
+    require_answer(master)
+    prepare_environment(local=is_local(master), python=config.get(_PYTHON))
+    logging = _log_settings(Path(str(files("veen_spark") / (_VERBOSE if verbose else _QUIET))), config)
     builder = SparkSession.builder.master(master).appName(app_name)
-    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    local = _LOCAL_SETTINGS if is_local(master) else {}
     progress = {"spark.ui.showConsoleProgress": str(not verbose and sys.stderr.isatty()).lower()}
-    for key, value in {**SETTINGS, **local, **progress, **logging, **config}.items():
+    for key, value in {**SETTINGS, **local, **progress, **config, **logging}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
@@ -81,11 +85,14 @@ def _connected(url: str, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     try:
-        session = SparkSession.builder.remote(url).getOrCreate()
+        import pyspark.sql.connect.session  # noqa: F401, PLC0415 - what getOrCreate would stumble over later
     except ImportError as exc:
         raise SparkSetupError(
             f"Spark Connect needs more packages ({_first_line(exc)}): install veen-spark[connect]"
         ) from exc
+    require_answer(url)
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
     except Exception as exc:
         raise SparkSetupError(f"no Spark Connect server answers at {url}: {_first_line(exc)}") from exc
     for key, value in {**SETTINGS, **config}.items():
@@ -93,22 +100,33 @@ def _connected(url: str, config: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def prepare_environment(*, local: bool) -> None:
-    """Set what the JVM and the Python workers are started with, for this process and its children."""
+def prepare_environment(*, local: bool, python: str | None = None) -> None:
+    """Set what the JVM and the Python workers are started with, for this process and its children.
+
+    ``python`` is what executors run. pyspark looks for it in the environment alone, and plans reads with the
+    same one on this machine.
+    """
     os.environ["JAVA_HOME"] = str(java_home())
-    if local:
+    if not local and python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    elif local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks this machine's name up,
         os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")  # which can take half a minute
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
+    if shutil.which(os.environ["PYSPARK_PYTHON"]) is None:
+        raise SparkSetupError(
+            f"there is no {os.environ['PYSPARK_PYTHON']} here, where Spark plans what executors then do with "
+            "it: unpack the executors' environment here too, under the same name"
+        )
 
 
-def _log_settings(config: Path) -> dict[str, str]:
-    """Log4j's configuration has to be there before the JVM is: as an option of its command line."""
-    option = f"-Dlog4j2.configurationFile=file:{config}"
-    return {"spark.driver.extraJavaOptions": option}
+def _log_settings(file: Path, config: Mapping[str, str]) -> dict[str, str]:
+    """Log4j's configuration has to be there before the JVM is: on its command line, before what was given."""
+    given = config.get(_JAVA_OPTIONS, "")
+    return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{file} {given}".strip()}
 
 
 def _first_line(error: BaseException) -> str:

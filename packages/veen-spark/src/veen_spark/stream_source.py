@@ -8,6 +8,7 @@ the hub's URL and ``offset`` the stream_seq.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -61,7 +62,7 @@ def live_hub(options: Options) -> live.LiveHub:
         hub_id=hub_id,
         streams=options.names("stream"),
         labels=labels,
-        ca=options.text("ca") or None,
+        ca=os.path.abspath(options.text("ca")) if options.text("ca") else None,
         fail_on_data_loss=options.choice("failOnDataLoss", ("true", "false")) == "true",
     )
 

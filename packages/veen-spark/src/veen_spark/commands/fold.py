@@ -10,7 +10,15 @@ import click
 from veen_overlays.registry import OVERLAYS
 from veen_spark.commands.paths import there
 from veen_spark.commands.readers import reader_keys, reader_option
-from veen_spark.commands.session import HELP, ExampleCommand, new_folder, session, session_options, show
+from veen_spark.commands.session import (
+    HELP,
+    ExampleCommand,
+    log_paths,
+    new_folder,
+    session,
+    session_options,
+    show,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +33,7 @@ _COUNTED: Final = ("events", "foreign", "undecodable", "unopened", "pruned")
 
 
 @click.command("fold", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
-@click.argument("paths", nargs=-1, required=True)
+@log_paths
 @click.option("--overlay", required=True, type=click.Choice([*OVERLAYS]), help="What the messages mean.")
 @reader_option
 @click.option(
@@ -66,7 +74,7 @@ def fold(
         logs = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
         folded = fold_logs(logs, overlay, keys, allow_pruned=allow_pruned)
         if target is not None:
-            _write(folded, overlay, target)
+            _write(folded, overlay, target.absolute())
         labels = [row.asDict() for row in folded.drop("summary").orderBy("label").collect()]
     _say([_shown(row) for row in labels], overlay, target, as_json=as_json, quiet=quiet)
 

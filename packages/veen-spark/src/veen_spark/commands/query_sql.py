@@ -10,7 +10,7 @@ import click
 
 from veen_spark.commands.paths import there
 from veen_spark.commands.readers import reader_keys, reader_option
-from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
+from veen_spark.commands.session import HELP, ExampleCommand, log_paths, session, session_options, show
 
 EXAMPLES: Final = (
     'veen spark query-sql "select count(*) from log where not veen_verify_msg(msg)" clone/',
@@ -21,7 +21,7 @@ EXAMPLES: Final = (
 
 @click.command("query-sql", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
 @click.argument("query")
-@click.argument("paths", nargs=-1, required=True)
+@log_paths
 @reader_option
 @click.option("--limit", type=click.IntRange(min=1), default=1_000, help="Rows to show at the most (1000).")
 @session_options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ import click
 
 from veen_core.errors import DecodeError
 from veen_core.ids import HubId
-from veen_spark.errors import SparkSetupError
-from veen_spark.session import LOCAL, start
+from veen_spark.errors import ClusterUnreachable, SparkSetupError
+from veen_spark.master import LOCAL
+from veen_spark.session import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +79,12 @@ def _setting(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     return {name: value for name, _, value in pairs}
 
 
+def _absolute(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(os.path.abspath, values))
+
+
+log_paths: Final = click.argument("paths", nargs=-1, required=True, callback=_absolute)
+"""By absolute name: executors, and the server of Spark Connect, have other working folders."""
 OPTIONS: Final = (
     click.option(
         "--master",
@@ -108,13 +116,13 @@ def session(master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[Spa
     found = SparkSession.getActiveSession()
     if not verbose:
         _hush()
-    spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
-    try:
-        with told():
+    with told():
+        spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
+        try:
             yield spark
-    finally:
-        if found is None:
-            spark.stop()
+        finally:
+            if found is None:
+                spark.stop()
 
 
 def _hush() -> None:
@@ -129,12 +137,19 @@ def _hush() -> None:
 
 @contextmanager
 def told() -> Iterator[None]:
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
 
     try:
         yield
     except PySparkException as exc:
         raise said(str(exc)) from exc
+    except Py4JJavaError as exc:  # of the JVM's errors, those that pyspark has no class for
+        raise said(str(exc.java_exception.toString())) from exc
+    except Py4JError as exc:
+        raise SparkCommandError("Spark's Java process is gone (--verbose shows its log)", USAGE) from exc
+    except ClusterUnreachable as exc:
+        raise SparkCommandError(str(exc), NETWORK) from exc
     except SparkSetupError as exc:
         raise SparkCommandError(str(exc), USAGE) from exc
 

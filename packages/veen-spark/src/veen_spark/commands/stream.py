@@ -70,14 +70,15 @@ def stream(
     with session(master, conf, verbose=verbose) as spark:
         rows = partitioned(spark.readStream.format("veen").options(**options).load())
         writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
-        writer = writer.option("path", str(target)).option("checkpointLocation", str(place))
+        writer = writer.option("path", str(target.absolute()))
+        writer = writer.option("checkpointLocation", str(place.absolute()))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
         query = writer.start()
         try:
             query.awaitTermination()
         except KeyboardInterrupt:
             query.stop()
-        written = spark.read.parquet(str(target)).count() if any(target.glob("hub=*")) else 0
+        written = spark.read.parquet(str(target.absolute())).count() if any(target.glob("hub=*")) else 0
     if as_json:
         show({"rows": written, "target": str(target), "checkpoint": str(place)})
     elif not quiet:

@@ -7,7 +7,15 @@ from typing import Final
 
 import click
 
-from veen_spark.commands.session import HELP, ExampleCommand, new_folder, session, session_options, show
+from veen_spark.commands.session import (
+    HELP,
+    ExampleCommand,
+    log_paths,
+    new_folder,
+    session,
+    session_options,
+    show,
+)
 from veen_spark.parquet import to_parquet as convert
 
 EXAMPLES: Final = (
@@ -17,7 +25,7 @@ EXAMPLES: Final = (
 
 
 @click.command("to-parquet", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
-@click.argument("paths", nargs=-1, required=True)
+@log_paths
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option(
     "--mode",
@@ -47,7 +55,7 @@ def to_parquet(
     if not overwrite:
         new_folder(target, ", or say --overwrite")
     with session(master, conf, verbose=verbose) as spark:
-        written = convert(spark, paths, str(target), mode=mode, overwrite=overwrite)
+        written = convert(spark, paths, str(target.absolute()), mode=mode, overwrite=overwrite)
     if as_json:
         show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
     elif not quiet or written.damaged:

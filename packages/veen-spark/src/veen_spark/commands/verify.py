@@ -19,6 +19,7 @@ from veen_spark.commands.session import (
     ExampleCommand,
     SparkCommandError,
     hub_id,
+    log_paths,
     new_folder,
     session,
     session_options,
@@ -37,7 +38,7 @@ EXAMPLES: Final = (
 
 
 @click.command("verify", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
-@click.argument("paths", nargs=-1, required=True)
+@log_paths
 @click.option("--hub-id", "pinned", multiple=True, type=hub_id, help="The hub that must have signed; repeat.")
 @click.option(
     "--identity",
@@ -82,7 +83,7 @@ def verify(
     with session(master, conf, verbose=verbose) as spark:
         found = judge(spark, *paths, pinned=pinned, identity=given, max_partition_bytes=max_partition_bytes)
         if report is not None:
-            found.frame(spark).coalesce(1).write.mode("errorifexists").parquet(str(report))
+            found.frame(spark).coalesce(1).write.mode("error").parquet(str(report.absolute()))
     seconds = round(time.monotonic() - began, 1)
     if as_json:
         show({**found.as_object(), "seconds": seconds})
@@ -105,9 +106,8 @@ def _tell(report: Report, seconds: float, *, quiet: bool) -> None:
     found: dict[str, Any] = report.as_object()
     for row in found["faults"]:
         place = f"{row['fault_file']}, byte {row['fault_offset']}"
-        click.echo(
-            f"FAULT  label {row['label'][:16]}…  entry {row['fault_seq']}: {row['first_fault']} ({place})"
-        )
+        what = f"label {row['label'][:16]}…  entry {row['fault_seq']}" if row["label"] else row["origin"]
+        click.echo(f"FAULT  {what}: {row['first_fault']} ({place})")
     if quiet:
         return
     for hub in found["hubs"]:
@@ -117,12 +117,14 @@ def _tell(report: Report, seconds: float, *, quiet: bool) -> None:
             else "NOT PINNED: name it with --hub-id, or this proves nothing of whose"
         )
         click.echo(f"hub {hub['hub_id']}: {pinned}")
+    for origin in report.unsigned:
+        click.echo(f"NOT SIGNED: {origin} has no manifest.sig, that it is whole is nobody's word but its own")
     if report.partly_followed:
         click.echo(
             f"NOT CHECKED: writers' counters from one part to the next in {report.partly_followed} labels, "
             "which have too many writers (I9)"
         )
     holds = "everything holds" if report.labels else "there is nothing to verify"
-    verdict = holds if report.ok else f"{len(found['faults'])} labels have a fault"
+    verdict = holds if report.ok else f"{len(found['faults'])} labels or folders have a fault"
     counted = f"{found['entries']} entries of {found['labels']} labels, {found['pruned']} of them pruned"
     click.echo(f"{verdict}: {counted}, in {seconds} s")

@@ -16,7 +16,7 @@ from veen_spark.segment import Segment
 from veen_spark.verify.beside import Mark, dealt, marks_of
 from veen_spark.verify.evidence import Ended, Origin
 from veen_spark.verify.judge import Fault, Verdict
-from veen_spark.verify.report import LabelReport
+from veen_spark.verify.report import LabelReport, nothing_of
 
 Key = tuple[str, bytes]
 """Origin and label."""
@@ -57,7 +57,7 @@ class Beside:
             return None
         if report.origin in self._broken:
             return self._broken[report.origin]
-        if lost := self._lost.get((report.origin, report.label)):
+        if lost := self._lost.get((report.origin, report.label or b"")):
             return _missing(lost[-1] if lost[-1].seq > report.to_seq else lost[0], report)
         ended = Ended(report.to_seq, last.last_ts, last.peaks or (), report.pruned)
         try:
@@ -71,16 +71,8 @@ class Beside:
         reports = []
         for (folder, label), marks in sorted(self._gone.items()):
             if folder in self._whole:
-                report = LabelReport(
-                    hub_id=bytes(self._origins[folder].terms.identity.hub_id),
-                    label=bytes(label),
-                    origin=folder,
-                    from_seq=1,
-                    to_seq=0,
-                    root=None,
-                    entries=0,
-                    pruned=0,
-                )
+                hub_id = bytes(self._origins[folder].terms.identity.hub_id)
+                report = nothing_of(folder, None, hub_id=hub_id, label=bytes(label))
                 report.fault = _missing(marks[-1], report)
                 reports.append(report)
         return reports

@@ -8,7 +8,8 @@ profile; of an export, the hub vouches for it only by manifest.sig.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
@@ -33,9 +34,11 @@ from veen_core.keys import verify
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.registry import Registry
+from veen_spark.errors import DamagedLog
 from veen_spark.log_files import IDENTITY, VERSION, read_manifest
 
 Peaks = tuple[NodeHash, ...]
+REGISTRY: Final = "registry.cbor"
 _ENTRIES: Final = (".log", ".pruned")
 _JUDGED: Final = (
     *("chunk-", "peaks-", "checkpoint-", "hub-identity."),
@@ -65,17 +68,41 @@ class Ended(NamedTuple):
     pruned: int
 
 
+@contextmanager
+def _of(path: Path) -> Iterator[None]:
+    """Whatever does not hold in here is the fault of this file, unless another was named."""
+    try:
+        yield
+    except DamagedLog:
+        raise
+    except (VeenError, OSError) as exc:
+        reason = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
+        raise DamagedLog(str(path), 0, reason) from exc
+
+
+def _check_file(path: Path, expected: bytes) -> None:
+    with path.open("rb") as content:
+        digest = file_digest(content, "sha256").digest()
+    if digest != expected:
+        raise VerificationError(f"is not the file that {MANIFEST} names")
+
+
 class Origin:
-    """A folder of logs, and the evidence in it. Raises ``VerificationError`` if that does not hold."""
+    """A folder of logs, and the evidence in it; if that does not hold, ``DamagedLog`` names the file."""
 
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
         self._home = self.folder.parent if self.folder.name == "log" else self.folder
-        self.terms = self._terms(self._identity(pinned, given))
+        with _of(self._home / IDENTITY):
+            identity = self._identity(pinned, given)
+        with _of(self._home / REGISTRY):
+            self.terms = self._terms(identity)
         self.begins = 1 if (self._home / VERSION).is_file() else None
         """The entry that every label here has to begin with, if that is known: in a data directory."""
-        self.manifest = self._manifest()
-        self.signed = self._check_manifest()
+        with _of(self.folder / MANIFEST):
+            self.manifest = self._manifest()
+            self.signed = self._check_manifest()
+        """Whether the hub vouches for the manifest; None where there is none."""
 
     def _identity(self, pinned: Collection[HubId], given: HubIdentity | None) -> HubIdentity:
         path = self._home / IDENTITY
@@ -85,8 +112,9 @@ class Origin:
             return self._pinned(given, pinned, "the identity that was given")
         identity = HubIdentity.decode(path.read_bytes())
         hub_identity.verify_identity(identity)
-        signature = Signature(path.with_suffix(".sig").read_bytes())
-        hub_identity.verify_identity_signature(identity, signature)
+        with _of(path.with_suffix(".sig")):
+            signature = Signature(path.with_suffix(".sig").read_bytes())
+            hub_identity.verify_identity_signature(identity, signature)
         if given is not None and given.hub_id != identity.hub_id:
             raise IdentityError(f"{path} is of another hub than the identity that was given")
         return self._pinned(identity, pinned, str(path))
@@ -99,11 +127,11 @@ class Origin:
 
     def _terms(self, identity: HubIdentity) -> Terms:
         try:
-            registry = Registry.decode((self._home / "registry.cbor").read_bytes())
+            registry = Registry.decode((self._home / REGISTRY).read_bytes())
         except FileNotFoundError:
             return Terms(identity=identity, limits=DEFAULT_LIMITS, profile_id=None)
         if registry.hub_id != identity.hub_id:
-            raise VerificationError("registry.cbor: is of another hub than the identity beside it")
+            raise VerificationError("is of another hub than the identity beside it")
         profile = registry.profile
         return Terms(
             identity=identity,
@@ -115,23 +143,21 @@ class Origin:
     def _manifest(self) -> Manifest | None:
         return read_manifest(self.folder) if (self.folder / MANIFEST).is_file() else None
 
-    def _check_manifest(self) -> bool:
+    def _check_manifest(self) -> bool | None:
         """Whether the hub vouches for the manifest; what it says of the range must hold either way."""
         if (manifest := self.manifest) is None:
-            return False
+            return None
         if manifest.hub_id != self.terms.identity.hub_id:
-            raise VerificationError(f"{MANIFEST}: is of another hub than the identity beside it")
+            raise VerificationError("is of another hub than the identity beside it")
         self._check_files(manifest)
         before = manifest.before
         if (before is None) != (manifest.from_seq == 1):
-            raise VerificationError(
-                f"{MANIFEST}: before is there if and only if the range does not start at 1"
-            )
+            raise VerificationError("before is there if and only if the range does not start at 1")
         if before is not None:
             hub_identity.verify_receipt(self.terms.identity, before)
             tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
             if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.size, tree.root):
-                raise VerificationError(f"{MANIFEST}: before is not the RECEIPT that peaks_before lead to")
+                raise VerificationError("before is not the RECEIPT that peaks_before lead to")
         return self._is_signed()
 
     def _check_files(self, manifest: Manifest) -> None:
@@ -139,16 +165,14 @@ class Origin:
         there = {entry.name for entry in os.scandir(self.folder)} - {MANIFEST, SIGNATURE}
         listed = {file.name for file in manifest.files}
         for name in sorted(there - listed):
-            raise VerificationError(f"{name}: is not in {MANIFEST}")
+            raise DamagedLog(str(self.folder / name), 0, f"is not in {MANIFEST}")
         for name in sorted(listed - there):
             if not name.endswith(_ENTRIES):
-                raise VerificationError(f"{name}: is missing, {MANIFEST} names it")
+                raise DamagedLog(str(self.folder / name), 0, f"is missing, {MANIFEST} names it")
         for file in manifest.files:
             if not file.name.startswith(_JUDGED):
-                with (self.folder / file.name).open("rb") as content:
-                    digest = file_digest(content, "sha256").digest()
-                if digest != file.digest:
-                    raise VerificationError(f"{file.name}: is not the file that {MANIFEST} names")
+                with _of(self.folder / file.name):
+                    _check_file(self.folder / file.name, file.digest)
 
     def check_end(self, label: Label, from_seq: int, last: Ended) -> None:
         """A label that holds by itself is also all that the folder promises of it; raises."""
@@ -176,14 +200,15 @@ class Origin:
         if not path.is_file():
             return False
         digest = manifest_digest((self.folder / MANIFEST).read_bytes())
-        signature = Signature(path.read_bytes())
-        for key in self.terms.identity.hub_keys:
-            try:
-                verify(key.hub_pk, digest, signature, SIGNATURE)
-            except VerificationError:
-                continue
-            return True
-        raise VerificationError(f"{SIGNATURE}: no key of the hub made it for this {MANIFEST}")
+        with _of(path):
+            signature = Signature(path.read_bytes())
+            for key in self.terms.identity.hub_keys:
+                try:
+                    verify(key.hub_pk, digest, signature, SIGNATURE)
+                except VerificationError:
+                    continue
+                return True
+            raise VerificationError(f"no key of the hub made it for this {MANIFEST}")
 
     def peaks_before(self, label: Label, start_seq: int) -> Peaks | None:
         """The peaks of the tree before an entry, if anything claims to know them."""

@@ -15,6 +15,7 @@ What travels is segments and verdicts, never entries.
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
@@ -26,14 +27,15 @@ from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.mmr import Mmr
-from veen_spark.log_files import find_logs
+from veen_spark.errors import DamagedLog
+from veen_spark.log_files import Found, find_logs
 from veen_spark.plan import MAX_BYTES, cut, gathered, share
 from veen_spark.segment import Segment
 from veen_spark.verify.beside import Mark
 from veen_spark.verify.completeness import Beside
 from veen_spark.verify.evidence import Origin, Peaks, Terms
 from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
-from veen_spark.verify.report import Report, key_of, put_together
+from veen_spark.verify.report import Report, key_of, nothing_of, put_together
 from veen_spark.verify.subtrees import Tile, tiles_of
 
 if TYPE_CHECKING:
@@ -77,13 +79,13 @@ def judged(
     max_partition_bytes: int = MAX_BYTES,
 ) -> Report:
     """The pipeline, whoever carries its tasks out."""
-    found, whole = find_logs(paths)
-    most = share(found, max_partition_bytes)
-    segments = [part for segment in found for part in cut(segment, most)]
-    origins, refused = _origins(segments, whole, pinned, identity)
+    found = find_logs(paths)
+    most = share(found.segments, max_partition_bytes)
+    segments = [part for segment in found.segments for part in cut(segment, most)]
+    origins, refused = _origins(found, pinned, identity)
     parts = [part for part in segments if part.origin in origins]
     before = _peaks(run, parts, origins)
-    beside = Beside(parts, origins, whole)
+    beside = Beside(parts, origins, found.whole)
     work = [
         (part, origins[part.origin].terms, before[place_of(part)], beside.held.get(place_of(part), []))
         for part in parts
@@ -94,8 +96,14 @@ def judged(
             before[place_of(part)] = None
             verdicts.append(Verdict(segment=part, fault=refused[part.origin]))
     labels, partly = put_together(verdicts, before, beside.conclude)
-    hubs = {bytes(origin.terms.identity.hub_id): bool(pinned) for origin in origins.values()}
-    return Report(labels=(*labels, *beside.labels_without_entries()), hubs=hubs, partly_followed=partly)
+    seen = {segment.origin for segment in segments}
+    lost = [nothing_of(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen]
+    return Report(
+        labels=(*labels, *beside.labels_without_entries(), *lost),
+        hubs={bytes(origin.terms.identity.hub_id): bool(pinned) for origin in origins.values()},
+        unsigned=tuple(sorted(folder for folder, origin in origins.items() if origin.signed is False)),
+        partly_followed=partly,
+    )
 
 
 def place_of(segment: Segment) -> Place:
@@ -103,17 +111,21 @@ def place_of(segment: Segment) -> Place:
 
 
 def _origins(
-    segments: Iterable[Segment], whole: set[str], pinned: Collection[HubId], identity: HubIdentity | None
+    found: Found, pinned: Collection[HubId], identity: HubIdentity | None
 ) -> tuple[dict[str, Origin], dict[str, Fault]]:
-    """The evidence of each folder, or why it does not hold."""
+    """The evidence of each folder, or why it does not hold: one of many does not hide the others."""
     origins: dict[str, Origin] = {}
     refused: dict[str, Fault] = {}
-    starts = {segment.origin: segment.start_seq for segment in segments}
-    for folder in sorted(whole | starts.keys()):
+    starts = {segment.origin: segment.start_seq for segment in found.segments}
+    for folder in sorted(found.whole | starts.keys()):
         try:
+            if folder in found.damaged:
+                raise found.damaged[folder]
             origins[folder] = Origin(folder, pinned, identity)
-        except (VeenError, OSError) as exc:
-            refused[folder] = Fault(seq=starts.get(folder, 1), file=folder, offset=0, reason=str(exc))
+        except DamagedLog as exc:
+            refused[folder] = Fault(
+                seq=starts.get(folder, 1), file=exc.file, offset=exc.offset, reason=exc.what
+            )
     return origins, refused
 
 
@@ -167,12 +179,12 @@ def run(spark: SparkSession, task: Callable[[list[In]], list[Out]], work: Sequen
     """One task for each piece of work; results in order. Arguments travel pickled, and so do results."""
     if not work:
         return []
-    packed = [pickle.dumps(piece) for piece in work]
+    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # mostly paths, which are much alike
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                done = pickle.dumps(task(pickle.loads(packed[number])))  # noqa: S301 - packed above
+                done = pickle.dumps(task(pickle.loads(zlib.decompress(packed[number]))))  # noqa: S301 - packed above
                 yield pa.RecordBatch.from_pydict({"number": [number], "done": [done]})
 
     frame = spark.range(0, len(packed), 1, numPartitions=len(packed)).mapInArrow(

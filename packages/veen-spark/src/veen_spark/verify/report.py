@@ -47,7 +47,8 @@ class LabelReport:
     """One label in one origin."""
 
     hub_id: bytes | None
-    label: bytes
+    label: bytes | None
+    """None if the folder does not even tell which labels it holds."""
     origin: str
     from_seq: int
     to_seq: int
@@ -86,6 +87,8 @@ class Report:
     labels: tuple[LabelReport, ...]
     hubs: dict[bytes, bool]
     """Every hub whose logs were judged, and whether it was pinned."""
+    unsigned: tuple[str, ...]
+    """Exports that the hub did not sign: that they are whole, and their registry, is their own word."""
     partly_followed: int
     """Labels with more writers than are followed from one segment to the next."""
 
@@ -106,11 +109,12 @@ class Report:
         """For ``--json``: the summary, and every label that has a fault."""
         return {
             "ok": self.ok,
-            "labels": len(self.labels),
+            "labels": sum(label.label is not None for label in self.labels),
             "entries": sum(label.entries for label in self.labels),
             "pruned": sum(label.pruned for label in self.labels),
             "faults": [_shown(label.row()) for label in self.faults],
             "hubs": [{"hub_id": hub.hex(), "pinned": pinned} for hub, pinned in sorted(self.hubs.items())],
+            "unsigned": list(self.unsigned),
             "partly_followed": self.partly_followed,
         }
 
@@ -178,6 +182,23 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
     return report
 
 
+def nothing_of(
+    origin: str, fault: Fault | None, *, hub_id: bytes | None = None, label: bytes | None = None
+) -> LabelReport:
+    """Of a folder, or a label in one, that has no entries to judge."""
+    return LabelReport(
+        hub_id=hub_id,
+        label=label,
+        origin=origin,
+        from_seq=1,
+        to_seq=0,
+        root=None,
+        entries=0,
+        pruned=0,
+        fault=fault,
+    )
+
+
 def _summed_up(parts: Sequence[Verdict]) -> Fault | None:
     """Chunks that were cut, held against their summaries; tasks did so with the others."""
     cut = (part for part in parts if not part.segment.whole)
@@ -230,7 +251,7 @@ class _Writers:
 
 def _compare_origins(reports: list[LabelReport]) -> None:
     """A label that lies in several places has one root for each size."""
-    seen: dict[tuple[bytes | None, bytes, int], tuple[bytes, str]] = {}
+    seen: dict[tuple[bytes | None, bytes | None, int], tuple[bytes, str]] = {}
     for report in reports:
         for size, root in sorted(report.roots.items()) if report.fault is None else ():
             first, origin = seen.setdefault((report.hub_id, report.label, size), (root, report.origin))

@@ -1,0 +1,100 @@
+"""``--master spark://…`` and ``sc://…``: real servers on loopback, the command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veen_overlays.kv import KV, Put
+
+from .daemons import BRIEF, connect_server, environment, packed_environment, standalone
+from .frames import in_one_process
+from .logs import Hub, reader_key
+
+RECORDS = [Put(key=b"a", value=b"1"), Put(key=b"b", value=b"2")]
+RUN = """
+import json, sys
+from veen_spark.commands import spark
+for command in json.loads(sys.argv[1]):
+    spark(command, standalone_mode=False)
+"""
+"""Several commands, one after the other, each with a session of its own."""
+
+
+@pytest.fixture
+def place(hub: Hub, tmp_path: Path) -> Path:
+    """A folder with a clone, and the key to it."""
+    hub.send_records("orders", RECORDS)
+    hub.clone(tmp_path / "clone")
+    (tmp_path / "reader").write_bytes(bytes(reader_key("orders").secret))
+    (tmp_path / "reader").chmod(0o600)
+    return tmp_path
+
+
+def run(place: Path, *commands: list[str]) -> subprocess.CompletedProcess[str]:
+    work = [sys.executable, "-c", RUN, json.dumps(commands)]
+    return subprocess.run(
+        work, cwd=place, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def verified_and_folded(place: Path, *where: str) -> list[dict[str, Any]]:
+    """What both commands say, named by relative paths."""
+    verify = ["verify", "clone", "--json", *where]
+    fold = ["fold", "clone", "--overlay", "kv.map", "--reader", "reader", "--out", "out", "--json", *where]
+    done = run(place, verify, fold)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check(hub: Hub, verdict: dict[str, Any], folded: dict[str, Any]) -> None:
+    assert (verdict["ok"], verdict["entries"]) == (True, 2)
+    whole = in_one_process(KV, hub, "orders", reader_key("orders"))
+    assert [label["state_hash"] for label in folded["labels"]] == [KV.state_hash(whole).hex()]
+
+
+def test_a_standalone_cluster_verifies_and_folds_in_the_environment_that_was_packed_for_it(
+    hub: Hub, place: Path
+) -> None:
+    home = packed_environment(place)
+    packed = {
+        "spark.archives": "environment.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+        "spark.driver.extraJavaOptions": BRIEF,
+        "spark.executor.extraJavaOptions": BRIEF,
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    conf = [word for name, value in packed.items() for word in ("--conf", f"{name}={value}")]
+    with standalone(place / "work") as url:
+        check(hub, *verified_and_folded(place, "--master", url, *conf))
+    started = {Path(line) for line in (place / "started").read_text().splitlines()}
+    assert home in started  # Spark plans reads here,
+    executors = started - {home}
+    assert executors  # and executors run what was unpacked for them
+    assert all(path.is_relative_to(place / "work") for path in executors)
+    assert (place / "out" / "state").is_dir()
+
+
+def test_spark_connect_verifies_and_folds(hub: Hub, place: Path) -> None:
+    pytest.importorskip("grpc", reason="veen-spark[connect] is not installed")
+    with connect_server() as url:
+        check(hub, *verified_and_folded(place, "--master", url))
+        ask = "select count(*) from log where veen_verify_msg(msg)"
+        done = run(
+            place,
+            ["query-sql", ask, "clone", "--master", url],
+            ["to-parquet", "clone", "pq", "--master", url],
+        )
+        assert done.stdout.splitlines()[1:] == ["2", "2 rows in pq"], done.stderr
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,localhost:1"])
+def test_a_master_that_does_not_answer_is_said_at_once(master: str, place: Path) -> None:
+    failed = run(place, ["verify", "clone", "--master", master])
+    assert f"nobody answers at {master}" in failed.stderr
