@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from veen_core import hub_identity
@@ -11,11 +15,24 @@ from veen_storage.errors import DamageError, PrunedError
 from veen_storage.fsck import fsck
 from veen_storage.pruned_chunk import read_pruned_chunk
 from veen_storage.records import LABEL_SEQ, MANIFEST, U64, Segment
+from veen_storage.repair import repair
 from veen_storage.retention import LONG_TERM, Policy, Rule, due
 from veen_storage.store import Store
 
 from .conftest import MakeStore
-from .sample import CONTROL, INVOICES, ORDERS, at, authorize, prune, send, send_each, token, tree
+from .sample import (
+    CONTROL,
+    INVOICES,
+    ORDERS,
+    at,
+    authorize,
+    prune,
+    send,
+    send_each,
+    signing_key,
+    token,
+    tree,
+)
 
 
 def seq(number: int) -> StreamSeq:
@@ -228,3 +245,102 @@ def test_the_places_of_pruned_entries_are_checked(written: Store) -> None:
     with pytest.raises(DamageError, match="places of its entries"):
         read_pruned_chunk(path)
     assert any("places of its entries" in str(fault) for fault in fsck(written.layout.root).faults)
+
+
+# --- a chunk that is not the one that the manifest knows
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+WAYS: dict[str, Callable[[Path], None]] = {"flipped": _flip, "cut": _cut, "gone": Path.unlink}
+
+
+@pytest.fixture(params=[*WAYS, "foreign"])
+def damaged(request: pytest.FixtureRequest, written: Store, make_store: MakeStore) -> Store:
+    """As ``written``, with chunk 9-16 of orders damaged, or another hub's."""
+    path = written.layout.chunk(ORDERS, seq(9), seq(16))
+    if request.param in WAYS:
+        WAYS[request.param](path)
+    else:
+        theirs = make_store("theirs", key=signing_key("another hub"))
+        send_each(theirs, ORDERS, 30)
+        theirs.apply()
+        shutil.copy(theirs.layout.log / path.name, path)
+    return written
+
+
+def _check_that_the_rest_is_pruned(store: Store, damage: Path) -> None:
+    assert store.poisoned is None
+    for n in (1, 8, 17, 24):
+        with pytest.raises(PrunedError):
+            store.read.entry(ORDERS, seq(n))
+    assert not store.layout.pruned(ORDERS, seq(9), seq(16)).exists()
+    assert send(store, INVOICES, now=at(2_000))
+    store.apply()
+    assert any(damage.name in notice and "clone" in notice for notice in store.notices)
+
+
+def test_a_damaged_chunk_is_not_due_and_is_named(
+    damaged: Store, make_store: MakeStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = damaged.layout.chunk(ORDERS, seq(9), seq(16))
+    decisions = damaged.due(Policy(default=Rule(max_age_sec=0)), at(1_000), keep=CONTROL)
+    assert [(d.start_seq, d.end_seq) for d in decisions] == [(1, 8), (17, 24)]
+    assert [record.levelname for record in caplog.records if path.name in record.message] == ["WARNING"]
+    batch = damaged.batch(at(1_000))
+    for decision in decisions:
+        batch.prune(decision)
+    damaged.commit(batch)
+    damaged.apply()
+    _check_that_the_rest_is_pruned(damaged, path)
+    damaged.close()
+    again = make_store()
+    assert send(again, INVOICES, now=at(3_000))
+
+
+def test_a_chunk_damaged_after_the_decision_stops_nothing(damaged: Store, make_store: MakeStore) -> None:
+    """The decision is in the journal, and neither applying nor opening stumbles over it."""
+    path = damaged.layout.chunk(ORDERS, seq(9), seq(16))
+    batch = damaged.batch(at(1_000))
+    for decision in due(damaged.index, ORDERS, Rule(max_age_sec=0), at(1_000)):
+        batch.prune(decision)
+    damaged.commit(batch)
+    damaged.close()  # durable, not applied
+    store = make_store()
+    _check_that_the_rest_is_pruned(store, path)
+    store.close()
+    store = make_store()
+    assert send(store, INVOICES, now=at(3_000))
+    store.close()
+    faults = fsck(store.layout.root, processes=1).faults
+    assert path.name in {fault.file for fault in faults}
+
+
+def test_a_damaged_chunk_is_pruned_once_it_is_restored(written: Store, make_store: MakeStore) -> None:
+    """Also if the index is lost before, and was made again from the log."""
+    path = written.layout.chunk(ORDERS, seq(9), seq(16))
+    good = path.read_bytes()
+    _flip(path)
+    rule = Rule(max_age_sec=0)
+    prune(written, ORDERS, rule, at(1_000))
+    send_each(written, ORDERS, 20, now=at(1_000))  # seals more, after the pruning that was not carried out
+    written.apply()
+    path.write_bytes(good)
+    written.close()
+    repair(written.layout.root)
+    store = make_store()
+    assert store.read.entry(ORDERS, seq(9)).stream_seq == 9
+    assert (9, 16) in ranges(store, rule, 5_000)
+    prune(store, ORDERS, rule, at(5_000))
+    with pytest.raises(PrunedError):
+        store.read.entry(ORDERS, seq(9))
+    store.close()
+    assert fsck(store.layout.root, processes=1).faults == []

@@ -5,7 +5,8 @@ Order of one round, over any number of batches:
 1. chunk bytes, summaries, peak snapshots, checkpoints, anchors and index lines are written and synced;
 2. the folder's names are synced;
 3. one full-sync index transaction records them, with the last batch applied: the round is done;
-4. sealed chunks get their final names; pruned payloads are removed;
+4. sealed chunks get their final names; pruned payloads are removed (but for a chunk that was found damaged in
+   step 1: its pruning is not carried out, see ``retention``);
 5. the tail drops what the index now holds, and the journal's applied segments go.
 
 A crash before 3 leaves bytes that the index does not know of: recovery cuts files back to the
@@ -44,6 +45,7 @@ from veen_storage.records import (
     control_key,
     pack_bucket,
 )
+from veen_storage.retention import Pruner
 
 
 @dataclass(slots=True)
@@ -57,11 +59,19 @@ class _Appends:
 class Applier:
     """Writes what the ledger decided; decides nothing."""
 
-    def __init__(self, files: Files, layout: Layout, index: Index, zstd_level: int | None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        layout: Layout,
+        index: Index,
+        zstd_level: int | None,
+        pruner: Pruner,
+    ) -> None:
         self._files = files
         self._layout = layout
         self._index = index
         self._zstd_level = zstd_level
+        self._pruner = pruner
         # Folders in which names changed since they were last synced. At first all of them: a process that
         # died here may have made names that are not durable yet.
         self._renamed_in = {layout.log, layout.root}
@@ -90,6 +100,7 @@ class Applier:
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
         growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
+        refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
             match step:
                 case Placed():
@@ -107,9 +118,10 @@ class Applier:
                     )
                 case Pruned():
                     self._renamed_in.add(self._layout.log)
-                    retention.write_pruned(
-                        self._files, self._layout, self._index, step, self._zstd_level is not None
-                    )
+                    if not self._pruner.write(self._files, step.decision):
+                        refused.add(id(step))
+        for change in changes if refused else ():
+            change.steps = [step for step in change.steps if id(step) not in refused]
         appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
         self._append_all(appends)
         for folder in sorted(self._renamed_in):

@@ -6,21 +6,25 @@ entry its receipt, its hash and the MSG fields that leaf hashes are made from, s
 across it still verifies and the index can be rebuilt.
 
 A decision goes through the journal like everything else, so that it is applied once or again, never half.
+A chunk must be the one that the manifest knows, to the last byte: what is pruned cannot be looked at again.
+That is looked at before a decision is made (``prunable``) and again when it is applied; a chunk that is
+damaged by then stays as it is, and everything else goes on. The rules will demand it again.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from veen_core.chunk import PrunedHead, prune
+from veen_core.chunk import PrunedEntry, PrunedHead, prune
 from veen_core.entry import unframe
+from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_storage.changes import Prune, Pruned
 from veen_storage.chunk_files import open_chunk
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, unreadable
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
@@ -88,41 +92,86 @@ def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
             yield SealedChunk(StreamSeq(start), StreamSeq(end), segment.total_bytes, segment.last_ts)
 
 
-def write_pruned(files: Files, layout: Layout, index: Index, step: Pruned, zstd: bool) -> None:
-    """Write what stays beside the chunk; the chunk itself goes once the index knows.
+# --- what may go, and what stays of it
 
-    It must be the chunk that the manifest knows, to the last byte: what is pruned cannot be looked at again.
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """Reads the chunks that are to be pruned, and writes what stays of them.
+
+    ``notice`` is told of those that are left alone because they are not what the manifest knows.
     """
-    decision = step.decision
-    label, start, end = decision.label, decision.start_seq, decision.end_seq
-    target = layout.pruned(label, start, end)
-    if target.exists():
-        return
-    with open_chunk(layout, label, start, end, zstd=zstd) as chunk:
-        frames = [frame for _offset, frame in chunk.walk()]
-    head = PrunedHead(
-        label=label,
-        start_seq=start,
-        end_seq=end,
-        pruned_at=decision.pruned_at,
-        sizes=tuple(len(frame) for frame in frames),
-    )
-    kept = [prune(unframe(frame)) for frame in frames]
-    hashes = Mmr()
-    for entry in kept:
-        hashes.add(entry.entry_hash)
-    with index.reading() as view:
-        _key, segment = _segment(view, step)
-    if hashes.root != segment.entry_hashes_root:
-        raise DamageError(chunk.name, None, "is not the chunk that the manifest knows: it was not pruned")
-    files.replace(target, encode_pruned(head, kept), sync_directory=False)
+
+    layout: Layout
+    index: Index
+    zstd: bool
+    notice: Callable[[str], None]
+
+    def prunable(self, decision: Prune) -> bool:
+        """Whether the chunk may go now; if not, that was said. Reads all of it."""
+        return self._is_written(decision) or self._read(decision) is not None
+
+    def write(self, files: Files, decision: Prune) -> bool:
+        """Write what stays beside the chunk, which goes once the index knows; False if it must not go."""
+        if self._is_written(decision):
+            return True
+        if (read := self._read(decision)) is None:
+            return False
+        label, start, end = decision.label, decision.start_seq, decision.end_seq
+        sizes, kept = read
+        head = PrunedHead(
+            label=label, start_seq=start, end_seq=end, pruned_at=decision.pruned_at, sizes=tuple(sizes)
+        )
+        files.replace(self.layout.pruned(label, start, end), encode_pruned(head, kept), sync_directory=False)
+        return True
+
+    def _is_written(self, decision: Prune) -> bool:
+        return self.layout.pruned(decision.label, decision.start_seq, decision.end_seq).exists()
+
+    def _read(self, decision: Prune) -> tuple[list[int], list[PrunedEntry]] | None:
+        """Sizes of the frames, and what stays of each; None if it is not the chunk that it must be."""
+        name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
+        try:
+            return self._checked(name, decision)
+        except DamageError as exc:
+            damage = exc
+        except OSError as exc:
+            if self._is_written(decision):
+                return None  # it was pruned meanwhile
+            damage = unreadable(name, exc)
+        where = f"{name}{f' at byte {damage.offset}' if damage.offset is not None else ''}"
+        self.notice(
+            f"{where}: {damage.what}: retention leaves it as it is; "
+            "run `veen hub fsck`, and restore the file from a clone"
+        )
+        return None
+
+    def _checked(self, name: str, decision: Prune) -> tuple[list[int], list[PrunedEntry]]:
+        sizes: list[int] = []
+        kept: list[PrunedEntry] = []
+        hashes = Mmr()
+        chunk = open_chunk(self.layout, decision.label, decision.start_seq, decision.end_seq, zstd=self.zstd)
+        with chunk:
+            for offset, frame in chunk.walk():
+                try:
+                    entry = prune(unframe(frame))
+                except DecodeError as exc:
+                    raise DamageError(name, offset, str(exc)) from exc
+                sizes.append(len(frame))
+                kept.append(entry)
+                hashes.add(entry.entry_hash)
+        with self.index.reading() as view:
+            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
+            _key, segment = _segment(view, number, decision.start_seq)
+        if hashes.root != segment.entry_hashes_root:
+            raise DamageError(name, None, "is not the chunk that the manifest knows")
+        return sizes, kept
 
 
-def _segment(view: View, step: Pruned) -> tuple[bytes, Segment]:
+def _segment(view: View, number: LabelNo, start: StreamSeq) -> tuple[bytes, Segment]:
     """The manifest's leaf for the chunk that a decision names."""
-    start = step.decision.start_seq
-    record = ChunkRecord.unpack(view.get("chunks", LABEL_SEQ.pack(step.number, start)) or b"")
-    key = MANIFEST.pack(step.number, record.epoch, start, record.end)
+    record = ChunkRecord.unpack(view.get("chunks", LABEL_SEQ.pack(number, start)) or b"")
+    key = MANIFEST.pack(number, record.epoch, start, record.end)
     return key, Segment.unpack(view.get("manifest", key) or b"")
 
 
@@ -134,6 +183,6 @@ def index_pruned(txn: Transaction, step: Pruned) -> None:
     if record.pruned:
         return  # decided twice before it was applied once: the first decision stands
     txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
-    manifest_key, segment = _segment(txn, step)
+    manifest_key, segment = _segment(txn, step.number, decision.start_seq)
     txn.put("manifest", manifest_key, dataclasses.replace(segment, pruned=True).pack())
     txn.put("tombstones", key, U64.pack(decision.end_seq) + U64.pack(decision.pruned_at))

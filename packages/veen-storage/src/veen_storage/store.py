@@ -132,7 +132,7 @@ class Store:
         if profile is not None:
             check_profile(self.registry, profile)
         self.notices: list[str] = []
-        """What opening did that an operator may want to know; logged as well."""
+        """What opening did that an operator may want to know; logged as well, as is what comes later."""
         self._lock = DirectoryLock(self.layout, observable=True)
         try:
             opening.check_names(self.layout)
@@ -165,7 +165,9 @@ class Store:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
         opening.check_journal(self.layout, self._applied)
-        self._applier = Applier(self._files, self.layout, self._index, self.registry.zstd_level)
+        zstd_level = self.registry.zstd_level
+        self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
+        self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
         origin = Origin(self.layout, self.identity, self._index)
         opening.check_newest_entries(origin, self._index)
@@ -206,7 +208,8 @@ class Store:
         return last
 
     def _notice(self, what: str) -> None:
-        self.notices.append(what)
+        if what not in self.notices:
+            self.notices.append(what)
         LOGGER.warning("%s", what)
 
     def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
@@ -300,11 +303,14 @@ class Store:
         return [token for token in held if token is not None]
 
     def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
-        """What the rules demand now; the label ``keep`` is never pruned."""
+        """What the rules demand now; the label ``keep`` is never pruned, nor a chunk that is damaged."""
         rules = ((label, policy.rule(label)) for label in self.read.all_labels() if label != keep)
         bounded = ((label, rule) for label, rule in rules if rule != retention.LONG_TERM)
         return [
-            decision for label, rule in bounded for decision in retention.due(self._index, label, rule, now)
+            decision
+            for label, rule in bounded
+            for decision in retention.due(self._index, label, rule, now)
+            if self._pruner.prunable(decision)
         ]
 
     def check_signing(self, now: UnixTime) -> None:

@@ -349,7 +349,8 @@ def applied_by_files(layout: Layout, log: LogFiles, held: JournalFiles, *, zstd:
     """The last batch of which every effect is in ``log/``.
 
     The index commits only what is there already, and chunks get their final names only after that:
-    so this is at or after the batch that the lost index had applied.
+    so this is at or after the batch that the lost index had applied. A pruning does not tell: that of a chunk
+    which was found damaged is never carried out, and one that is forgotten will be decided again.
     """
     if held.first is None or held.last is None:
         return 0
@@ -359,7 +360,6 @@ def applied_by_files(layout: Layout, log: LogFiles, held: JournalFiles, *, zstd:
         last = _last_entry(layout, label, files, zstd=zstd)
         missing = [item.batch for seq, item in pending.entries.items() if seq > last]
         missing += [item.batch for upto, item in pending.checkpoints.items() if upto not in files.checkpoints]
-        missing += [item.batch for start, item in pending.prunes.items() if start not in files.pruned]
         for upto, items in pending.anchors.items():
             missing += _unapplied_anchors(layout.anchor(label, upto), items)
         applied = min([applied, *(batch - 1 for batch in missing)])
