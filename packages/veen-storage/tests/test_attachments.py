@@ -8,23 +8,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import lmdb
 import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_storage.attachments import ContentError, TooLargeError
 from veen_storage.clone import clone
+from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import AbsentError, DamageError
 from veen_storage.files import Files
 from veen_storage.fsck import fsck
 from veen_storage.index import Index
 from veen_storage.layout import Layout
+from veen_storage.observer import Observer
 from veen_storage.records import U64
 from veen_storage.repair import repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
-from .sample import SMALL, tree
+from .sample import ORDERS, SMALL, send, tree
 
 CONTENT = b"sealed elsewhere " * 10_000
 COID, OTHER = Coid(H(CONTENT)), Coid(H(b"other"))
@@ -224,6 +227,44 @@ def test_a_clone_records_its_attachments(store: Store, tmp_path: Path) -> None:
     assert fsck(copy.root, processes=1).ok
     copy.attachment(COID).unlink()
     assert [fault.file for fault in fsck(copy.root, processes=1).faults] == [f"attachments/{COID.hex()}"]
+
+
+@pytest.fixture
+def older(store: Store) -> Path:
+    """A directory from before attachments were recorded: the index has no table of them."""
+    send(store, ORDERS, 12)
+    store.attachments.put(COID, [CONTENT])
+    store.apply()
+    store.close()
+    with lmdb.open(str(store.layout.index), max_dbs=64) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(b"attachments", txn=txn))
+    return store.layout.root
+
+
+@pytest.mark.parametrize("level", ["full", "quick"])
+def test_a_directory_without_a_record_of_attachments_is_whole(
+    older: Path, level: Literal["full", "quick"]
+) -> None:
+    assert fsck(older, level=level).faults == []
+
+
+def test_a_directory_without_a_record_of_attachments_is_observed(older: Path) -> None:
+    lock = DirectoryLock(Layout(older), observable=True)  # as a hub of an earlier version holds it
+    try:
+        with Observer(older) as observer:
+            assert list(observer.attachments.coids()) == [COID]
+            assert list(observer.attachments.lost()) == []
+            assert b"".join(observer.attachments.get(COID)) == CONTENT
+            with pytest.raises(AbsentError):
+                observer.attachments.size(OTHER)
+    finally:
+        lock.release()
+
+
+def test_any_other_table_that_is_missing_is_damage(older: Path) -> None:
+    with lmdb.open(str(older / "index"), max_dbs=64) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(b"clients", txn=txn))
+    assert [fault.file for fault in fsck(older).faults] == ["index/data.mdb"]
 
 
 def test_a_put_that_is_cut_off_before_it_is_recorded_is_no_fault(

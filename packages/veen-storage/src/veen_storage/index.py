@@ -38,6 +38,8 @@ TABLES: Final = (
     "attachments",  # coid → size
     "meta",  # name → value
 )
+YOUNGER: Final = frozenset({"attachments"})
+"""Tables that an older directory has only once a hub has opened it; until then they count as empty."""
 FIRST_MAP: Final = 64 * 1_048_576
 """Virtual size of a new map; doubled whenever half of it is used."""
 BESIDE_MAP: Final = 1 << 40
@@ -72,8 +74,7 @@ class Index:
                 lock=not readonly,
             )
             self._check_size(path)
-            create = not (readonly or beside)
-            self._tables = {name: self._env.open_db(name.encode(), create=create) for name in TABLES}
+            self._tables = {name: self._table(name, create=not (readonly or beside)) for name in TABLES}
             if not readonly:
                 self._env.reader_check()  # observers that were killed keep their places
         except lmdb.Error as exc:
@@ -89,6 +90,15 @@ class Index:
         self._open = 0
         self._growing = False
         self._closed = False
+
+    def _table(self, name: str, *, create: bool) -> lmdb._Database | None:
+        """None for one that may be missing and is."""
+        try:
+            return self._env.open_db(name.encode(), create=create)
+        except lmdb.NotFoundError:
+            if name not in YOUNGER:
+                raise
+            return None
 
     def _check_size(self, path: Path) -> None:
         """A map over a file that was cut short would end the process at the first touch of a lost page."""
@@ -177,20 +187,27 @@ class Index:
 
 
 class View:
-    """One read transaction. Opened without buffers, so LMDB's rows are bytes."""
+    """One read transaction. Opened without buffers, so LMDB's rows are bytes.
+
+    A table that is not there has no rows; LMDB must not see it: without a table it reads its own.
+    """
 
     __slots__ = ("_tables", "_txn")
 
-    def __init__(self, txn: lmdb.Transaction, tables: dict[str, lmdb._Database]) -> None:
+    def __init__(self, txn: lmdb.Transaction, tables: dict[str, lmdb._Database | None]) -> None:
         self._txn = txn
         self._tables = tables
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        return cast("bytes | None", self._txn.get(key, db=self._tables[table]))
+        if (db := self._tables[table]) is None:
+            return None
+        return cast("bytes | None", self._txn.get(key, db=db))
 
     def scan(self, table: str, start: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Rows from ``start`` on, as long as their key has ``prefix``."""
-        with self._txn.cursor(self._tables[table]) as cursor:
+        if (db := self._tables[table]) is None:
+            return
+        with self._txn.cursor(db) as cursor:
             if not cursor.set_range(start):
                 return
             for key, value in cast("Iterator[tuple[bytes, bytes]]", cursor.iternext()):
@@ -200,13 +217,16 @@ class View:
 
     def last_before(self, table: str, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
         """The last row with ``prefix`` whose key is at or before ``key``."""
-        with self._txn.cursor(self._tables[table]) as cursor:
+        if (db := self._tables[table]) is None:
+            return None
+        with self._txn.cursor(db) as cursor:
             found = (cursor.key() == key or cursor.prev()) if cursor.set_range(key) else cursor.last()
             row = cast("tuple[bytes, bytes]", cursor.item())
             return row if found and row[0].startswith(prefix) else None
 
     def count(self, table: str) -> int:
-        return int(self._txn.stat(self._tables[table])["entries"])
+        db = self._tables[table]
+        return int(self._txn.stat(db)["entries"]) if db is not None else 0
 
 
 class Transaction(View):
