@@ -119,6 +119,19 @@ def test_what_is_not_there_is_not_found(hub: RunningHub) -> None:
         assert hub.get(f"/v1/attachment/{coid}").error.code == "E.BAD_REQUEST"
 
 
+def test_one_that_was_lost_is_not_found_and_says_so(hub: RunningHub, alice: Writer) -> None:
+    """Nothing to try again for: it does not come back by itself."""
+    put(hub, alice, CONTENT)
+    (path,) = kept(hub)
+    path.unlink()
+    answer = hub.get(f"/v1/attachment/{H(CONTENT).hex()}")
+    assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
+    assert "lost on this hub: put it again" in answer.error.message
+    assert "retry-after" not in answer.headers
+    assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
+    assert hub.get(f"/v1/attachment/{H(CONTENT).hex()}").body == CONTENT
+
+
 def raw_put(hub: RunningHub, writer: Writer, content: bytes, sent: int) -> socket.socket:
     """A put of which only so many bytes were sent."""
     headers = writer.attachment_headers(content) | {"Content-Length": str(len(content)), "Host": "hub"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid
-from veen_storage.attachments import ContentError, TooLargeError
+from veen_storage.attachments import ContentError, LostError, TooLargeError
 from veen_storage.clone import clone
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import AbsentError, DamageError
@@ -27,7 +27,7 @@ from veen_storage.repair import repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
-from .sample import ORDERS, SMALL, send, tree
+from .sample import ORDERS, SMALL, Unsynced, send, tree
 
 CONTENT = b"sealed elsewhere " * 10_000
 COID, OTHER = Coid(H(CONTENT)), Coid(H(b"other"))
@@ -206,9 +206,34 @@ def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
 
 def test_a_directory_that_lost_one_is_not_cloned_without_it(store: Store, tmp_path: Path) -> None:
     root = one_lost(store)
-    with pytest.raises(DamageError, match=f"{COID.hex()}: was put and is missing"):
+    with pytest.raises(LostError, match=rf"{COID.hex()}: was put and is missing.*veen hub repair"):
         clone(root, tmp_path / "clone")
-    assert not (tmp_path / "clone" / "VERSION").exists()
+    assert not (tmp_path / "clone").exists(), "nothing is copied before that is known"
+    repair(root)  # as the error says, if it is lost for good
+    clone(root, tmp_path / "clone", files=Unsynced())
+
+
+def test_repair_says_which_have_another_size_than_was_recorded(store: Store) -> None:
+    store.attachments.put(COID, parts(CONTENT))
+    store.layout.attachment(COID).write_bytes(CONTENT[:10])
+    store.close()
+    (note,) = repair(store.layout.root).notes
+    assert note.startswith(f"attachments/{COID.hex()} has not the {len(CONTENT)} bytes")
+    assert repair(store.layout.root).notes == []
+
+
+def test_a_folder_in_its_place_is_damage_that_says_what_to_do(store: Store) -> None:
+    store.layout.attachment(COID).mkdir(parents=True)
+    tries: list[Callable[[], object]] = [
+        lambda: store.attachments.put(COID, parts(CONTENT)),
+        lambda: list(store.attachments.get(COID)),
+        lambda: store.attachments.size(COID),
+    ]
+    for attempt in tries:
+        with pytest.raises(DamageError, match=rf"{COID.hex()}: is a folder; move it out .* put it again"):
+            attempt()
+    store.layout.attachment(COID).rmdir()
+    assert store.attachments.put(COID, parts(CONTENT)) is True
 
 
 def test_repair_records_those_that_are_there_and_says_which_are_gone(store: Store) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -587,3 +588,51 @@ def test_a_closed_directory_is_copied_but_for_its_index_and_journal(
     copy_closed(store.layout.root, tmp_path / "copy", Unsynced())
     assert tree(tmp_path / "copy", "log") == tree(store.layout.log)
     assert_sound(tmp_path / "copy")
+
+
+def _no_ancestry(root: Path) -> str:
+    shutil.rmtree(root / "ancestry")
+    return f"ancestry/{HUB_ID.hex()}"
+
+
+def _no_ancestor_identity(root: Path) -> str:
+    name = f"ancestry/{HUB_ID.hex()}/hub-identity.cbor"
+    (root / name).unlink()
+    return name
+
+
+def _folder_for_record(root: Path) -> str:
+    (root / "fork.cbor").unlink()
+    (root / "fork.cbor").mkdir()
+    return "fork.cbor"
+
+
+@pytest.mark.parametrize(
+    "spoil", [_no_ancestry, _no_ancestor_identity, _folder_for_record], ids=lambda spoil: spoil.__name__[1:]
+)
+def test_fsck_of_a_fork_names_what_is_gone(
+    filled: Store, tmp_path: Path, spoil: Callable[[Path], str]
+) -> None:
+    fork(filled, tmp_path / "fork", NEW_KEY, at(200), files=Unsynced())
+    wrong = spoil(tmp_path / "fork")
+    assert [fault.file for fault in fsck(tmp_path / "fork", processes=1).faults] == [wrong]
+
+
+def test_another_hubs_chunk_is_not_copied_and_the_source_is_named(
+    store: Store, make_store: MakeStore, tmp_path: Path
+) -> None:
+    theirs = make_store("theirs", key=signing_key("another hub"))
+    for one in (store, theirs):
+        send(one, ORDERS, 20)
+        one.apply()
+    name = store.layout.chunk(ORDERS, StreamSeq(1), StreamSeq(8)).name
+    shutil.copy(theirs.layout.log / name, store.layout.log / name)
+    for make in (
+        lambda: clone(store, tmp_path / "clone", files=Unsynced()),
+        lambda: fork(store, tmp_path / "fork", NEW_KEY, at(200), files=Unsynced()),
+    ):
+        with pytest.raises(DamageError, match=rf"{name}.*no copy is made.*fsck` on {store.layout.root}") as e:
+            make()
+        assert "repair" not in str(e.value)
+    assert not (tmp_path / "clone" / "VERSION").exists()
+    assert not (tmp_path / "fork" / "VERSION").exists()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -27,6 +28,9 @@ PART = 256 * 1_024
 PAGE: Final = 1_024
 """Records that are read under one view."""
 PUT_AGAIN: Final = "put it again from a copy"
+GONE: Final = (
+    "if it is gone for good, stop the hub and run `veen hub repair`, which records those that are there"
+)
 
 
 class TooLargeError(StorageError):
@@ -35,6 +39,14 @@ class TooLargeError(StorageError):
 
 class ContentError(StorageError):
     """The bytes are not those the coid names (H17)."""
+
+
+class LostError(DamageError):
+    """An attachment was put and is not there any more; no other one is touched by that."""
+
+    def __init__(self, coid: Coid) -> None:
+        super().__init__(f"attachments/{coid.hex()}", None, "was put and is missing", f"{PUT_AGAIN}; {GONE}")
+        self.coid = coid
 
 
 class Attachments:
@@ -87,7 +99,7 @@ class Attachments:
         """Never put, or lost: only the index can tell."""
         if self._recorded(coid) is None:
             return AbsentError(f"there is no attachment {coid.hex()}")
-        return DamageError(f"attachments/{coid.hex()}", None, "was put and is missing", PUT_AGAIN)
+        return LostError(coid)
 
     def _make_directories(self, folder: Path) -> None:
         with self._lock:
@@ -126,6 +138,8 @@ class Attachments:
             file = path.open("rb")
         except FileNotFoundError:
             raise self.missing(coid) from None
+        except IsADirectoryError:
+            raise _no_file(coid) from None
         digest = sha256()
         with file:
             while data := file.read(part):
@@ -136,9 +150,12 @@ class Attachments:
 
     def size(self, coid: Coid) -> int:
         try:
-            return self._layout.attachment(coid).stat().st_size
+            found = self._layout.attachment(coid).stat()
         except FileNotFoundError:
             raise self.missing(coid) from None
+        if stat.S_ISDIR(found.st_mode):
+            raise _no_file(coid)
+        return found.st_size
 
     def coids(self) -> Iterator[Coid]:
         """Every attachment there is, in order of coid; the names of one folder at a time are held."""
@@ -147,7 +164,7 @@ class Attachments:
                 yield Coid.from_hex(name)
 
     def lost(self) -> Iterator[Coid]:
-        """Every attachment that is recorded and not there."""
+        """Every attachment that is recorded and of which there is nothing."""
         after: bytes | None = b""
         while self._index is not None and after is not None:
             with self._index.reading() as view:
@@ -170,6 +187,15 @@ def _names_below(folder: Path, levels: int) -> Iterator[str]:
             yield from _names_below(folder / name, levels - 1)
 
 
+def _no_file(coid: Coid) -> DamageError:
+    return DamageError(
+        f"attachments/{coid.hex()}",
+        None,
+        "is a folder",
+        f"move it out of the data directory, then {PUT_AGAIN}",
+    )
+
+
 def _holds(path: Path, coid: Coid) -> int | None:
     """The file's size, if it is there and is what the coid names."""
     digest, size = sha256(), 0
@@ -180,4 +206,6 @@ def _holds(path: Path, coid: Coid) -> int | None:
                 size += len(data)
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise _no_file(coid) from None
     return size if digest.digest() == coid else None

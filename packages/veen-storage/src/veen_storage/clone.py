@@ -45,7 +45,7 @@ from veen_storage.errors import DamageError, StorageError
 from veen_storage.files import Files
 from veen_storage.layout import Layout
 from veen_storage.observer import Observer, Source, opened
-from veen_storage.repair import rebuild_index
+from veen_storage.repair import RefusedError, rebuild_index
 from veen_storage.store import Store
 
 PART: Final = 1_048_576
@@ -109,6 +109,7 @@ def copy_prefix(
     """A clone that may end earlier than its source: what ``clone`` and ``fork`` share."""
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty: a clone needs a folder of its own")
+    _check_attachments(store)
     copier = _Copier(store, Layout(target), progress, files)
     for _attempt in range(CUTS):
         cut = take_cut(store.index)
@@ -122,6 +123,12 @@ def copy_prefix(
         copier.copy_rest(keys_directory)
         return cut
     raise StorageError(f"chunks were pruned faster than they could be copied, {CUTS} times: try again later")
+
+
+def _check_attachments(store: Source) -> None:
+    """Raise if one is lost: without it, no clone is whole."""
+    for coid in store.attachments.lost():
+        raise store.attachments.missing(coid)
 
 
 class _PrunedMeanwhileError(Exception):
@@ -252,8 +259,7 @@ class _Copier:
     def copy_rest(self, keys_directory: Path | None) -> None:
         source, target = self._source, self._target
         copied = Attachments(self._files, target, self._store.registry.limits.max_attachment_bytes, None)
-        for coid in self._store.attachments.lost():
-            raise self._store.attachments.missing(coid)
+        _check_attachments(self._store)  # again: the log took its time
         for coid in self._store.attachments.coids():
             copied.put(coid, self._store.attachments.get(coid))
         if keys_directory is not None:
@@ -352,6 +358,10 @@ def copy_closed(source: Path, target: Path, files: Files) -> None:
 
 def finish_clone(source: Layout, target: Layout, files: Files) -> None:
     """Steps 6 and 7: until VERSION is there, the target is no data directory."""
-    rebuild_index(target, files)
+    try:
+        rebuild_index(target, files)
+    except RefusedError as exc:
+        first, remedy = exc.faults[0], f"run `veen hub fsck` on {source.root}: it says what to do"
+        raise DamageError(first.file, first.offset, f"{first.what}: no copy is made of it", remedy) from exc
     files.sync_directory(target.root)
     files.replace(target.version, source.version.read_bytes())

@@ -3,6 +3,7 @@
 VeenError
 └── StorageError          anything about a data directory; says file, offset and what to do
     ├── DamageError       a file does not hold what it must: run fsck, then repair or restore
+    │   └── LostError     an attachment was put and is missing (``attachments``)
     ├── LockedError       another process has the directory open
     ├── MismatchError     the directory is not the one that was asked for
     ├── ClosedError       the directory was closed: open it again

@@ -19,7 +19,7 @@ from veen_core.ids import HubId, HubPk, Label, MmrRoot, NodeHash, Signature, Str
 from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, unreadable
 from veen_storage.layout import Layout
 
 
@@ -128,12 +128,16 @@ def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
         record = Fork.decode(layout.fork.read_bytes())
     except FileNotFoundError:
         return None
+    except OSError as exc:
+        raise unreadable(layout.fork.name, exc) from exc
     except DecodeError as exc:
         raise DamageError(layout.fork.name, None, str(exc), _RESTORE) from exc
     try:
         return record, [ForkCut.decode(line) for line in cbor.split_sequence(layout.fork_cuts.read_bytes())]
     except FileNotFoundError:
         raise DamageError(layout.fork_cuts.name, None, "is missing", _RESTORE) from None
+    except OSError as exc:
+        raise unreadable(layout.fork_cuts.name, exc) from exc
     except DecodeError as exc:
         raise DamageError(layout.fork_cuts.name, None, str(exc), _RESTORE) from exc
 

@@ -11,8 +11,8 @@ Order, so that a directory is as it was or repaired, never half:
 5. a part of an entry at the end of a growing chunk is cut off, if the journal holds the whole of it.
 
 Nothing is invented: an entry, checkpoint or anchor that is damaged or missing is named and left alone.
-Which attachments were put is recorded from those that are there: of one that is gone only the old index knew,
-and a note names it if that could be read.
+Which attachments were put is recorded from those that are there: of one that is gone or had another size only
+the old index knew, and a note names it if that could be read.
 The journal stays; the next opening applies what is in it and not in the log, as after any crash.
 """
 
@@ -52,6 +52,7 @@ from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
 from veen_storage.index import Index
 from veen_storage.layout import Layout
+from veen_storage.records import U64
 from veen_storage.registry import Registry, read_registry
 
 
@@ -221,14 +222,19 @@ class _Repair:
             self._report.notes.append(f"{exc.file} {exc.what}; what the log does not hold of them is lost")
 
     def _note_attachments(self) -> None:
-        """What was put and is gone: the new record is of the files, and does not know of it."""
-        lost = fsck_index.apart(fsck_index.lost_attachments, self._layout.index, self._beside)
-        self._report.notes += [
-            f"attachments/{row.key.hex()} was put and is missing: put it again; it is not recorded any more"
-            for row in lost.rows
-        ]
-        if more := lost.more["attachments"]:
-            self._report.notes.append(f"{more} more attachments were put and are missing")
+        """What was put and is gone, or had another size: the new record is of the files and does not know."""
+        changed = fsck_index.apart(fsck_index.changed_attachments, self._layout.index, self._beside)
+        for row in changed.rows:
+            if row.wrong == "extra":
+                what = "was put and is missing: put it again; it is not recorded any more"
+            else:
+                was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
+                what = (
+                    f"has not {was} that the old index recorded: a full `veen hub fsck` tells if it is whole"
+                )
+            self._report.notes.append(f"attachments/{row.key.hex()} {what}")
+        if more := changed.more["attachments"]:
+            self._report.notes.append(f"{more} more attachments are missing or have another size")
 
     # --- 4 and 5
 

@@ -14,7 +14,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.logs import LOGGER, log
-from veen_storage.attachments import ContentError, TooLargeError
+from veen_storage.attachments import ContentError, LostError, TooLargeError
 from veen_storage.errors import AbsentError, StorageError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -73,6 +73,10 @@ def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
             return ApiError(Code.LIMIT, str(exc))
         case ContentError() | DecodeError() | ProofError():
             return ApiError(Code.BAD_REQUEST, str(exc))
+        case LostError():  # the operator's to mend: asking again does not bring it back
+            log(logging.ERROR, "storage", error=str(exc))
+            lost = f"attachment {exc.coid.hex()} was put and is lost on this hub: put it again from a copy"
+            return ApiError(Code.NOT_FOUND, lost)
         case StorageError():
             log(logging.ERROR, "storage", error=str(exc))
             return storage_failed()

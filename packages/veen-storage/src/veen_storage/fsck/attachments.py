@@ -13,7 +13,7 @@ from typing import Final
 
 from veen_core.errors import DecodeError
 from veen_core.ids import Coid
-from veen_storage.attachments import PART, PUT_AGAIN
+from veen_storage.attachments import GONE, PART, PUT_AGAIN
 from veen_storage.errors import unreadable
 from veen_storage.fsck.index import FILE, Row
 from veen_storage.fsck.log import Tell
@@ -143,7 +143,7 @@ def row_fault(row: Row, level: Level) -> Fault:
         return Fault(file=FILE, what=f"table attachments: row {row.key.hex()} is none", remedy=REPAIR)
     (size,) = U64.unpack(row.value)
     if row.wrong == "extra":
-        remedy = f"{PUT_AGAIN}, or restore it from a clone"
+        remedy = f"{PUT_AGAIN}, or restore it from a clone; {GONE}"
         return Fault(file=file, what=f"was put, with {size} bytes, and is missing", remedy=remedy)
     if level is Level.FULL:  # its content is what its name says: the record is wrong
         return Fault(file=FILE, what=f"table attachments: {file} has not {size} bytes", remedy=REPAIR)

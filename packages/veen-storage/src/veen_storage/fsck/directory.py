@@ -12,7 +12,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_storage import hub_keys
 from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.files import SECRET
-from veen_storage.fork_record import read_fork, verify_cuts, verify_record
+from veen_storage.fork_record import Fork, read_fork, verify_cuts, verify_record
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 from veen_storage.hub_keys import NextIdentity
 from veen_storage.layout import Layout
@@ -133,12 +133,30 @@ def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> 
     try:
         record, lines = read_fork(layout.root) or (None, [])
         assert record is not None
-        old = hub_keys.read_identity(Layout(layout.ancestor(record.old_hub)), record.old_hub)
-        verify_record(record, identity, old)
+        old = _ancestor_identity(layout, record, report)
+        if old is not None:
+            verify_record(record, identity, old)
         file = layout.fork_cuts.name
         verify_cuts(record, lines)
     except VeenError as exc:
         add_fault(report, exc, file)
+
+
+def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdentity | None:
+    """Of the hub that was left; None if it is not there, which is reported."""
+    root = layout.ancestor(record.old_hub)
+    shown = str(root.relative_to(layout.root))
+    if not root.is_dir():
+        what = "is missing: the hub that was left, which fork.cbor is about"
+        report.faults.append(Fault(file=shown, what=what))
+        return None
+    try:
+        return hub_keys.read_identity(Layout(root), record.old_hub)
+    except DamageError as exc:
+        report.faults.append(Fault(file=f"{shown}/{exc.file}", offset=exc.offset, what=exc.what))
+    except (OSError, VeenError) as exc:
+        report.faults.append(Fault(file=f"{shown}/{layout.identity.name}", what=str(exc)))
+    return None
 
 
 def check_names(layout: Layout, report: Report) -> None:

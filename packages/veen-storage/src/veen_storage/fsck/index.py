@@ -213,13 +213,13 @@ def compare(actual: Path, derived: Path, excused: Excused) -> Comparison:
     return found
 
 
-def lost_attachments(actual: Path, derived: Path) -> Comparison:
-    """Those that the index recorded and of which there is no file."""
+def changed_attachments(actual: Path, derived: Path) -> Comparison:
+    """Those that the index recorded and of which there is no file, or one of another size."""
     found = Comparison()
     have, want = Index(actual, readonly=True), Index(derived, readonly=True)
     try:
         with have.reading() as left, want.reading() as right:
-            rows = (row for row in _differences("attachments", left, right, found) if row.wrong == "extra")
+            rows = (row for row in _differences("attachments", left, right, found) if row.wrong != "missing")
             found.rows.extend(islice(rows, MOST_ROWS))
             found.more["attachments"] = sum(1 for _row in rows)
     finally:
