@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from veen_core.errors import ConfigError
+from veen_core.ids import HubId
 from veen_core.stream import stream_id
 from veen_hub import config as configuration
 from veen_hub import main as program
 from veen_hub.anchors import load_anchor
 from veen_hub.clock import load_clock
 from veen_hub.config import ENVIRONMENT, AnchorSettings, HubConfig
+from veen_hub.policy import load_policy
 
 from .certificates import Certificates
 from .serving import make_directory
@@ -245,11 +247,25 @@ EXTENSIONS = """
 [veen_hub.anchors]
 paper = paper_anchor:make
 blank = paper_anchor:blank
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
 [veen_hub.clocks]
 still = paper_anchor:Still
 blank = paper_anchor:blank
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
+[veen_hub.policies]
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
 """
 PAPER = """
+from veen_core.errors import ConfigError
 class Paper:
     def __init__(self, settings):
         self.pages = settings.options["pages"]
@@ -261,6 +277,10 @@ def make(settings):
     return Paper(settings)
 def blank(*_):
     return object()
+def broken(*_):
+    return {}["ink"]
+def choosy(*_):
+    raise ConfigError("options.pages: want one")
 class Still:
     def now(self):
         return 1_800_000_000
@@ -293,6 +313,34 @@ def test_what_an_entry_point_makes_must_be_what_it_is_for() -> None:
         load_anchor(AnchorSettings(backend="blank"))
     with pytest.raises(ConfigError, match="clock: 'blank' is not a Clock"):
         load_clock("blank")
+
+
+MAKERS: dict[str, Callable[[str], object]] = {
+    "anchor.backend": lambda name: load_anchor(AnchorSettings(backend=name)),
+    "clock": load_clock,
+    "policy.name": lambda name: load_policy(name, HubId(bytes(32)), {}),
+}
+UNUSABLE = {
+    "gone": "(no_such_module:make) cannot be used: ModuleNotFoundError: No module named 'no_such_module'",
+    "bare": "(paper_anchor:missing) cannot be used: AttributeError: ",
+    "broken": "(paper_anchor:broken) cannot be used: KeyError: 'ink'",
+}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.parametrize("key", MAKERS)
+def test_an_entry_point_that_cannot_be_used_is_named_with_its_setting(key: str, name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        MAKERS[key](name)
+    assert str(raised.value).startswith(f"{key}: {name!r} {UNUSABLE[name]}")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("key", MAKERS)
+def test_what_an_entry_point_says_of_its_settings_is_told_as_it_is(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"^options\.pages: want one$"):
+        MAKERS[key]("choosy")
 
 
 def test_the_example_of_the_documentation_is_a_configuration(tmp_path: Path) -> None:
