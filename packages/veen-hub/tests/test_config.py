@@ -81,6 +81,16 @@ WRONG = [
     ("realm: {id: r, key: k, refresh_ms: 0}", "realm.refresh_ms: want at least 1"),
     ("{level: meta, realm: {id: r, key: k}, tls: {cert: c, key: k}}", "realm.url: under TLS"),
     ("{level: meta, realm: {id: r, key: k}, policy: {name: p}}", "policy.name: a level brings its own"),
+    ("authority_url: ''", "authority_url: want http"),
+    ("authority_url: not a url", "authority_url: want http"),
+    ("authority_url: 'ftp://h'", "authority_url: want http"),
+    ("authority_url: 'http://'", "authority_url: want http"),
+    ("authority_url: 'http://h:99999'", "its host or port is not one"),
+    ("authority_url: 'http://[::1'", "its host or port is not one"),
+    ('authority_url: "http://a\\0b"', "authority_url: want http"),
+    ("authority_url: 'http://h/path'", "and nothing behind it"),
+    ("authority_url: 'http://h/?a=b'", "and nothing behind it"),
+    ("authority_url: 'http://u:secret@h'", "leave user and password out"),
     ("data_dir: 5", "data_dir: want a path"),
     ("[1, 2]", "want a mapping of settings at the top"),
     ("a: [", "not YAML"),
@@ -93,6 +103,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
         load(text, tmp_path)
     assert message in str(raised.value)
     assert "\n" not in message
+    assert "secret" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -173,7 +184,12 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(
 def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
-    value = {"VEEN_ROLE": "authority", "VEEN_LOG_LEVEL": "error", "VEEN_LISTEN_PORT": "9"}.get(variable, "/x")
+    value = {
+        "VEEN_ROLE": "authority",
+        "VEEN_LOG_LEVEL": "error",
+        "VEEN_LISTEN_PORT": "9",
+        "VEEN_AUTHORITY_URL": "http://h",
+    }.get(variable, "/x")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])
     for part in ENVIRONMENT[variable].split("."):

@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -202,7 +203,7 @@ class HubConfig:
     universe_id: str = "default"
     """Named on every line of the log."""
     authority_url: str | None = None
-    """A tenant is ready while its authority can be reached (spec-4 §10.1)."""
+    """``http(s)://host[:port]``: a tenant is ready while its authority can be reached (spec-4 §10.1)."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     gating: bool = True
     """Whether a writer needs a cap token; without it anybody may write (H20)."""
@@ -248,6 +249,8 @@ class HubConfig:
             if name not in MAXIMA:
                 raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
         _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
+        if self.authority_url is not None:
+            _check_authority(self.authority_url)
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.level != "core":
@@ -290,6 +293,23 @@ def _checked(key: str, parse: Any) -> None:
         parse()
     except (ConfigError, DecodeError, ValueError) as exc:
         raise ConfigError(f"{key}: {exc}") from None
+
+
+def _check_authority(url: str) -> None:
+    """What is wrong is told without the text: it may hold a password."""
+    want = "authority_url: want http://host[:port] or https://host[:port]"
+    try:
+        found = urlsplit(url)
+        named = bool(found.hostname) and found.port != 0
+    except ValueError:
+        raise ConfigError(f"{want}; its host or port is not one") from None
+    if "@" in found.netloc:
+        raise ConfigError(f"{want}; leave user and password out: /healthz asks for none")
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not (plain and named and found.scheme in {"http", "https"}):
+        raise ConfigError(want)
+    if found.path not in {"", "/"} or "?" in url or "#" in url:
+        raise ConfigError(f"{want}, and nothing behind it")
 
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
