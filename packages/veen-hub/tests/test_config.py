@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from veen_core.errors import ConfigError
+from veen_core.ids import HubId
 from veen_core.stream import stream_id
 from veen_hub import config as configuration
 from veen_hub import main as program
 from veen_hub.anchors import load_anchor
 from veen_hub.clock import load_clock
 from veen_hub.config import ENVIRONMENT, AnchorSettings, HubConfig
+from veen_hub.policy import load_policy
 
 from .certificates import Certificates
 from .serving import make_directory
@@ -79,6 +81,16 @@ WRONG = [
     ("realm: {id: r, key: k, refresh_ms: 0}", "realm.refresh_ms: want at least 1"),
     ("{level: meta, realm: {id: r, key: k}, tls: {cert: c, key: k}}", "realm.url: under TLS"),
     ("{level: meta, realm: {id: r, key: k}, policy: {name: p}}", "policy.name: a level brings its own"),
+    ("authority_url: ''", "authority_url: want http"),
+    ("authority_url: not a url", "authority_url: want http"),
+    ("authority_url: 'ftp://h'", "authority_url: want http"),
+    ("authority_url: 'http://'", "authority_url: want http"),
+    ("authority_url: 'http://h:99999'", "its host or port is not one"),
+    ("authority_url: 'http://[::1'", "its host or port is not one"),
+    ('authority_url: "http://a\\0b"', "authority_url: want http"),
+    ("authority_url: 'http://h/path'", "and nothing behind it"),
+    ("authority_url: 'http://h/?a=b'", "and nothing behind it"),
+    ("authority_url: 'http://u:secret@h'", "leave user and password out"),
     ("data_dir: 5", "data_dir: want a path"),
     ("[1, 2]", "want a mapping of settings at the top"),
     ("a: [", "not YAML"),
@@ -92,6 +104,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
     assert message in str(raised.value)
     assert "\n" not in message
     assert str(tmp_path) in str(raised.value), "and the file it stands in"
+    assert "secret" not in str(raised.value)
 
 
 def test_what_is_wrong_with_a_flag_is_not_blamed_on_the_file(tmp_path: Path) -> None:
@@ -178,7 +191,12 @@ def test_flags_win_over_the_environment_over_the_file_over_defaults(
 def test_each_variable_sets_its_key(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
-    value = {"VEEN_ROLE": "authority", "VEEN_LOG_LEVEL": "error", "VEEN_LISTEN_PORT": "9"}.get(variable, "/x")
+    value = {
+        "VEEN_ROLE": "authority",
+        "VEEN_LOG_LEVEL": "error",
+        "VEEN_LISTEN_PORT": "9",
+        "VEEN_AUTHORITY_URL": "http://h",
+    }.get(variable, "/x")
     monkeypatch.setenv(variable, value)
     config: Any = program.parse([])
     for part in ENVIRONMENT[variable].split("."):
@@ -252,11 +270,25 @@ EXTENSIONS = """
 [veen_hub.anchors]
 paper = paper_anchor:make
 blank = paper_anchor:blank
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
 [veen_hub.clocks]
 still = paper_anchor:Still
 blank = paper_anchor:blank
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
+[veen_hub.policies]
+gone = no_such_module:make
+bare = paper_anchor:missing
+broken = paper_anchor:broken
+choosy = paper_anchor:choosy
 """
 PAPER = """
+from veen_core.errors import ConfigError
 class Paper:
     def __init__(self, settings):
         self.pages = settings.options["pages"]
@@ -268,6 +300,10 @@ def make(settings):
     return Paper(settings)
 def blank(*_):
     return object()
+def broken(*_):
+    return {}["ink"]
+def choosy(*_):
+    raise ConfigError("options.pages: want one")
 class Still:
     def now(self):
         return 1_800_000_000
@@ -300,6 +336,34 @@ def test_what_an_entry_point_makes_must_be_what_it_is_for() -> None:
         load_anchor(AnchorSettings(backend="blank"))
     with pytest.raises(ConfigError, match="clock: 'blank' is not a Clock"):
         load_clock("blank")
+
+
+MAKERS: dict[str, Callable[[str], object]] = {
+    "anchor.backend": lambda name: load_anchor(AnchorSettings(backend=name)),
+    "clock": load_clock,
+    "policy.name": lambda name: load_policy(name, HubId(bytes(32)), {}),
+}
+UNUSABLE = {
+    "gone": "(no_such_module:make) cannot be used: ModuleNotFoundError: No module named 'no_such_module'",
+    "bare": "(paper_anchor:missing) cannot be used: AttributeError: ",
+    "broken": "(paper_anchor:broken) cannot be used: KeyError: 'ink'",
+}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.parametrize("key", MAKERS)
+def test_an_entry_point_that_cannot_be_used_is_named_with_its_setting(key: str, name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        MAKERS[key](name)
+    assert str(raised.value).startswith(f"{key}: {name!r} {UNUSABLE[name]}")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("key", MAKERS)
+def test_what_an_entry_point_says_of_its_settings_is_told_as_it_is(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"^options\.pages: want one$"):
+        MAKERS[key]("choosy")
 
 
 def test_the_example_of_the_documentation_is_a_configuration(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -213,6 +214,35 @@ def test_the_authority_is_asked_no_more_often_than_every_few_seconds(start_hub: 
     assert tenant.get("/readyz").status == 200
     ruler.stop()
     assert tenant.get("/readyz").status == 200
+
+
+ODD_ANSWERS = {
+    "a redirect": (b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n", "answers 302"),
+    "no HTTP": (b"\x00\xff garbage\r\n\r\n", "does not answer in HTTP"),
+    "nothing": (b"", "cannot be reached: Server disconnected"),
+}
+
+
+@pytest.mark.parametrize(("answer", "why"), ODD_ANSWERS.values(), ids=ODD_ANSWERS)
+def test_an_authority_that_answers_oddly_is_not_there(start_hub: StartHub, answer: bytes, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as odd, ThreadPoolExecutor(1) as pool:
+        url = f"http://127.0.0.1:{odd.getsockname()[1]}"
+        tenant = start_hub("tenant", authority_url=url)
+
+        def answering() -> None:
+            while True:
+                connection, _address = odd.accept()
+                with connection:
+                    if not connection.recv(65_536).startswith(b"GET /healthz "):
+                        return
+                    connection.sendall(answer)
+
+        served = pool.submit(answering)
+        ready = tenant.get("/readyz")
+        with socket.create_connection(odd.getsockname()) as last:
+            last.sendall(b"end")
+            served.result(PATIENCE)
+    assert (ready.status, ready.json["why"]) == (503, f"authority: {url} {why}")
 
 
 def test_a_directory_that_vanished_makes_the_hub_not_ready(start_hub: StartHub) -> None:

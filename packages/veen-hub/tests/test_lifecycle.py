@@ -105,12 +105,13 @@ def test_a_half_sent_request_does_not_keep_the_hub_from_stopping(start_process: 
 def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) -> None:
     """H20."""
     hub = start_process("data", "--open")
+    hub.stop()
     (line,) = [line for line in hub.lines if "gating is OFF" in line["event"]]
     assert line["level"] == "warn"
-    hub.stop()
     gated = start_process("data")
     assert gated.status().gating
-    assert gated.lines[-1]["event"] == "listening"
+    gated.stop()
+    assert [line["event"] for line in gated.lines[-3:]] == ["listening", "draining", "stopped"]
 
 
 def test_a_hub_stops_by_itself_only_once(hub: RunningHub) -> None:

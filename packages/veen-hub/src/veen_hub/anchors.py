@@ -60,7 +60,7 @@ def load_anchor(settings: AnchorSettings) -> Anchor | None:
     """The backend that is configured; it raises ``ConfigError`` for settings that it cannot work with."""
     if settings.backend == "none":
         return None
-    made = extension.find(extension.ANCHORS, settings.backend, "anchor.backend").load()(settings)
+    made = extension.make(extension.ANCHORS, settings.backend, "anchor.backend", settings)
     if not isinstance(made, Anchor):
         raise ConfigError(f"anchor.backend: {settings.backend!r} is not an Anchor")
     return made

@@ -38,9 +38,14 @@ class Authority:
     async def _ask(self) -> str | None:
         patience = aiohttp.ClientTimeout(total=PATIENCE_SEC)
         try:
-            async with aiohttp.ClientSession(timeout=patience) as session, session.get(self._probe) as answer:
+            async with (
+                aiohttp.ClientSession(timeout=patience) as session,
+                session.get(self._probe, allow_redirects=False) as answer,  # a login page is not alive
+            ):
                 return None if answer.status == 200 else f"{self._url} answers {answer.status}"
         except TimeoutError:
             return f"{self._url} does not answer within {PATIENCE_SEC:g} s"
-        except (aiohttp.ClientError, ValueError) as exc:
-            return f"{self._url} cannot be reached: {exc}"
+        except aiohttp.ClientResponseError:  # its text is what came, on many lines
+            return f"{self._url} does not answer in HTTP"
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            return f"{self._url} cannot be reached: {str(exc) or type(exc).__name__}"

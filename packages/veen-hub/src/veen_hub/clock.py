@@ -12,7 +12,7 @@ from veen_hub import extension
 
 def load_clock(name: str) -> Clock:
     """By entry point: one that follows a time server's leap seconds, say, or a test's."""
-    made = extension.find(extension.CLOCKS, name, "clock").load()()
+    made = extension.make(extension.CLOCKS, name, "clock")
     if not isinstance(made, Clock):
         raise ConfigError(f"clock: {name!r} is not a Clock")
     return made

@@ -5,14 +5,13 @@ Order of precedence: command-line flags, then ``VEEN_*`` environment variables, 
 
 from __future__ import annotations
 
-import dataclasses
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -22,6 +21,7 @@ from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
 from veen_hub import extension
+from veen_hub.declared import build, kind_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class HubConfig:
     universe_id: str = "default"
     """Named on every line of the log."""
     authority_url: str | None = None
-    """A tenant is ready while its authority can be reached (spec-4 §10.1)."""
+    """``http(s)://host[:port]``: a tenant is ready while its authority can be reached (spec-4 §10.1)."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     gating: bool = True
     """Whether a writer needs a cap token; without it anybody may write (H20)."""
@@ -248,6 +248,8 @@ class HubConfig:
             if name not in MAXIMA:
                 raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
         _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
+        if self.authority_url is not None:
+            _check_authority(self.authority_url)
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.level != "core":
@@ -292,6 +294,23 @@ def _checked(key: str, parse: Any) -> None:
         raise ConfigError(f"{key}: {exc}") from None
 
 
+def _check_authority(url: str) -> None:
+    """What is wrong is told without the text: it may hold a password."""
+    want = "authority_url: want http://host[:port] or https://host[:port]"
+    try:
+        found = urlsplit(url)
+        named = bool(found.hostname) and found.port != 0
+    except ValueError:
+        raise ConfigError(f"{want}; its host or port is not one") from None
+    if "@" in found.netloc:
+        raise ConfigError(f"{want}; leave user and password out: /healthz asks for none")
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not (plain and named and found.scheme in {"http", "https"}):
+        raise ConfigError(want)
+    if found.path not in {"", "/"} or "?" in url or "#" in url:
+        raise ConfigError(f"{want}, and nothing behind it")
+
+
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     """The file's settings with ``overrides`` (dotted keys) on top."""
     settings: dict[str, Any] = {}
@@ -310,7 +329,7 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     try:
         for key, value in overrides.items():
             _set(settings, key.split("."), value)
-        made = _build(HubConfig, settings, "")
+        made = build(HubConfig, settings, "")
     except ConfigError as exc:
         if path is None or str(exc).partition(":")[0] in overrides:
             raise
@@ -329,7 +348,7 @@ def _set(settings: dict[str, Any], keys: list[str], value: Any) -> None:
             settings[key] = {}
         settings = settings[key]
         if not isinstance(settings, dict):
-            raise ConfigError(f"{key}: want a mapping, found {_kind_name(settings)}")
+            raise ConfigError(f"{key}: want a mapping, found {kind_name(settings)}")
     settings[keys[-1]] = value
 
 
@@ -353,69 +372,3 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if value := environment.get(variable):
             found[key] = int(value) if key == "listen.port" and value.isdecimal() else value
     return found
-
-
-# --- from untyped settings to the declared ones
-
-
-def _build(kind: Any, value: Any, key: str) -> Any:
-    """``value`` as ``kind``, or a ``ConfigError`` that names the key."""
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _build_settings(kind, value, key)
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        inner = next(a for a in args if a is not type(None))
-        if value is None and dataclasses.is_dataclass(inner):
-            raise ConfigError(f"{key}: nothing under it; fill it in, or leave it out")
-        return None if value is None else _build(inner, value, key)
-    if origin is Literal:
-        if value not in args:
-            raise ConfigError(f"{key}: want one of {', '.join(map(str, args))}, found {value!r}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{key}: want a list, found {_kind_name(value)}")
-        return tuple(_build(args[0], item, f"{key}[{position}]") for position, item in enumerate(value))
-    if origin is not None:  # a mapping
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{key}: want a mapping, found {_kind_name(value)}")
-        return {str(name): _build(args[1], item, f"{key}.{name}") for name, item in value.items()}
-    return _build_plain(kind, value, key)
-
-
-def _build_plain(kind: Any, value: Any, key: str) -> Any:
-    if kind is Any:
-        return value
-    if kind is Path and isinstance(value, str | Path):
-        return Path(value)
-    if kind is int and type(value) is int and value >= 0:
-        return value
-    if kind is not int and kind is not Path and type(value) is kind:
-        return value
-    wanted = {int: "a whole number", bool: "true or false", str: "text", Path: "a path"}[kind]
-    raise ConfigError(f"{key}: want {wanted}, found {_kind_name(value)}")
-
-
-def _build_settings(kind: type, value: Any, key: str) -> Any:
-    if value is None:  # a section of which every line is commented out
-        value = {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{key or 'the file'}: want a mapping, found {_kind_name(value)}")
-    declared = {f.name: f for f in dataclasses.fields(kind)}
-    prefix = f"{key}." if key else ""
-    for name in value:
-        if name not in declared:
-            raise ConfigError(f"{prefix}{name}: unknown setting; there are {', '.join(declared)}")
-    hints = get_type_hints(kind)
-    given = {name: _build(hints[name], item, f"{prefix}{name}") for name, item in value.items()}
-    for name, declaration in declared.items():
-        needed = (
-            declaration.default is dataclasses.MISSING and declaration.default_factory is dataclasses.MISSING
-        )
-        if needed and name not in given:
-            raise ConfigError(f"{prefix}{name}: missing")
-    return kind(**given)
-
-
-def _kind_name(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {value!r}"[:60]

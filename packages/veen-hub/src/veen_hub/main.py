@@ -29,7 +29,7 @@ from veen_hub.anchors import load_anchor
 from veen_hub.config import HubConfig
 from veen_hub.http.app import Server
 from veen_hub.hub import Hub
-from veen_hub.logs import log, set_up
+from veen_hub.logs import finish, log, set_up
 from veen_hub.version import VERSION
 from veen_storage.store import Store
 
@@ -163,8 +163,11 @@ def run(arguments: Sequence[str]) -> None:
     if config.tenant_id is not None:
         always["tenant_id"] = config.tenant_id
     set_up(config.log_level, **always)
-    with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(serve(config))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            uvloop.run(serve(config))
+    finally:
+        finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,9 +5,23 @@ One gauge per stage (accepted, durable, applied, checkpointed, anchored), so tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from veen_hub import logs
 
 _MS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+
+
+class LostLines(Collector):
+    """Read off when somebody asks: the log is the process's, not a hub's."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        text = "Lines of the log that stderr did not take"
+        yield CounterMetricFamily("veen_log_lines_dropped", text, logs.dropped())
 
 
 class Metrics:
@@ -77,6 +91,7 @@ class Metrics:
         self.attachments = counter("veen_attachments_total", "Attachments stored")
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
         self.ready = gauge("veen_ready", "Whether the hub is ready")
+        registry.register(LostLines())
 
     def expose(self) -> bytes:
         return generate_latest(self.registry)

@@ -126,7 +126,7 @@ def load_policy(name: str | None, hub: HubId, options: Mapping[str, object]) -> 
     if name is None:
         return AllowAll()
     hint = "; install veen-overlays" if name == REALM else ""
-    made = extension.find(extension.POLICIES, name, "policy.name", hint).load()(hub, options)
+    made = extension.make(extension.POLICIES, name, "policy.name", hub, options, hint=hint)
     if not isinstance(made, AdmissionPolicy):
         raise ConfigError(f"policy.name: {name!r} is not an AdmissionPolicy")
     return made
