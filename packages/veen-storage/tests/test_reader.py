@@ -371,7 +371,7 @@ def test_an_index_grows_while_a_reader_looks_again_inside_its_view(store: Store)
     reader_thread = threading.Thread(target=read)
     reader_thread.start()
     assert inside.wait(10)
-    grower = threading.Thread(target=store.index._grow_if, args=(True,))
+    grower = threading.Thread(target=store.index._grow, args=(lambda: True,))
     grower.start()
     while not store.index._growing:
         pass
