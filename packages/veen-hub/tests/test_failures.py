@@ -25,15 +25,18 @@ from veen_core.api import (
     StreamResponse,
     SubmitResponse,
 )
+from veen_core.errors import ConfigError
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus, CheckpointsResponse
 from veen_hub import authority
+from veen_hub.authority import Authority
 from veen_hub.policy import AllowAll, Question
 from veen_storage import opening
 from veen_storage.files import Files
 from veen_storage.fsck import fsck
 
+from .certificates import Certificates
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import Writer, envelope
@@ -206,6 +209,19 @@ def test_a_tenant_is_ready_while_its_authority_can_be_reached(
     assert ready.json["why"].startswith(f"authority: {ruler.url} cannot be reached")
     assert tenant.get("/healthz").status == 200
     assert tenant.submit(tenant.writer().next()).status == 200  # what it has decided stays decided
+
+
+def test_an_authority_with_a_certificate_of_its_own_is_believed_if_it_is_named(
+    start_hub: StartHub, certificates: Certificates
+) -> None:
+    cert, key = certificates.hub
+    ruler = start_hub("authority", tls={"cert": str(cert), "key": str(key)})
+    stranger = start_hub("stranger", authority_url=ruler.url)
+    assert "certificate" in stranger.get("/readyz").json["why"].lower()
+    tenant = start_hub("tenant", authority_url=ruler.url, authority_ca=str(certificates.authority))
+    assert tenant.get("/readyz").status == 200
+    with pytest.raises(ConfigError, match="authority_ca: "):
+        Authority(ruler.url, key)
 
 
 def test_the_authority_is_asked_no_more_often_than_every_few_seconds(start_hub: StartHub) -> None:

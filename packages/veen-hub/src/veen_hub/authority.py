@@ -8,10 +8,14 @@ not more often than every few seconds.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from pathlib import Path
 from typing import Final
 
 import aiohttp
+
+from veen_core.errors import ConfigError
 
 ASKED_EVERY_SEC: Final = 5.0
 PATIENCE_SEC: Final = 2.0
@@ -20,7 +24,11 @@ PATIENCE_SEC: Final = 2.0
 class Authority:
     """Used on the event loop only."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ca: Path | None = None) -> None:
+        try:
+            self._context = ssl.create_default_context(cafile=ca)
+        except OSError as exc:  # also what is no certificate
+            raise ConfigError(f"authority_ca: {ca}: {exc.strerror or exc}") from None
         self._probe = url.rstrip("/") + "/healthz"
         self._url = url
         self._asking = asyncio.Lock()
@@ -40,7 +48,8 @@ class Authority:
         try:
             async with (
                 aiohttp.ClientSession(timeout=patience) as session,
-                session.get(self._probe, allow_redirects=False) as answer,  # a login page is not alive
+                # not where it is sent on to: a login page is not alive
+                session.get(self._probe, allow_redirects=False, ssl=self._context) as answer,
             ):
                 return None if answer.status == 200 else f"{self._url} answers {answer.status}"
         except TimeoutError:

@@ -203,6 +203,8 @@ class HubConfig:
     """Named on every line of the log."""
     authority_url: str | None = None
     """``http(s)://host[:port]``: a tenant is ready while its authority can be reached (spec-4 §10.1)."""
+    authority_ca: Path | None = None
+    """A PEM file, if the authority's certificate is not one that this machine trusts."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     gating: bool = True
     """Whether a writer needs a cap token; without it anybody may write (H20)."""

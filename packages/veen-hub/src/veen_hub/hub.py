@@ -129,7 +129,8 @@ class Hub:
         """Nothing comes any more: followers that have everything may go."""
         self.reports = Reports()
         self.orders = Orders()
-        self._authority = Authority(config.authority_url) if config.authority_url is not None else None
+        url, ca = config.authority_url, config.authority_ca
+        self._authority = Authority(url, ca) if url is not None else None
         self._last: Entry | Head | None = None
 
     def _client_bounds(self) -> ClientBounds | None:
