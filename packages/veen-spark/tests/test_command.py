@@ -75,7 +75,8 @@ def test_wrong_usage_is_said_before_spark_starts(args: tuple[str, ...]) -> None:
 
 
 def test_a_path_that_is_not_there_is_said_before_spark_starts() -> None:
-    for command in (("verify", "no*where"), ("query-sql", "select 1", "nowhere")):
+    converting = ("to-parquet", "nowhere", "target")
+    for command in (("verify", "no*where"), ("query-sql", "select 1", "nowhere"), converting):
         failed = run(*command, "--master", "no master that Spark would take")
         assert failed.exit_code == USAGE
         assert "does not exist" in failed.output

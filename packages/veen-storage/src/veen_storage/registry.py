@@ -28,6 +28,13 @@ def write_registry(files: Files, layout: Layout, registry: Registry) -> None:
     files.replace(layout.version, f"{_MAGIC} {FORMAT_VERSION} {H(content).hex()}\n".encode())
 
 
+def not_a_data_directory(root: Path) -> StorageError:
+    return StorageError(
+        f"{root} is not a VEEN data directory: it has no VERSION file; name another, or make one with "
+        "`veen hub init`"
+    )
+
+
 def read_registry(layout: Layout) -> Registry:
     """The registry, or an error that says which of version, hash and content is wrong."""
     expected = _read_version(layout.version)
@@ -54,7 +61,7 @@ def _read_version(path: Path) -> str:
     try:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
-        raise StorageError(f"{path.parent} is not a VEEN data directory: it has no VERSION file") from None
+        raise not_a_data_directory(path.parent) from None
     except OSError as exc:
         raise unreadable(path.name, exc) from exc
     except UnicodeDecodeError:

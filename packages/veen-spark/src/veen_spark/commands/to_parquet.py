@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from veen_spark.commands.paths import there
 from veen_spark.commands.session import (
     HELP,
     ExampleCommand,
@@ -54,6 +55,7 @@ def to_parquet(
     """
     if not overwrite:
         new_folder(target, ", or say --overwrite")
+    there(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         written = convert(spark, paths, str(target.absolute()), mode=mode, overwrite=overwrite)
     if as_json:

@@ -20,7 +20,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_storage import journal
 from veen_storage.applier import decode_finishing
 from veen_storage.directory_lock import DirectoryLock
-from veen_storage.errors import DamageError, StorageError
+from veen_storage.errors import DamageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.attachments import check_attachments, row_fault
@@ -43,6 +43,7 @@ from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, R
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.records import LABEL_SEQ, U64, LabelNo, Location
+from veen_storage.registry import not_a_data_directory
 
 __all__ = ["Counters", "Fault", "Level", "Progress", "Report", "fsck"]
 
@@ -61,7 +62,7 @@ def fsck(
     """Check a data directory that no process has open; raises ``LockedError`` if one has."""
     layout = Layout(root)
     if not layout.version.exists() and not layout.registry.exists():
-        raise StorageError(f"{root} is not a VEEN data directory: it has no VERSION file")
+        raise not_a_data_directory(root)
     lock = DirectoryLock(layout)
     try:
         return _Fsck(layout, Level(level), progress, processes or cores()).run()
