@@ -280,6 +280,23 @@ def test_a_label_that_contradicts_what_was_folded_is_evidence(epoch: int) -> Non
     asyncio.run(check())
 
 
+def test_no_receipt_of_another_history_is_given_for_a_prefix() -> None:
+    """A hub that shows a passed label differently later: the state is right, and its receipt would not be."""
+
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, put("a", "1"), put("a", "2"), put("a", "3"))
+        stream.now = 9
+        view = await taken_up(stream, store)
+        assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST)).entries[1].receipt
+        del stream.logs.logs[label_of(FIRST)]
+        stream.write(5, put("a", "other"), put("a", "words"), put("a", "more"))
+        with pytest.raises(VerificationError, match="is not the one that was folded"):
+            await view.state(2)
+
+    asyncio.run(check())
+
+
 def test_two_views_on_one_store_do_not_lead_each_other_astray() -> None:
     """Two commands at once: the slower one writes an older cursor after the faster one's rows."""
 

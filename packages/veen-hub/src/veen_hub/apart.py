@@ -1,8 +1,8 @@
 """A process apart: part of the hub's work on another core, while there is much of it.
 
 Ed25519 runs outside the interpreter's lock; decoding and hashing around it do not, and whoever lets go of the
-lock for a signature waits until he gets it back. So large groups are handed to a process. It starts with the
-first of them, and until it is ready, or if it dies, whoever asks does the work himself: nobody depends on it.
+lock for a signature waits to get it back. So large groups are handed to a process. It starts with the first
+of them, and until it is ready, or if it dies, the thread that asks does the work: nobody depends on it.
 
 It reads its standard input until that ends, so it never outlives the hub. Frames are ``marshal`` of lists,
 between two processes of the same interpreter.
@@ -37,7 +37,7 @@ def has_cores() -> bool:
     return len(os.sched_getaffinity(0)) > 1
 
 
-class LostError(OSError):
+class EndedError(OSError):
     """The process ended, or does not answer."""
 
 
@@ -58,7 +58,7 @@ class Apart:
         """Whether its process takes questions."""
 
     def ask(self, opening: list[bytes], questions: list[bytes]) -> list[Any] | None:
-        """An answer for each; None if whoever asks must do the work himself.
+        """An answer for each; None if the thread that asks must do the work.
 
         ``opening`` is what the process is told when it starts.
         """
@@ -125,7 +125,7 @@ def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub's to handle; it ends our input
     LOGGER.disabled = True  # the hub says what there is to say
     questions, answers = sys.stdin.fileno(), sys.stdout.fileno()
-    with contextlib.suppress(LostError, BrokenPipeError):
+    with contextlib.suppress(EndedError, BrokenPipeError):
         answer = open_with(_receive(questions))
         _send(answers, [])
         while True:
@@ -153,7 +153,7 @@ def _read(fd: int, length: int, seconds: float | None) -> bytes:
     while length:
         _wait(fd, select.POLLIN, seconds)
         if not (part := os.read(fd, length)):
-            raise LostError("it ended")
+            raise EndedError("it ended")
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
@@ -161,7 +161,7 @@ def _read(fd: int, length: int, seconds: float | None) -> bytes:
 
 def _wait(fd: int, event: int, seconds: float | None) -> None:
     if not _happens(fd, event, seconds):
-        raise LostError(f"no sign of it for {seconds} s")
+        raise EndedError(f"no sign of it for {seconds} s")
 
 
 def _is_readable(fd: int) -> bool:

@@ -25,9 +25,10 @@ async def authorize(hub: Hub, token_bytes: bytes) -> AuthorizeResponse:
         held = batch.view.cap(auth_ref)
         if held is not None and held.control_seq:
             return held.control_seq
+        placed = batch.authorize(token, token_bytes, hub.control_label)
         hub.labels.learn(token.allow.stream_ids)  # the map belongs to the sequencer's thread
         hub.accepted += 1
-        return batch.authorize(token, token_bytes, hub.control_label).stream_seq
+        return placed.stream_seq
 
     seq = await hub.act(action)
     receipt = await hub.reading(lambda: hub.store.read.receipt(hub.control_label, seq))

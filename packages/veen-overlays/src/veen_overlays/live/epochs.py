@@ -276,14 +276,11 @@ class EpochView(Generic[S]):
         return mmr.root
 
     async def _receipt_of(self, position: int) -> Receipt:
-        """Of the message there, checked against the entries of its label."""
+        """Of the message there; of a complete label only if all of it is what was folded."""
         if position <= self._total:
             start, row = next(self._rows.holding(position))
-            prefix = Prefix(self._epochs.label_of(row.epoch))
-            async for _ in prefix.entries(self._reader, position - start + 1):
-                pass
-            assert prefix.last is not None
-            return prefix.last
+            found = [entry async for at, entry in self._complete(start, row) if at == position]
+            return found[0].receipt
         left = position - self._total
         for held in self._window():
             if left <= len(held.messages):
