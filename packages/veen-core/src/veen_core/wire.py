@@ -36,6 +36,7 @@ from typing import (
 from veen_core import cbor
 from veen_core.errors import ConfigError, DecodeError, EncodeError, Fault
 from veen_core.kinds import Free, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
+from veen_core.pattern import Pattern, Take, pattern_of
 
 TRAILING: Final = "trailing"
 """``Annotated[X | None, TRAILING]``: absent means a shorter array (§4.4)."""
@@ -70,6 +71,7 @@ class Codec(Protocol):
     def fields(self) -> tuple[Field, ...]: ...
     @property
     def flat(self) -> bool: ...
+    def match(self, data: bytes) -> Any: ...
     def read(self, item: Any) -> Any: ...
     def write(self, value: Any) -> Any: ...
     def read_json(self, item: Any) -> Any: ...
@@ -138,6 +140,19 @@ class ArrayCodec(_Declared):
     """Of each field: what fills its slot, and what reads it."""
     flat: bool
     """Whether no field is an array or a map: then decoding needs no look ahead."""
+    pattern: Pattern | None
+    """Of its canonical bytes, if every field has one."""
+    matched: tuple[tuple[Callable[[Any, Any], None], Take], ...]
+    """Of each field: what fills its slot, and what takes it from a match."""
+
+    def match(self, data: bytes) -> Any:
+        """The value, if these are canonical bytes of one; None says nothing. Half the cost of reading."""
+        if self.pattern is None or (groups := self.pattern.groups(data)) is None:
+            return None
+        value = object.__new__(self.build)
+        for (fill, take), group in zip(self.matched, groups, strict=True):
+            fill(value, take(group))
+        return value
 
     def read(self, item: Any) -> Any:
         if type(item) is not list:
@@ -195,6 +210,9 @@ class MapCodec(_Declared):
     def flat(self) -> bool:
         return False
 
+    def match(self, _data: bytes) -> None:
+        return None
+
     def read(self, item: Any) -> Any:
         if type(item) is not dict:
             raise self._fail(f"want map, found {found(item)}")
@@ -245,6 +263,8 @@ class Wire:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """A value, or a ``DecodeError`` naming object, field, section and what was found."""
+        if (value := cls.codec.match(data)) is not None:
+            return cast(Self, value)
         try:
             item = cbor.decode_items(data, flat=cls.codec.flat)
         except DecodeError as exc:
@@ -350,9 +370,12 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
         )
         if hasattr(cls, "__post_init__"):
             raise TypeError(f"{name}: reading an array fills slots and would pass over __post_init__")
-        slots = tuple((getattr(cls, f.name).__set__, f.kind.read) for f in fields)
+        fills = [getattr(cls, f.name).__set__ for f in fields]
+        slots = tuple(zip(fills, (f.kind.read for f in fields), strict=True))
         flat = not any(isinstance(_bare(f.kind), ListOf | Free | _Declared) for f in fields)
-        cls.codec = ArrayCodec(name, section, cls, fields, slots, flat)
+        pattern = None if any(f.trailing for f in fields) else pattern_of(f.kind for f in fields)
+        matched = tuple(zip(fills, pattern.takes, strict=True)) if pattern is not None else ()
+        cls.codec = ArrayCodec(name, section, cls, fields, slots, flat, pattern, matched)
         return cls
 
     return declare
