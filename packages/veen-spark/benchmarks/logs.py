@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -108,10 +108,20 @@ def write_label(folder: Path, number: int, count: int, size: int) -> None:
         finish(count)
 
 
-def make(root: Path, shape: Shape) -> Path:
+def once(root: Path, make: Callable[[Path], None]) -> Path:
+    """``root`` as ``make`` left it, now or in an earlier run; half of one is made anew."""
+    done = root.with_name(f"{root.name}.made")
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        make(root)
+        done.touch()
+    return root
+
+
+def make(root: Path, shape: Shape) -> None:
     """A folder of chunk files with the hub's identity beside them."""
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(parents=True)
+    root.mkdir()
     identity = identities.new_identity(HUB, BORN)
     assert identity.hub_keys[0].hub_pk == HubPk(HUB.public)
     (root / "hub-identity.cbor").write_bytes(identity.encode())
@@ -121,4 +131,3 @@ def make(root: Path, shape: Shape) -> Path:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
         numbers = range(shape.labels)
         list(pool.map(write_label, repeat(root), numbers, counts, repeat(shape.body)))
-    return root

@@ -10,7 +10,8 @@
 ``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
 
 Subject and yardstick take turns and the fastest round of each counts. ``--only NAME`` measures some of them,
-``--directory`` says on which disk. Each figure is a function of ``Bench``; add one to ``FIGURES``.
+``--directory`` says on which disk, ``--keep`` where the logs stay for the next run: at full size they take
+longer to make than to measure. Each figure is a function of ``Bench``; add one to ``FIGURES``.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,18 +50,15 @@ CORES = 2
 
 @dataclass
 class Bench:
-    """The session, and logs by their shape, each made once."""
+    """The session, and a folder for the logs."""
 
     spark: SparkSession
     root: Path
     entries: int
     rounds: int
-    _made: dict[logs.Shape, Path] = field(default_factory=dict)
 
     def log(self, shape: logs.Shape) -> Path:
-        if shape not in self._made:
-            self._made[shape] = logs.make(self.root / f"log-{len(self._made)}", shape)
-        return self._made[shape]
+        return logs.once(self.root / f"log-{shape.entries}", partial(logs.make, shape=shape))
 
     def fastest(self, subject: Callable[[], object], yardstick: Callable[[], object]) -> float:
         """How many times as long the yardstick takes: its fastest round by the subject's."""
@@ -81,10 +80,9 @@ def consume(frame: DataFrame) -> None:
 
 
 def read(bench: Bench) -> float:
-    log, parquet = bench.log(logs.Shape(bench.entries)), bench.root / "parquet"
-    if not parquet.exists():
-        to_parquet(bench.spark, [str(log)], str(parquet))
-    spark = bench.spark
+    spark, log = bench.spark, bench.log(logs.Shape(bench.entries))
+    parquet = bench.root / f"parquet-{bench.entries}"
+    logs.once(parquet, lambda to: to_parquet(spark, [str(log)], str(to)))
     return bench.fastest(
         lambda: consume(spark.read.format("veen").load(str(log))),
         lambda: consume(spark.read.parquet(str(parquet))),
@@ -178,11 +176,11 @@ def worker_rss_growth(bench: Bench) -> float:
 
 
 def fold_figure(bench: Bench) -> float:
-    return folds.measured(bench.spark, bench.root / "folds", bench.entries)["spark.fold"]
+    return folds.measured(bench.spark, bench.root / f"folds-{bench.entries}", bench.entries)["spark.fold"]
 
 
 def skew_figure(bench: Bench) -> float:
-    return folds.measured(bench.spark, bench.root / "folds", bench.entries)["spark.skew"]
+    return folds.measured(bench.spark, bench.root / f"folds-{bench.entries}", bench.entries)["spark.skew"]
 
 
 @dataclass(frozen=True)
@@ -208,11 +206,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--entries", type=int, help="instead of 10^6 or 10^5")
     parser.add_argument("--only", action="append", choices=FIGURES, help="just this one; repeat")
-    parser.add_argument("--directory", type=Path)
+    parser.add_argument("--directory", type=Path, help="where to put the logs that are measured")
+    parser.add_argument("--keep", type=Path, help="the same, and leave them there for the next run")
     given = parser.parse_args()
     entries = given.entries or (100_000 if given.quick else 1_000_000)
     failed = 0
-    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+    with (
+        nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory(dir=given.directory) as folder
+    ):
         spark = start(f"local[{CORES}]", app_name="veen-spark benchmarks")
         bench = Bench(spark, Path(folder), entries, rounds=3 if given.quick else 2)
         for name, figure in FIGURES.items():

@@ -24,6 +24,8 @@ from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 
 _FRAME: Final = struct.Struct(">BB32sQII32s")
+_SIZES: Final = struct.Struct(">BB40xII32x")
+"""The same frame, for who wants to know no more than where it ends."""
 FRAME_SIZE: Final = _FRAME.size
 ENTRY_VERSION: Final = 1
 FLAG_AUTHORIZE: Final = 0x01
@@ -108,6 +110,15 @@ def decode_frame(data: bytes, at: int = 0) -> FrameHeader:
     # The struct has seen to the sizes of both; every entry of a log comes through here.
     label, digest = bytes.__new__(Label, label), bytes.__new__(EntryHash, digest)
     return FrameHeader(flags, label, StreamSeq(stream_seq), msg_len, receipt_len, digest)
+
+
+def frame_size(data: bytes, at: int = 0) -> int:
+    """Of the whole entry whose frame header is at ``at``; raises as ``decode_frame`` does."""
+    if len(data) - at >= FRAME_SIZE:
+        version, flags, msg_len, receipt_len = _SIZES.unpack_from(data, at)
+        if version == ENTRY_VERSION and not flags & ~_KNOWN_FLAGS:
+            return FRAME_SIZE + int(msg_len) + int(receipt_len)
+    return decode_frame(data, at).size
 
 
 def unframe(data: bytes) -> Entry:

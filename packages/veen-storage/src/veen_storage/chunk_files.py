@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from veen_core.entry import FRAME_SIZE, Entry, decode_frame, unframe
+from veen_core.entry import FRAME_SIZE, Entry, frame_size, unframe
 from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression
@@ -54,7 +54,7 @@ class ChunkFile:
         at = 0
         while at < len(data):
             try:
-                size = decode_frame(data, at).size
+                size = frame_size(data, at)
                 found.append(unframe(data[at : at + size]))
             except DecodeError as exc:
                 raise DamageError(self.name, offset + at, str(exc)) from exc
@@ -72,7 +72,7 @@ class ChunkFile:
             if offset + FRAME_SIZE > window_at + len(window):
                 window, window_at = self.read(offset, min(WINDOW, size - offset)), offset
             try:
-                length = decode_frame(window, offset - window_at).size
+                length = frame_size(window, offset - window_at)
             except DecodeError as exc:
                 raise DamageError(self.name, offset, str(exc)) from exc
             if offset + length > size:

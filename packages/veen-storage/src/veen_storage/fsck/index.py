@@ -9,9 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -134,9 +134,14 @@ def _heads(view: View, numbers: dict[Label, LabelNo]) -> Iterator[tuple[Label, R
 
 
 def _rows(view: View, table: str) -> Iterator[tuple[bytes, bytes]]:
-    """In order; a damaged tree that leads in circles ends here."""
-    before: bytes | None = None
-    for key, value in view.scan(table, b""):
+    return _in_order(table, view.rows(table), None)
+
+
+def _in_order(
+    table: str, rows: Iterable[tuple[bytes, bytes]], before: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Those that follow ``before``; a damaged tree that leads in circles ends here."""
+    for key, value in rows:
         if before is not None and key <= before:
             raise DamageError(FILE, None, f"table {table} is not in order", REPAIR)
         before = key
@@ -229,10 +234,23 @@ def changed_attachments(actual: Path, derived: Path) -> Comparison:
 
 
 _END: Final = (None, b"")
+AT_ONCE: Final = 1_024
+"""Rows that are compared at once while they are alike."""
 
 
 def _differences(table: str, left: View, right: View, found: Comparison) -> Iterator[Row]:
-    have, want = _rows(left, table), _rows(right, table)
+    """Most rows are alike, and are compared many at a time: only from where they part one by one."""
+    have, want = left.rows(table), right.rows(table)
+    before = None
+    while (ours := list(islice(have, AT_ONCE))) == (theirs := list(islice(want, AT_ONCE))) and ours:
+        found.checked += len(ours)
+        before = ours[-1][0]
+    yield from _one_by_one(table, _in_order(table, chain(ours, have), before), chain(theirs, want), found)
+
+
+def _one_by_one(
+    table: str, have: Iterator[tuple[bytes, bytes]], want: Iterator[tuple[bytes, bytes]], found: Comparison
+) -> Iterator[Row]:
     (a, x), (b, y) = next(have, _END), next(want, _END)
     while a is not None or b is not None:
         found.checked += 1

@@ -6,7 +6,7 @@ that wrote it. How far that can be trusted is the fold's ``state``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from veen_core.chunk import chunk_name
 from veen_core.entry import FLAG_AUTHORIZE, Entry
@@ -132,41 +132,43 @@ class LabelFold:
 
     # --- entries
 
-    def facts(self, facts: Iterable[Fact]) -> None:
+    def facts(self, facts: Sequence[Fact]) -> None:
         if self._skipping:
             return
         for fact in facts:
-            self._book.report.counters.bytes += fact.size
-            self._book.report.counters.entries += 1
             self._entry(fact)
+        counters = self._book.report.counters
+        counters.entries += len(facts)
+        counters.bytes += sum(fact.size for fact in facts)
         self._state.pause()
 
     def _entry(self, fact: Fact) -> None:
-        if fact.seq != self._state.next:
-            self._fault(fact, f"stands where entry {self._state.next} must be")
-            self._state.lose()
-        self._state.next = StreamSeq(fact.seq + 1)
+        state = self._state
+        if fact.seq != state.next:
+            self._fault(fact, f"stands where entry {state.next} must be")
+            state.lose()
+        state.next = StreamSeq(fact.seq + 1)
         if (digest := self._pending.hashes.get(fact.seq)) is not None and digest != fact.entry_hash:
             self._fault(fact, "is not the entry that the journal holds")
-            self._state.distrust()
+            state.distrust()
         if not fact.has_receipt:
-            self._state.lose()
-        if self._state.cursor is None:
+            state.lose()
+        if state.cursor is None:
             return
-        if self._state.exact and fact.seq >= self._state.ahead_from:
-            self._state.step_aside()
+        if state.exact and fact.seq >= state.ahead_from:
+            state.step_aside()
         self._roll(fact)
-        before = self._state.cursor.log.size
-        nodes = self._append(fact, self._state.cursor)
-        cursor, entry = self._state.cursor, Entry(self._label, fact.seq, b"", b"", fact.flags)
-        location = self._state.draft.reserve(cursor, fact.size)
-        placed = Placed(cursor.number, entry, b"", location, cursor.hub_ts, nodes)
-        self._state.draft.fill(cursor, placed, fact.entry_hash)
-        self._content(fact, before, self._state.cursor)
+        cursor, draft = state.cursor, state.draft
+        before = cursor.log.size
+        nodes = self._append(fact, cursor)
+        entry = Entry(self._label, fact.seq, b"", b"", fact.flags)
+        placed = Placed(cursor.number, entry, b"", draft.reserve(cursor, fact.size), cursor.hub_ts, nodes)
+        draft.fill(cursor, placed, fact.entry_hash)
+        self._content(fact, before, cursor)
         if fact.seq in self._files.checkpoints or fact.seq in self._pending.checkpoints:
             self._checkpoints.checkpoint(fact.seq)
-        if self._state.wrong_roots >= PATIENCE:
-            self._state.lose()
+        if state.wrong_roots >= PATIENCE:
+            state.lose()
 
     def _append(self, fact: Fact, cursor: LabelCursor) -> list[Node]:
         if fact.hub_ts < cursor.hub_ts:
