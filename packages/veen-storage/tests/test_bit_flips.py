@@ -242,6 +242,27 @@ def test_every_bit_beside_a_chunk_matters(root: Path, pattern: str) -> None:
     assert unnoticed(root, path, all_bits(path), recent=0) == []  # no entry's signature can help here
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "log/chunk-*.summary",
+        "log/chunk-*.log",
+        "log/chunk-*.open",
+        "log/peaks-*",
+        "log/checkpoint-[0-9a-f]*-0*",
+        "log/checkpoint-index-*",
+        "log/anchor-*",
+        "checkpoint-binding.cbor",
+    ],
+)
+def test_a_fault_says_at_which_byte_of_which_file(root: Path, pattern: str) -> None:
+    path = next(root.glob(pattern))
+    with flipped(path, 0):
+        faults = [fault for fault in fsck(root, processes=1).faults if fault.file == path.name]
+    assert faults
+    assert any(fault.offset is not None for fault in faults)
+
+
 def test_every_bit_of_an_anchor_matters(root: Path) -> None:
     path = next(root.glob("log/anchor-*"))
     head = 8 * (path.stat().st_size - len(b"anchor ref"))

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -582,6 +583,17 @@ def test_what_the_disk_does_not_give_is_a_fault_and_not_the_end(template: Path, 
         found = [fault for fault in check(root).faults if name.name in fault.file or fault.file in str(name)]
         assert any("directory" in fault.what for fault in found), name
         shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("level", ["full", "quick"])
+def test_a_folder_in_the_place_of_an_attachment_is_called_one(
+    root: Path, level: Literal["full", "quick"]
+) -> None:
+    path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
+    path.unlink()
+    path.mkdir()
+    told = [fault for fault in fsck(root, level=level, processes=1).faults if "is a folder" in fault.what]
+    assert [fault.file for fault in told] == [str(path.relative_to(root))]
 
 
 def test_an_attachment_that_the_disk_does_not_give_is_a_fault(tmp_path: Path) -> None:

@@ -73,22 +73,30 @@ def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
         shown = os.path.relpath(exc.filename, layout.root)
         report.faults.append(Fault(file=shown, what=unreadable(shown, exc).what))
 
-    for folder, _folders, names in os.walk(layout.attachments, onerror=fault):
-        for name in sorted(names):
-            path = Path(folder, name)
-            shown = str(path.relative_to(layout.root))
-            if name.endswith(".tmp"):
+    def misplaced(path: Path, what: str) -> None:
+        shown = str(path.relative_to(layout.root))
+        report.faults.append(Fault(file=shown, what=what, remedy="move it out of the data directory"))
+
+    for folder, folders, names in os.walk(layout.attachments, onerror=fault):
+        for path in (Path(folder, name) for name in sorted(folders)):
+            if _is_placed(layout, path):
+                misplaced(path, "is a folder, in the place of an attachment")
+        for path in (Path(folder, name) for name in sorted(names)):
+            if path.suffix == ".tmp":
+                shown = path.relative_to(layout.root)
                 report.notes.append(f"{shown} is left from a put that was cut off: it may be removed")
-                continue
-            try:
-                placed = layout.attachment(Coid.from_hex(name)) == path
-            except DecodeError:
-                placed = False
-            if placed:
+            elif _is_placed(layout, path):
                 yield path
             else:
-                remedy = "move it out of the data directory"
-                report.faults.append(Fault(file=shown, what="has no place in attachments/", remedy=remedy))
+                misplaced(path, "has no place in attachments/")
+
+
+def _is_placed(layout: Layout, path: Path) -> bool:
+    """Whether an attachment is, or would be, where this is."""
+    try:
+        return layout.attachment(Coid.from_hex(path.name)) == path
+    except DecodeError:
+        return False
 
 
 def sha256_of(path: Path) -> str:

@@ -29,6 +29,12 @@ from veen_storage.records import LabelCursor
 from veen_storage.registry import Registry
 
 
+def first_difference(held: bytes, right: bytes) -> int:
+    """Where a file goes wrong; the end of the shorter, if all before it is alike."""
+    pairs = enumerate(zip(held, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(held), len(right)))
+
+
 @dataclass(slots=True)
 class Bindings:
     """The lines that ``checkpoint-binding.cbor`` must have: one for each checkpoint, in any order (§8.4)."""
@@ -139,8 +145,7 @@ class Beside:
         if held is None:
             self.fault(path, "is missing", remedy=remedy, seq=seq)
         else:
-            pairs = enumerate(zip(held, right, strict=False))
-            offset = next((at for at, (a, b) in pairs if a != b), min(len(held), len(right)))
+            offset = first_difference(held, right)
             self.fault(path, "is not what follows from the log", remedy=remedy, seq=seq, offset=offset)
         if rewrite:
             self.rewrites[path] = right
@@ -221,10 +226,10 @@ class Beside:
         try:
             held = Anchor.decode(read_held(path, self.report, label=self.label, seq=upto) or b"")
         except DecodeError as exc:
-            self.fault(path, str(exc), seq=upto)
+            self.fault(path, str(exc), seq=upto, offset=0)
             return None
         if (held.label, held.upto_seq) != (self.label, upto):
-            self.fault(path, "is of another checkpoint than its name says", seq=upto)
+            self.fault(path, "is of another checkpoint than its name says", seq=upto, offset=0)
             return None
         if not checkpointed:
             self.fault(path, "there is no checkpoint that it anchors", seq=upto)

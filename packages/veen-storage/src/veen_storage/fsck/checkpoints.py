@@ -8,7 +8,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
 from veen_storage.changes import Checkpointed
-from veen_storage.fsck.beside import Beside
+from veen_storage.fsck.beside import Beside, first_difference
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, read_held
 from veen_storage.fsck.pending import Folded
@@ -49,7 +49,9 @@ class CheckpointFold:
             self._without_checkpoint(upto)
             return
         if item is not None and written is not None and written != item.data:
-            self._beside.fault(path, "is not the checkpoint that the journal holds", seq=upto)
+            offset = first_difference(written, item.data)
+            what = "is not the checkpoint that the journal holds"
+            self._beside.fault(path, what, seq=upto, offset=offset)
         self._book.report.counters.checkpoints += 1
         self._file_checkpoint(upto, written if written is not None or item is None else item.data, item)
 
@@ -62,7 +64,7 @@ class CheckpointFold:
             file_checkpoint(self._state.draft, self._book.trust.identity, cursor, held)
         except VeenError as exc:
             self._beside.seen.add(path)
-            self._beside.fault(path, str(exc), seq=upto)
+            self._beside.fault(path, str(exc), seq=upto, offset=0)
             self._without_checkpoint(upto)
             return
         step = self._state.draft.changes.steps[-1]
