@@ -182,9 +182,9 @@ class Hub:
 
     # --- submitting
 
-    async def submit(self, wires: list[bytes]) -> Pending:
-        """Every message through the pipeline; each outcome is a receipt or the error it gets."""
-        return await self._intake.submit(wires)
+    def enter(self, wires: list[bytes]) -> Pending:
+        """Every message into the pipeline; each outcome will be a receipt or the error it gets."""
+        return self._intake.enter(wires)
 
     def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""

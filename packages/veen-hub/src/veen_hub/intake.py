@@ -70,8 +70,11 @@ class Intake:
         self._examiners: list[Examiner] = []
         self._apart = has_cores()
 
-    async def submit(self, wires: list[bytes]) -> Pending:
-        """Every message through the whole pipeline; outcomes are final when this returns."""
+    def enter(self, wires: list[bytes]) -> Pending:
+        """Every message on its way through the whole pipeline; outcomes are final when it is ``done``.
+
+        A client that hangs up stops waiting; what is on its way goes on.
+        """
         if self._closed:
             raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
         count = len(wires)
@@ -83,7 +86,6 @@ class Intake:
             loop.call_soon(self._dispatch, loop)
         self._arrived.extend((pending, position) for position in range(count))
         self.waiting += count
-        await pending.done  # a client that hangs up cancels its waiting, not what is on its way
         return pending
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -68,11 +68,11 @@ class Server:
             raise
 
     async def _start(self) -> str:
-        listen, tls = self.hub.config.listen, self.hub.config.tls
+        tls = self.hub.config.tls
         context = server_context(tls) if tls is not None else None
         await self.hub.start()
         await self._runner.setup()
-        self._listener = Listener(self._runner, listen, context)
+        self._listener = Listener(self._runner, self.hub, context)
         await self._listener.start()
         self._following.start(self._listener.name)
         return self._listener.name

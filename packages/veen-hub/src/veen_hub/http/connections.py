@@ -16,10 +16,11 @@ from aiohttp import StreamReader, web
 from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
-from veen_hub.config import Listen
 from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, refuse
+from veen_hub.http.express import Express, is_whole
 from veen_hub.http.keys import name_request, new_request_id
+from veen_hub.hub import Hub
 from veen_hub.logs import LOGGER, log
 
 MAX_HEADER: Final = 8_190
@@ -35,9 +36,11 @@ LINGER_SEC: Final = 2
 class Connection(web.RequestHandler):
     """One client. ``lost`` is set when it is gone, for handlers that wait for something else."""
 
-    __slots__ = ("_listener", "lost")
+    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "lost")
 
-    def __init__(self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop, hub: Hub
+    ) -> None:
         super().__init__(
             server,
             loop=loop,
@@ -50,7 +53,14 @@ class Connection(web.RequestHandler):
             lingering_time=LINGER_SEC,
         )
         self._listener = listener
+        self._hub = hub
         self.lost = asyncio.Event()
+        self._express: Express | None = None
+        """The submit of the short way that is to be answered next."""
+        self._held = b""
+        """What arrived behind it."""
+        self._at_boundary = True
+        """Whether all that aiohttp's parser was given ended where a request ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._listener.connections += 1
@@ -61,6 +71,55 @@ class Connection(web.RequestHandler):
             self._listener.connections -= 1
         self.lost.set()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """By the short way if it can be; in the order in which it came."""
+        if not data:  # aiohttp's own way to go on with what its parser holds
+            super().data_received(data)
+        elif self._express is not None:
+            self._held += data
+            self._pause_transport_reading()
+        elif not (self._at_boundary and self._is_idle and self._takes_short_way(data)):
+            self._at_boundary = self._at_boundary and is_whole(data)
+            super().data_received(data)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether aiohttp has answered everything, and waits."""
+        return self._waiter is not None and not self._waiter.done() and not self._close
+
+    def _takes_short_way(self, data: bytes) -> bool:
+        express = Express.of(self._hub, data)
+        if express is None:
+            return False
+        try:
+            pending = express.enter()
+        except ApiError as exc:
+            self._write(express.refuse(exc))
+            return True
+        self._express = express
+        pending.done.add_done_callback(self._answer)
+        return True
+
+    def _answer(self, _done: asyncio.Future[Any]) -> None:
+        express, self._express = self._express, None
+        assert express is not None
+        self._write(express.answer())
+        if self._held:
+            data, self._held = self._held, b""
+            self._resume_transport_reading()
+            self.data_received(data)
+
+    def _write(self, answer: bytes) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(answer)
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SEC
+
+    def _process_keepalive(self) -> None:
+        """The timer for connections that are idle: one with a submit under way is not."""
+        if self._express is not None:
+            self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SEC
+        super()._process_keepalive()
 
     def close(self) -> None:
         """When the hub stops: aiohttp drops what arrives from now on, so nobody may wait for it."""
@@ -141,10 +200,12 @@ class _Full(asyncio.Protocol):
 class Listener(web.BaseSite):
     """The socket that the hub listens on."""
 
-    __slots__ = ("_listen", "connections")
+    __slots__ = ("_hub", "_listen", "connections")
 
-    def __init__(self, runner: web.BaseRunner, listen: Listen, context: ssl.SSLContext | None) -> None:
+    def __init__(self, runner: web.BaseRunner, hub: Hub, context: ssl.SSLContext | None) -> None:
+        listen = hub.config.listen
         super().__init__(runner, ssl_context=context, backlog=listen.backlog)
+        self._hub = hub
         self._listen = listen
         self.connections = 0
 
@@ -187,4 +248,4 @@ class Listener(web.BaseSite):
         server: Any = self._runner.server
         if server is None or self.connections >= self._listen.max_connections:
             return _Full()
-        return Connection(self, server, loop)
+        return Connection(self, server, loop, self._hub)

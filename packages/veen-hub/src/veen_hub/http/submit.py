@@ -9,7 +9,7 @@ import ipaddress
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
@@ -49,22 +49,25 @@ async def submit(request: web.Request) -> web.Response:
         if difficulty:
             items = worked_for(hub, request, items, difficulty)
         wires = [item for item in items if isinstance(item, bytes)]
-        pending = await hub.submit(wires) if wires else None
+        pending = hub.enter(wires) if wires else None
+        if pending is not None:
+            await pending.done
     except (AdmissionError, ApiError) as exc:
-        note_refusal(hub, request, exc, bytes_in=request.content_length or 0)
+        note_refusal(hub, request[REQUEST_ID], exc, bytes_in=request.content_length or 0)
         raise
     settled = iter(pending.done.result() if pending is not None else ())
     outcomes = [next(settled) if isinstance(item, bytes) else item for item in items]
-    note(hub, request, items, outcomes, pending, total=time.perf_counter() - started)
+    request_id = request[REQUEST_ID]
+    note(hub, request_id, items, outcomes, pending, total=time.perf_counter() - started)
     if request.content_type == CBOR_SEQ:
-        return web.Response(body=b"".join(encode(o, request) for o in outcomes), content_type=CBOR_SEQ)
+        return web.Response(body=b"".join(encode(o, request_id) for o in outcomes), content_type=CBOR_SEQ)
     outcome = outcomes[0]
     if isinstance(outcome, VeenError):
         return refuse(request, as_api_error(outcome))
     if wants_json(request):
         answer = SubmitResponse(receipt=outcome.receipt, server_version=VERSION)
         return web.Response(text=answer.to_json(), content_type=JSON)
-    return web.Response(body=encode(outcome, request), content_type=CBOR)
+    return web.Response(body=encode(outcome, request_id), content_type=CBOR)
 
 
 async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
@@ -152,10 +155,10 @@ def worked_for(
     return [judged(item) for item in items]
 
 
-def encode(outcome: Outcome, request: web.Request) -> bytes:
+def encode(outcome: Outcome, request_id: str) -> bytes:
     """One answer of a sequence: a response, or the error envelope in its place (H14)."""
     if isinstance(outcome, VeenError):
-        return envelope_of(as_api_error(outcome), request[REQUEST_ID]).encode()
+        return envelope_of(as_api_error(outcome), request_id).encode()
     return _RESPONSE_HEAD + outcome.receipt_bytes + _RESPONSE_TAIL  # canonical already: not encoded again
 
 
@@ -175,8 +178,8 @@ def check_address(hub: Hub, request: web.Request) -> None:
 
 def note(
     hub: Hub,
-    request: web.Request,
-    items: list[bytes | AdmissionError],
+    request_id: str,
+    items: Sequence[bytes | AdmissionError],
     outcomes: list[Outcome],
     pending: Pending | None,
     *,
@@ -197,15 +200,15 @@ def note(
     for item, outcome in zip(items, outcomes, strict=True):
         size, submission = (len(item), next(submissions)) if isinstance(item, bytes) else (0, None)
         if isinstance(outcome, VeenError):
-            about = {"bytes_in": size, "bytes_out": len(encode(outcome, request))} | times
-            note_refusal(hub, request, as_api_error(outcome), wire=item, **about)
+            about = {"bytes_in": size, "bytes_out": len(encode(outcome, request_id))} | times
+            note_refusal(hub, request_id, as_api_error(outcome), wire=item, **about)
         elif submission is not None:
             _log_accepted(outcome, submission, bytes_in=size, **times)
 
 
 def note_refusal(
     hub: Hub,
-    request: web.Request,
+    request_id: str,
     error: AdmissionError | ApiError,
     *,
     wire: bytes | AdmissionError = b"",
@@ -222,7 +225,7 @@ def note_refusal(
     if row is not None and row.stage in (Stage.AUTH, Stage.COMMIT):
         about["why"] = str(error)  # of earlier stages it may quote what was sent
         about |= _whose(wire)
-    log(logging.INFO, "refused", code=code.value, request_id=request[REQUEST_ID], **about, **fields)
+    log(logging.INFO, "refused", code=code.value, request_id=request_id, **about, **fields)
 
 
 def _whose(wire: bytes | AdmissionError) -> dict[str, str]:
