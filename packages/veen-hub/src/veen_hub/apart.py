@@ -32,6 +32,10 @@ RESTART_SEC: Final = 5.0
 _LENGTH: Final = struct.Struct(">I")
 
 
+PIPE_BYTES: Final = 256 * 1_024
+"""A group of messages fits into a pipe: else both sides wake each other for every part of it."""
+
+
 def has_cores() -> bool:
     """Whether a process would have a core of its own: on one core it only costs."""
     return len(os.sched_getaffinity(0)) > 1
@@ -92,6 +96,7 @@ class Apart:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
+                pipesize=PIPE_BYTES,
                 start_new_session=True,  # Ctrl-C is the hub's to handle
             )
             for fd in self._fds():
