@@ -85,8 +85,10 @@ class Connection(web.RequestHandler):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether aiohttp has answered everything, and waits."""
-        return self._waiter is not None and not self._waiter.done() and not self._close
+        """Whether aiohttp has answered everything that it was given, and takes more."""
+        if self._close or self._force_close:
+            return False
+        return not self._request_count or (self._waiter is not None and not self._waiter.done())
 
     def _takes_short_way(self, data: bytes) -> bool:
         express = Express.of(self._hub, data)

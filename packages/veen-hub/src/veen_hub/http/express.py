@@ -14,6 +14,8 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
+from aiohttp.http import SERVER_SOFTWARE
+
 from veen_core.api import unwrap_submit
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.rejection import HTTP_STATUS
@@ -137,7 +139,8 @@ def _refusal(error: AdmissionError | ApiError, request_id: str) -> bytes:
 def _response(status: HTTPStatus, body: bytes, request_id: str, more: str = "") -> bytes:
     head = (
         f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: {CBOR}\r\nContent-Length: {len(body)}\r\n"
-        f"VEEN-Request-Id: {request_id}\r\n{more}Date: {_date(int(time.time()))}\r\n\r\n"
+        f"VEEN-Request-Id: {request_id}\r\n{more}Date: {_date(int(time.time()))}\r\n"
+        f"Server: {SERVER_SOFTWARE}\r\n\r\n"
     )
     return head.encode() + body
 
