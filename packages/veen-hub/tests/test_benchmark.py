@@ -22,6 +22,7 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
         "hub.single_shared",
         "hub.batch_shared",
         "hub.p50",
+        "hub.p50_hot",
         "hub.read",
         "hub.follow_p99_ms",
         "hub.growth",

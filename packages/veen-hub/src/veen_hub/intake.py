@@ -22,7 +22,7 @@ from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
 from veen_hub.apart import has_cores
 from veen_hub.examination import Submission, Supported
-from veen_hub.examiner import Examiner, Verdict
+from veen_hub.examiner import Examiner, Verdict, examined
 from veen_hub.logs import LOGGER
 from veen_hub.sequencer import Answer, Sequencer, Ticket
 from veen_storage.writer import Batch, Place
@@ -90,9 +90,33 @@ class Intake:
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
+        if self.waiting == 1:
+            self._alone(loop, *arrived[0])
+            return
         for at in range(0, len(arrived), GROUP):
             self._pool.submit(self._work, loop, self._groups, arrived[at : at + GROUP])
             self._groups += 1
+
+    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending, position: int) -> None:
+        """The only message there is: the sequencer has nothing else to do, and examines it too.
+
+        Waking another thread for it would cost as much as verifying it.
+        """
+        wire = pending.wires[position]
+
+        def action(batch: Batch) -> Place:
+            started = time.perf_counter()
+            verdict = examined(wire, self._supported)
+            pending.verify_seconds = time.perf_counter() - started
+            if isinstance(verdict, VeenError):
+                raise verdict
+            pending.submissions[position] = verdict
+            return self._admit(verdict, batch)
+
+        def answer(settled: list[Ticket[Any]]) -> None:
+            loop.call_soon_threadsafe(self._deliver, [(pending, position, settled_outcome(settled[0]))])
+
+        self._sequencer.put([Ticket(action, len(wire))], answer)
 
     def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[tuple[Pending, int]]) -> None:
         """In a worker thread: examine, then hand over to the sequencer."""

@@ -20,7 +20,7 @@ from veen_selftest.bench import Bench, Figure
 from veen_selftest.check import Check, Violation
 from veen_selftest.hub import Hub
 from veen_selftest.perf import load
-from veen_selftest.perf.yardstick import crypto_floor, sync_seconds
+from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
 from veen_selftest.writer import LONG, Writer
 
 IN_FLIGHT: Final = 256
@@ -105,7 +105,7 @@ def _single(bench: Bench) -> None:
     prepared = [load.bodies(writer, each) for writer in _writers(bench, hub, IN_FLIGHT)]
     before = crypto_floor()
     rate = each * IN_FLIGHT / uvloop.run(load.drive(hub, prepared, sequences=False))
-    floor = max(before, crypto_floor())
+    floor = (before + crypto_floor()) / 2
     _say(bench, rate / floor, "of floor", f"{rate:,.0f}/s; the floor is {floor:,.0f}/s", least=0.35)
 
 
@@ -115,7 +115,7 @@ def _batch(bench: Bench) -> None:
     prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(bench, hub, LANES)]
     before = crypto_floor()
     rate = each * LANES / uvloop.run(load.drive(hub, prepared, sequences=True))
-    floor = max(before, crypto_floor())
+    floor = (before + crypto_floor()) / 2
     _say(bench, rate / floor, "of floor", f"{rate:,.0f}/s; the floor is {floor:,.0f}/s", least=0.8)
 
 
@@ -125,10 +125,9 @@ def _p50(bench: Bench) -> None:
     hub = own.start()
     prepared = load.bodies(bench.writer(hub), sizes(bench).alone)
     with TemporaryDirectory(dir=own.log.parent) as place:
-        before = sync_seconds(Path(place))
+        before = lone_seconds(Path(place))
         p50 = uvloop.run(load.alone(hub, prepared))
-        sync = min(before, sync_seconds(Path(place)))  # whatever else uses the disk is not the ideal
-    ideal = 1 / crypto_floor() + sync
+        ideal = (before + lone_seconds(Path(place))) / 2
     own.stop()
     about = f"{p50 * 1e3:.2f} ms; verify, sign and fdatasync take {ideal * 1e3:.2f} ms"
     _say(bench, p50 / ideal, "of ideal", about, most=3.0)
