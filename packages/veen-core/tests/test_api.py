@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,6 +25,7 @@ from veen_core.api import (
     SubmitRequest,
     SubmitResponse,
     envelope_of,
+    split_submits,
     unwrap_submit,
     wrap_submit,
 )
@@ -241,6 +244,27 @@ def test_a_submit_request_is_four_bytes_around_the_message() -> None:
 def test_what_is_no_submit_request_is_refused_with_the_reason(envelope: bytes, match: str) -> None:
     with pytest.raises(DecodeError, match=match):
         unwrap_submit(envelope)
+
+
+def split(items: Callable[[bytes], Iterator[bytes]], body: bytes) -> list[bytes] | str:
+    try:
+        return list(items(body))
+    except DecodeError as exc:
+        return str(exc)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_sequence_of_submits_is_split_as_any_other(seed: int) -> None:
+    """Whole, cut off, with damage, and with other items in it."""
+    draw = random.Random(seed)
+    wires = [wrap_submit(entry.msg_bytes) for entry in HUB.entries]
+    whole = b"".join(
+        draw.choices([*wires, b"\x01", b"\xa2\x01\x01\x02\x80", b"\xf6"], [9, 9, 9, 1, 1, 1], k=8)
+    )
+    damaged = bytearray(whole)
+    damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+    for body in (whole, whole[: draw.randrange(len(whole))], bytes(damaged), whole + b"\xff"):
+        assert split(split_submits, body) == split(cbor.split_sequence, body)
 
 
 def test_the_message_inside_is_not_looked_at() -> None:

@@ -72,6 +72,7 @@ class Codec(Protocol):
     @property
     def flat(self) -> bool: ...
     def match(self, data: bytes) -> Any: ...
+    def end(self, data: bytes, at: int) -> int | None: ...
     def read(self, item: Any) -> Any: ...
     def write(self, value: Any) -> Any: ...
     def read_json(self, item: Any) -> Any: ...
@@ -154,6 +155,11 @@ class ArrayCodec(_Declared):
             fill(value, take(group))
         return value
 
+    def end(self, data: bytes, at: int) -> int | None:
+        """Where a canonical one that begins at ``at`` ends; None says nothing."""
+        found = self.pattern.at(data, at) if self.pattern is not None else None
+        return found[1] if found is not None else None
+
     def read(self, item: Any) -> Any:
         if type(item) is not list:
             raise self._fail(f"want array, found {found(item)}")
@@ -211,6 +217,9 @@ class MapCodec(_Declared):
         return False
 
     def match(self, _data: bytes) -> None:
+        return None
+
+    def end(self, _data: bytes, _at: int) -> None:
         return None
 
     def read(self, item: Any) -> Any:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from veen_core import cbor
 from veen_core import pow as proof_of_work
-from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, unwrap_submit
+from veen_core.api import SubmitRequest, SubmitResponse, envelope_of, split_submits, unwrap_submit
 from veen_core.entry import Entry
 from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.msg import Msg
@@ -112,7 +112,7 @@ def unwrap(hub: Hub, request: web.Request, body: bytes) -> list[bytes | Admissio
 def split(body: bytes, most: int) -> list[bytes]:
     """The items of a sequence, counted while splitting: beyond ``most`` nothing is looked at."""
     try:
-        items = list(itertools.islice(cbor.split_sequence(body), most + 1))
+        items = list(itertools.islice(split_submits(body), most + 1))
     except DecodeError as exc:  # where an item ends is not known: none of them counts
         raise AdmissionError(CBOR_INVALID, str(exc)) from None
     if len(items) > most:
