@@ -133,6 +133,11 @@ def test_a_batch_that_fails_refuses_all_of_its_messages(start_hub: StartHub) -> 
     assert answer.body.count(b"E.UNAVAILABLE") == 5
     assert alice.label not in answer.body
 
+    def entries(stage: str) -> float:
+        return hub.metric("veen_stage_entries", stage=stage)
+
+    until(lambda: entries("accepted") == entries("durable") > 0, "nothing of it is counted any more")
+
 
 def test_when_applying_fails_the_hub_stops_acknowledging_and_says_why(start_hub: StartHub) -> None:
     files = FailingFiles()

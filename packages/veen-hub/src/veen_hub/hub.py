@@ -80,6 +80,8 @@ class Hub:
         self.metrics = Metrics()
         self.accepted = 0
         """Entries whose place was decided, in the sequencer's thread."""
+        self._kept = 0
+        """Those of batches that became durable."""
         self.metrics.stage.labels("accepted").set_function(lambda: self.accepted)
         self.feed = Feed()
         self.policy = policy or policy_of(config, self.identity.hub_id)
@@ -152,7 +154,7 @@ class Hub:
         self._sequencer.start()
         behind = await self.upkeep.start()
         self._last = await self.reading(self._newest)
-        self.accepted = behind
+        self.accepted = self._kept = behind
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
@@ -196,6 +198,10 @@ class Hub:
 
     def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
         """In the sequencer's thread, after every batch."""
+        if committed:
+            self._kept = self.accepted
+        else:
+            self.accepted = self._kept  # what the batch took in did not happen
         if not batch.items:
             return
         self.metrics.commit_ms.observe(seconds * 1_000)
