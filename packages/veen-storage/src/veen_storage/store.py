@@ -256,7 +256,8 @@ class Store:
         self._tail.add(changes)
         with self._queue.changed:
             self._queue.waiting.append(changes)
-            self._queue.changed.notify_all()
+            if len(self._queue.waiting) == 1 or self._gathered():  # else the applier gathers, or works
+                self._queue.changed.notify_all()
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
