@@ -349,6 +349,27 @@ def test_a_journal_segment_that_is_gone_is_noticed(make_store: MakeStore) -> Non
     Store(store.layout.root).close()
 
 
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
+    make_store: MakeStore, applied: bool
+) -> None:
+    """``rm journal/*`` after a kill: to open it would give places away that have receipts."""
+    store = make_store()
+    if applied:
+        send(store, ORDERS, 2)
+        store.apply()
+    send(store, ORDERS, 2)
+    drop(store)
+    for path in store.layout.journal.iterdir():
+        path.unlink()
+    with pytest.raises(DamageError, match="journal/applied: is missing.*put journal/ back"):
+        Store(store.layout.root)
+    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == ["journal/applied"]
+    assert any("journal/applied" in note and "is lost" in note for note in repair(store.layout.root).notes)
+    assert fsck(store.layout.root, processes=1).ok
+    Store(store.layout.root).close()
+
+
 def test_the_last_of_several_segments_is_missed_too(make_store: MakeStore) -> None:
     store = make_store()
     with short_segments(1_000):

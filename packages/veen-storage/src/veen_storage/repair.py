@@ -254,7 +254,9 @@ class _Repair:
         try:
             journal.check_newest(directory, journal.read_floor(directory))
         except DamageError as exc:
-            if exc.file != f"journal/{journal.FLOOR}":
+            damaged = exc.file == f"journal/{journal.FLOOR}" and (directory / journal.FLOOR).exists()
+            in_the_making = not self._layout.version.exists()  # a clone never had a journal
+            if not damaged and not in_the_making:
                 self._report.notes.append(
                     f"{exc.file} {exc.what}; what the log does not hold of them is lost"
                 )

@@ -80,6 +80,7 @@ def create(
     hub_keys.write_key(files, keys_directory or layout.keys, key)
     hub_keys.write_identity(files, layout, identity, key)
     files.replace(layout.checkpoint_binding, b"")
+    journal.write_floor(files, layout.journal, journal.Floor())
     registry = Registry(
         hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
     )
@@ -186,7 +187,8 @@ class Store:
         """Apply what the journal holds beyond the index; returns the last batch's number."""
         replayed: list[Changes] = []
         size, last = 0, self._applied
-        for batch in journal.read_batches(self.layout.journal, self._applied, self._notice):
+        floor = journal.read_floor(self.layout.journal)
+        for batch in journal.read_batches(self.layout.journal, self._applied, floor, self._notice):
             draft = Draft(self._ledger)
             for item in batch.items:
                 self._replay(draft, item, batch.number)

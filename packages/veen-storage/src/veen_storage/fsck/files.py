@@ -256,9 +256,9 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFil
     Of batches up to ``applied`` some may be gone: removals reach the disk in any order.
     """
     held, applied = JournalFiles(), max(applied, floor_of(layout))
+    _check_floor(layout, report)
     for name in sorted(os.listdir(layout.journal)):
         if name == journal.FLOOR:
-            _check_floor(layout, report)
             continue
         if name == f"{journal.FLOOR}.tmp":
             report.notes.append(f"journal/{name} is left from a write that was cut off: it may be removed")
