@@ -83,7 +83,7 @@ class Applier:
         self._index.write(lambda txn: write_index(txn, changes, finishing))
         self.finish(finishing)
 
-    def finish(self, finishing: bytes) -> None:
+    def finish(self, finishing: bytes, *, cut_off: bool = False) -> None:
         """Step 4; also at opening, for a round that was cut off after step 3."""
         for kind, label, start, end in decode_finishing(finishing):
             if kind == "seal":
@@ -91,6 +91,8 @@ class Applier:
                     self._files, self._layout, label, start, end, zstd_level=self._zstd_level
                 )
             else:
+                if cut_off:
+                    self._pruner.write_again(self._files, label, start, end)
                 self._files.remove(self._layout.chunk(label, start, end))
         if finishing != NOTHING_TO_FINISH:
             self._files.sync_directory(self._layout.log)
@@ -100,6 +102,7 @@ class Applier:
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
         growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
+        pruned: set[tuple[Label, StreamSeq]] = set()
         refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
             match step:
@@ -118,7 +121,12 @@ class Applier:
                     )
                 case Pruned():
                     self._renamed_in.add(self._layout.log)
-                    if not self._pruner.write(self._files, step.decision):
+                    chunk_ = (step.decision.label, step.decision.start_seq)
+                    if chunk_ in pruned:
+                        continue  # decided twice: the first decision stands
+                    if self._pruner.write(self._files, step.decision):
+                        pruned.add(chunk_)
+                    else:
                         refused.add(id(step))
         for change in changes if refused else ():
             change.steps = [step for step in change.steps if id(step) not in refused]

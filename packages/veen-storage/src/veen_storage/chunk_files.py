@@ -87,10 +87,12 @@ class ChunkFile:
 def open_chunk(
     layout: Layout, label: Label, start: StreamSeq, end: StreamSeq | None, *, zstd: bool
 ) -> ChunkFile:
-    """By its final name if it has an end and got it already, else as it grew."""
-    if end is not None:
+    """By its final name if it has an end and got it already, else as it grew; it may be renamed right now."""
+    if end is None:
+        return ChunkFile(layout.chunk(label, start, None), compressed=False)
+    for name, compressed in ((end, zstd), (None, False)):
         try:
-            return ChunkFile(layout.chunk(label, start, end), compressed=zstd)
+            return ChunkFile(layout.chunk(label, start, name), compressed=compressed)
         except FileNotFoundError:
             pass
-    return ChunkFile(layout.chunk(label, start, None), compressed=False)
+    return ChunkFile(layout.chunk(label, start, end), compressed=zstd)

@@ -169,7 +169,7 @@ class Store:
         zstd_level = self.registry.zstd_level
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
         self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
-        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
+        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, cut_off=True)
         origin = Origin(self.layout, self.identity, self._index)
         opening.check_newest_entries(origin, self._index)
         self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
