@@ -25,6 +25,7 @@ from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression, retention
 from veen_storage.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
+from veen_storage.chunk_files import is_whole
 from veen_storage.errors import DamageError
 from veen_storage.files import Files, read_exactly
 from veen_storage.index import Index, Transaction
@@ -86,7 +87,9 @@ class Applier:
     def finish(self, finishing: bytes, *, cut_off: bool = False) -> None:
         """Step 4; also at opening, for a round that was cut off after step 3."""
         for kind, label, start, end in decode_finishing(finishing):
-            if kind == "seal":
+            if kind == "seal" and cut_off and self._is_compressed(label, start, end):
+                self._files.remove(self._layout.chunk(label, start, None))
+            elif kind == "seal":
                 compression.finalize_chunk(
                     self._files, self._layout, label, start, end, zstd_level=self._zstd_level
                 )
@@ -96,6 +99,11 @@ class Applier:
                 self._files.remove(self._layout.chunk(label, start, end))
         if finishing != NOTHING_TO_FINISH:
             self._files.sync_directory(self._layout.log)
+
+    def _is_compressed(self, label: Label, start: StreamSeq, end: StreamSeq) -> bool:
+        """Whether a whole chunk lies under its final name already: then it is not made again from what grew."""
+        final = self._layout.chunk(label, start, end)
+        return self._zstd_level is not None and final.exists() and is_whole(final, compressed=True)
 
     # --- step 1 and 2
 

@@ -84,6 +84,17 @@ class ChunkFile:
             offset += length
 
 
+def is_whole(path: Path, *, compressed: bool) -> bool:
+    """Whether all of a chunk reads as entries (§4.8.1)."""
+    try:
+        with ChunkFile(path, compressed=compressed) as chunk:
+            for _offset, frame in chunk.walk():
+                unframe(frame)
+    except (DamageError, DecodeError):
+        return False
+    return True
+
+
 def open_chunk(
     layout: Layout, label: Label, start: StreamSeq, end: StreamSeq | None, *, zstd: bool
 ) -> ChunkFile:
