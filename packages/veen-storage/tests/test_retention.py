@@ -404,7 +404,9 @@ def test_damage_to_what_stays_does_not_outlive_the_chunk(
 def test_a_chunk_that_was_to_go_may_be_damaged_if_what_stays_is_whole(
     unfinished: Store, make_store: MakeStore
 ) -> None:
-    chunk, path = (place(ORDERS, seq(1), seq(8)) for place in (unfinished.layout.chunk, unfinished.layout.pruned))
+    chunk, path = (
+        place(ORDERS, seq(1), seq(8)) for place in (unfinished.layout.chunk, unfinished.layout.pruned)
+    )
     _flip(chunk)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from veen_core import cbor
 from veen_core.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ from veen_storage.cut import (
     shorten,
     take_cut,
 )
-from veen_storage.errors import DamageError, StorageError
+from veen_storage.errors import DamageError, StorageError, reading
 from veen_storage.files import Files
 from veen_storage.layout import Layout
 from veen_storage.observer import Observer, Source, opened
@@ -317,8 +317,13 @@ class _Copier:
 
 def read_parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while part := file.read(PART):
+        while part := _read(file, path.name):
             yield part
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    with reading(name):
+        return file.read(PART)
 
 
 def _whole_items(path: Path) -> Iterator[bytes]:

@@ -119,7 +119,10 @@ class Journal:
     def append(self, items: list[Item]) -> int:
         """Make one batch durable; returns its number. See the module for the order."""
         if self._poison is not None:
-            raise PoisonedError(f"the journal failed earlier ({self._poison}): reopen the data directory")
+            raise PoisonedError(
+                f"nothing is written after a failure ({self._poison}): free space or fix the disk, then reopen "
+                "the data directory"
+            )
         number = self._next
         try:
             if self._fd < 0 or self._size >= SEGMENT_BYTES:
