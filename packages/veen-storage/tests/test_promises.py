@@ -228,6 +228,25 @@ def test_an_interrupt_in_the_middle_of_a_commit_stops_all_others(make_store: Mak
         send(store, ORDERS, 1)
 
 
+def test_a_batch_that_memory_does_not_follow_stops_all_others(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is durable: the next one would get the same places."""
+    store = make_store()
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._ledger, "adopt", out_of_memory)
+        with pytest.raises(MemoryError):
+            send(store, ORDERS, 1)
+    with pytest.raises(PoisonedError, match="reopen"):
+        send(store, ORDERS, 1)
+    store.close()
+    assert make_store().read.head(ORDERS) is not None
+
+
 # --- reads see all that is durable
 
 

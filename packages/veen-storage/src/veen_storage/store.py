@@ -252,13 +252,20 @@ class Store:
             raise StorageError("this batch was made before another one was committed: make it anew")
         if self._thread is not None and self.poisoned is None:
             self._wait_for_room()
-        number = self._journal.append(batch.items)  # the commit point is in here
-        changes = batch.finish(number)
-        self._ledger.adopt(changes)
-        self._tail.add(changes)
-        with self._queue.changed:
-            self._queue.waiting.append(changes)
-            self._queue.changed.notify_all()
+        try:
+            number = self._journal.append(batch.items)  # the commit point is in here
+            changes = batch.finish(number)
+            self._ledger.adopt(changes)
+            self._tail.add(changes)
+            with self._queue.changed:
+                self._queue.waiting.append(changes)
+                self._queue.changed.notify_all()
+        except (
+            BaseException
+        ) as exc:  # a batch may be durable that memory does not know: no other may follow it
+            if self.poisoned is None:
+                self._journal.poison(f"memory did not follow the journal: {exc!r}")
+            raise
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
