@@ -101,7 +101,7 @@ class Applier:
             self._files.sync_directory(self._layout.log)
 
     def _is_compressed(self, label: Label, start: StreamSeq, end: StreamSeq) -> bool:
-        """Whether a whole chunk lies under its final name already: then it is not made again from what grew."""
+        """Whether a whole chunk has its final name already: then it is not made again from what grew."""
         final = self._layout.chunk(label, start, end)
         return self._zstd_level is not None and final.exists() and is_whole(final, compressed=True)
 

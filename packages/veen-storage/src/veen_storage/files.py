@@ -21,7 +21,7 @@ FEW = 16
 
 
 def tells_errors(system: str, release: str) -> bool:
-    """Whether ``syncfs`` reports what could not be written: Linux does since 5.8, before that it is silent."""
+    """Whether ``syncfs`` reports what could not be written: Linux does since 5.8."""
     version = re.match(r"(\d+)\.(\d+)", release)
     return system == "Linux" and version is not None and (int(version[1]), int(version[2])) >= (5, 8)
 

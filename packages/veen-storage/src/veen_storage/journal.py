@@ -120,8 +120,8 @@ class Journal:
         """Make one batch durable; returns its number. See the module for the order."""
         if self._poison is not None:
             raise PoisonedError(
-                f"nothing is written after a failure ({self._poison}): free space or fix the disk, then reopen "
-                "the data directory"
+                f"nothing is written after a failure ({self._poison}): free space or fix the disk, "
+                "then reopen the data directory"
             )
         number = self._next
         try:
@@ -194,7 +194,7 @@ FLOOR: Final = "applied"
 class Floor(NamedTuple):
     """What the journal's folder must agree with: noted when a segment begins, and before segments go.
 
-    There from a directory's creation on: a journal that somebody emptied is not taken for one without batches.
+    There from a directory's creation on: a journal that somebody emptied is not taken for a new one.
     """
 
     applied: int = 0

@@ -126,7 +126,7 @@ class Pruner:
         return True
 
     def write_again(self, files: Files, label: Label, start: StreamSeq, end: StreamSeq) -> None:
-        """Before a chunk goes that a crash has kept: what stays of it must be whole, and may not be by now."""
+        """Before a chunk goes that a crash has kept: what stays of it may be damaged by now."""
         if not self.layout.chunk(label, start, end).exists():
             return
         with self.index.reading() as view:
