@@ -381,7 +381,7 @@ def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
     drop(store)
     for path in store.layout.journal.iterdir():
         path.unlink()
-    with pytest.raises(DamageError, match="journal/applied: is missing.*put journal/ back"):
+    with pytest.raises(DamageError, match=r"journal/applied: is missing.*put journal/ back"):
         Store(store.layout.root)
     assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == ["journal/applied"]
     assert any("journal/applied" in note and "is lost" in note for note in repair(store.layout.root).notes)
