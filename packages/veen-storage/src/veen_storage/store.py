@@ -260,9 +260,7 @@ class Store:
             with self._queue.changed:
                 self._queue.waiting.append(changes)
                 self._queue.changed.notify_all()
-        except (
-            BaseException
-        ) as exc:  # a batch may be durable that memory does not know: no other may follow it
+        except BaseException as exc:  # it may be durable, and memory does not know: none may follow it
             if self.poisoned is None:
                 self._journal.poison(f"memory did not follow the journal: {exc!r}")
             raise
