@@ -87,6 +87,17 @@ def test_the_growing_chunk_is_never_pruned(written: Store) -> None:
     assert [written.read.entry(ORDERS, seq(n)).stream_seq for n in range(25, 31)] == list(range(25, 31))
 
 
+def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Entries 25 to 30 are in the chunk that grows."""
+    policy = Policy(default=Rule(max_age_sec=100))
+    assert len(written.due(policy, at(129), keep=CONTROL)) == 3
+    assert not caplog.messages
+    written.due(policy, at(130), keep=CONTROL)
+    written.due(Policy(default=Rule(max_bytes=1)), at(130), keep=CONTROL)
+    (said,) = caplog.messages
+    assert "in 1 labels payloads are too old and stay: their chunk has not ended" in said
+
+
 def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
     receipts = [written.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
     decisions = prune(written, ORDERS, Rule(max_age_sec=100), at(120))

@@ -31,7 +31,17 @@ from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
 from veen_storage.pruned_chunk import encode_pruned, read_pruned_chunk
-from veen_storage.records import LABEL_SEQ, MANIFEST, U32, U64, ChunkRecord, LabelNo, Segment, control_key
+from veen_storage.records import (
+    LABEL_SEQ,
+    MANIFEST,
+    U32,
+    U64,
+    ChunkRecord,
+    LabelCursor,
+    LabelNo,
+    Segment,
+    control_key,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +94,19 @@ def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
         kept_bytes -= chunk.total_bytes
         decisions.append(Prune(label=label, start_seq=chunk.start, end_seq=chunk.end, pruned_at=now))
     return decisions
+
+
+def is_held_back(index: Index, label: Label, rule: Rule, now: UnixTime) -> bool:
+    """Whether even the newest payload is too old, and stays: the chunk that grows is never pruned."""
+    if rule.max_age_sec is None:
+        return False
+    with index.reading() as view:
+        number = view.get("labels", label)
+        head = view.get("heads", number) if number is not None else None
+    if number is None or head is None:
+        return False
+    newest = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head).hub_ts
+    return newest + rule.max_age_sec < now
 
 
 def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:

@@ -311,14 +311,20 @@ class Store:
 
     def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
         """What the rules demand now; the label ``keep`` is never pruned, nor a chunk that is damaged."""
-        rules = ((label, policy.rule(label)) for label in self.read.all_labels() if label != keep)
-        bounded = ((label, rule) for label, rule in rules if rule != retention.LONG_TERM)
-        return [
-            decision
-            for label, rule in bounded
-            for decision in retention.due(self._index, label, rule, now)
-            if self._pruner.prunable(decision)
-        ]
+        decisions, held_back = list[Prune](), 0
+        for label in self.read.all_labels():
+            if label == keep or (rule := policy.rule(label)) == retention.LONG_TERM:
+                continue
+            due = retention.due(self._index, label, rule, now)
+            decisions += (decision for decision in due if self._pruner.prunable(decision))
+            held_back += retention.is_held_back(self._index, label, rule, now)
+        if held_back:
+            LOGGER.warning(
+                "retention: in %d labels payloads are too old and stay: their chunk has not ended "
+                "(max_checkpoint_interval, max_chunk_bytes)",
+                held_back,
+            )
+        return decisions
 
     def check_signing(self, now: UnixTime) -> None:
         """Raise unless the hub could sign a receipt at this time: the key's file may be missing."""
