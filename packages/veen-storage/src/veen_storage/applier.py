@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
@@ -47,6 +48,9 @@ from veen_storage.records import (
     pack_bucket,
 )
 from veen_storage.retention import Pruner
+
+ROUND_BYTES: Final = 8 * 1_048_576
+"""A round takes about this much of the journal."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A data directory: create it, open it, append to it, read it (DESIGN, storage).
+"""A data directory: open it, append to it, read it (DESIGN, storage). To create one: ``creation``.
 
 One process at a time, one writer in it, any number of readers (and beside it: ``observer``). Opening takes
 time bounded by the journal: the index knows where everything stood when it last committed, files are cut
@@ -10,24 +10,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from veen_core import hub_identity
 from veen_core.cap import CapToken
-from veen_core.errors import SignatureError, VeenError
-from veen_core.hub_identity import HubIdentity
-from veen_core.ids import Label, Signature, UnixTime, VerifyKey
-from veen_core.keys import SigningKey
-from veen_core.limits import DEFAULT_LIMITS, Limits
-from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal, opening, retention
-from veen_storage.applier import NOTHING_TO_FINISH, Applier
+from veen_core.errors import VeenError
+from veen_core.ids import Label, Signature, UnixTime
+from veen_core.limits import Limits
+from veen_core.profile import Profile
+from veen_storage import hub_keys, opening, retention
+from veen_storage.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
 from veen_storage.artifacts import Artifacts
 from veen_storage.attachments import Attachments
-from veen_storage.changes import Changes, Placed, Prune
+from veen_storage.changes import Changes, Prune
+from veen_storage.creation import create
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
@@ -35,62 +32,23 @@ from veen_storage.hub_keys import HubKeys, SignMany
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Draft, Ledger
+from veen_storage.ledger import Ledger
 from veen_storage.origin import Origin
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
-from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
+from veen_storage.recovery import Recovery
+from veen_storage.registry import check_limits, check_profile, read_registry
 from veen_storage.tail import Tail
-from veen_storage.writer import Batch, PreviousLabel, Signer, replay
+from veen_storage.writer import Batch, PreviousLabel, Signer
+
+__all__ = ["Store", "create"]
 
 MAX_TAIL_BYTES: Final = 64 * 1_048_576
 """The writer waits when the applier is further behind than this; it bounds memory and reopening."""
-ROUND_BYTES: Final = 8 * 1_048_576
-"""An apply round takes about this much of the journal."""
 GATHER_BYTES: Final = 4 * 1_048_576
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
 LOGGER: Final = logging.getLogger("veen_storage")
-
-
-def create(
-    root: Path,
-    key: SigningKey,
-    now: UnixTime,
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-    profile: Profile = DEFAULT_PROFILE,
-    zstd_level: int | None = None,
-    admin_pk: VerifyKey | None = None,
-    keys_directory: Path | None = None,
-    files: Files | None = None,
-    inherited: Collection[str] = (),
-) -> HubIdentity:
-    """A new, empty data directory with a new hub identity. VERSION comes last: without it, it is none.
-
-    ``inherited`` names what may lie there already: a fork's ancestry.
-    """
-    files, layout = files or Files(), Layout(root)
-    if root.exists() and any(path.name not in inherited for path in root.iterdir()):
-        raise StorageError(f"{root} is not empty: a new data directory needs a folder of its own")
-    files.make_directories(root)
-    for directory in layout.directories():
-        files.make_directory(directory)
-    identity = hub_identity.new_identity(key, now)
-    hub_keys.write_key(files, keys_directory or layout.keys, key)
-    hub_keys.write_identity(files, layout, identity, key)
-    files.replace(layout.checkpoint_binding, b"")
-    journal.write_floor(files, layout.journal, journal.Floor())
-    registry = Registry(
-        hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
-    )
-    index = Index(layout.index)
-    index.write(lambda txn: txn.put("meta", b"hub_id", identity.hub_id))
-    index.close()
-    files.sync_directory(layout.index)  # LMDB syncs its file, not the file's name
-    files.sync_directory(root)
-    write_registry(files, layout, registry)
-    return identity
 
 
 @dataclass
@@ -180,56 +138,14 @@ class Store:
         self.attachments = Attachments(
             self._files, self.layout, self.registry.limits.max_attachment_bytes, self._index
         )
-        last = self._recover()
+        recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice)
+        last = recovery.run(self._applied, self._apply_round)
         self._journal = Journal(self.layout.journal, self._files, last + 1)
-
-    def _recover(self) -> int:
-        """Apply what the journal holds beyond the index; returns the last batch's number."""
-        replayed: list[Changes] = []
-        size, last = 0, self._applied
-        floor = journal.read_floor(self.layout.journal)
-        for batch in journal.read_batches(self.layout.journal, self._applied, floor, self._notice):
-            draft = Draft(self._ledger)
-            for item in batch.items:
-                self._replay(draft, item, batch.number)
-                size += len(item.data)
-            self._check_signed(draft.changes)
-            draft.changes.batch = last = batch.number
-            self._ledger.adopt(draft.changes)
-            replayed.append(draft.changes)
-            if size >= ROUND_BYTES:
-                self._apply_round(replayed)
-                replayed, size = [], 0
-        if replayed:
-            self._apply_round(replayed)
-        segments = journal.list_segments(self.layout.journal)
-        if segments:
-            journal.write_floor(self._files, self.layout.journal, journal.Floor(last))
-        for segment in segments:
-            self._files.remove(segment)
-        return last
 
     def _notice(self, what: str) -> None:
         if what not in self.notices:
             self.notices.append(what)
         LOGGER.warning("%s", what)
-
-    def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
-        try:
-            replay(draft, self.identity, item)
-        except (DamageError, MismatchError):
-            raise
-        except VeenError as exc:
-            raise DamageError(f"journal batch {batch}", None, str(exc)) from exc
-
-    def _check_signed(self, changes: Changes) -> None:
-        """The last receipt of each label is this hub's; its root commits to those before it (I3)."""
-        last = {step.entry.label: step.entry for step in changes.steps if isinstance(step, Placed)}
-        for entry in last.values():
-            try:
-                hub_identity.verify_receipt(self.identity, entry.receipt)
-            except SignatureError as exc:
-                raise MismatchError(f"journal: {exc}: another hub's files were mixed in") from None
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
