@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from veen_core import cbor
-from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry
 from veen_core.entry import decode_frame
 from veen_core.errors import DecodeError
@@ -241,18 +240,14 @@ class _Copier:
         raise DamageError(name, None, f"has no line for the checkpoint at {cut.checkpointed}")
 
     def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
-        """The binding lines of the checkpoints that came along; lines name no label, hence the set."""
+        """The binding lines of the checkpoints that came along."""
         with self._source.checkpoint_binding.open("rb") as file:
             lines = file.read(cut.binding_bytes)
         if whole:
             return lines
-        kept = set()
-        for held in cut.labels:
-            for upto in checkpoints(self._store.index, held):
-                made = Checkpoint.decode(self._source.checkpoint(held.label, upto).read_bytes())
-                kept.add((made.upto_seq, made.mmr_root, made.epoch))
+        kept = {(held.label, upto) for held in cut.labels for upto in checkpoints(self._store.index, held)}
         bound = ((line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines))
-        return b"".join(line for line, tie in bound if (tie.upto_seq, tie.mmr_root, tie.epoch) in kept)
+        return b"".join(line for line, tie in bound if (tie.label, tie.upto_seq) in kept)
 
     # --- steps 4 to 7
 
