@@ -43,8 +43,11 @@ from veen_storage.writer import Batch, PreviousLabel, Signer
 
 __all__ = ["Store", "create"]
 
-MAX_TAIL_BYTES: Final = 64 * 1_048_576
-"""The writer waits when the applier is further behind than this; it bounds memory and reopening."""
+MAX_TAIL_BYTES: Final = 32 * 1_048_576
+"""The writer waits when the applier is further behind than this; it bounds memory and reopening.
+
+Of small messages each byte takes 3.5 in memory: twice as much would be 230 MB.
+"""
 GATHER_BYTES: Final = 4 * 1_048_576
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
