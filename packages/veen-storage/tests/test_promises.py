@@ -383,7 +383,8 @@ def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
         path.unlink()
     with pytest.raises(DamageError, match=r"journal/applied: is missing.*put journal/ back"):
         Store(store.layout.root)
-    assert [fault.file for fault in fsck(store.layout.root, processes=1).faults] == ["journal/applied"]
+    (fault,) = fsck(store.layout.root, processes=1).faults
+    assert (fault.file, fault.remedy[:17]) == ("journal/applied", "put journal/ back")
     assert any("journal/applied" in note and "is lost" in note for note in repair(store.layout.root).notes)
     assert fsck(store.layout.root, processes=1).ok
     Store(store.layout.root).close()

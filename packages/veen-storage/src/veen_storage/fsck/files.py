@@ -18,7 +18,7 @@ from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError, unreadable
-from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
+from veen_storage.fsck.report import RESTORE, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
 
@@ -230,7 +230,7 @@ def _check_floor(layout: Layout, report: Report) -> None:
     try:
         journal.check_newest(layout.journal, journal.read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=REPAIR))
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.remedy))
 
 
 def floor_of(layout: Layout) -> int:
