@@ -153,7 +153,10 @@ class Pruner:
         if not self.layout.chunk(label, start, end).exists():
             return
         with self.index.reading() as view:
-            row = view.get("tombstones", _key(view, label, start)) or b""
+            row = view.get("tombstones", _key(view, label, start))
+        if row is None:
+            what = f"has no tombstone of entries {start} to {end} of label {label.hex()}"
+            raise DamageError("index/data.mdb", None, what, "run `veen hub repair`")
         pruned_at = UnixTime(U64.unpack_from(row, U64.size)[0])
         decision = Prune(label=label, start_seq=start, end_seq=end, pruned_at=pruned_at)
         try:
