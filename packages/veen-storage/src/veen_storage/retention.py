@@ -141,8 +141,8 @@ class Pruner:
 
         From the chunk, also if something lies there already: of a round that was cut off, or a stranger.
         """
-        if self._is_pruned(decision):
-            return True  # decided twice
+        if self._is_pruned(decision) or self._is_gone(decision):
+            return True  # decided twice, or applied once before, as an index that was rebuilt may not know
         if (stays := self._read(decision)) is None:
             return False
         files.replace(self._path(decision), stays, sync_directory=False)
@@ -176,6 +176,25 @@ class Pruner:
             record = view.get("chunks", _key(view, decision.label, decision.start_seq))
         return record is not None and ChunkRecord.unpack(record).pruned
 
+    def _is_gone(self, decision: Prune) -> bool:
+        """Whether only what stays of the chunk is there, all of it."""
+        label, start, end = decision.label, decision.start_seq, decision.end_seq
+        if any(self.layout.chunk(label, start, name).exists() for name in (end, None)):
+            return False
+        try:
+            kept = read_pruned_chunk(self._path(decision)).kept
+        except (DamageError, OSError):
+            return False
+        hashes = Mmr()
+        for _place, entry in kept:
+            hashes.add(entry.entry_hash)
+        return hashes.root == self._segment(decision).entry_hashes_root
+
+    def _segment(self, decision: Prune) -> Segment:
+        with self.index.reading() as view:
+            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
+            return _segment(view, number, decision.start_seq)[1]
+
     def _read(self, decision: Prune) -> bytes | None:
         """What stays of the chunk; None if it is not the one that it must be."""
         name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
@@ -196,10 +215,7 @@ class Pruner:
 
     def _checked(self, decision: Prune) -> bytes:
         stays = what_stays(self.layout, decision, zstd=self.zstd)
-        with self.index.reading() as view:
-            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
-            _leaf, segment = _segment(view, number, decision.start_seq)
-        if stays.entry_hashes_root != segment.entry_hashes_root:
+        if stays.entry_hashes_root != self._segment(decision).entry_hashes_root:
             name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
             raise DamageError(name, None, "is not the chunk that the manifest knows")
         return stays.content

@@ -363,7 +363,22 @@ def applied_by_files(layout: Layout, log: LogFiles, held: JournalFiles, *, zstd:
         for upto, items in pending.anchors.items():
             missing += _unapplied_anchors(layout.anchor(label, upto), items)
         applied = min([applied, *(batch - 1 for batch in missing)])
-    return applied
+    return max(applied, _finished(log, held))
+
+
+def _finished(log: LogFiles, held: JournalFiles) -> int:
+    """The last batch that the lost index had applied for certain: only then do chunks get their names, or go.
+
+    What is missing of it all the same does not wait to be written: it is lost, and the fold says so.
+    """
+    finished = 0
+    for label, pending in held.labels.items():
+        files = log.of(label)
+        sealed = [pending.entries.get(StreamSeq(end + 1)) for end in files.logs.values()]
+        there = files.logs.keys() | files.growing
+        gone = [item for start, item in pending.prunes.items() if start in files.pruned.keys() - there]
+        finished = max([finished, *(item.batch for item in (*sealed, *gone) if item is not None)])
+    return finished
 
 
 def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> int:
