@@ -42,6 +42,7 @@ from veen_storage.cut import (
 )
 from veen_storage.errors import DamageError, StorageError, reading
 from veen_storage.files import Files
+from veen_storage.fsck.report import REPAIR
 from veen_storage.layout import Layout
 from veen_storage.observer import Observer, Source, opened
 from veen_storage.repair import RefusedError, rebuild_index
@@ -231,22 +232,28 @@ class _Copier:
 
     def _index_lines(self, cut: LabelCut) -> bytes:
         """The label's checkpoint index as it was; the file may end in a line that is being written."""
-        kept = []
-        for line in _whole_items(self._source.checkpoint_index(cut.label)):
-            kept.append(line)
-            if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
-                return b"".join(kept)
-        name = self._source.checkpoint_index(cut.label).name
-        raise DamageError(name, None, f"has no line for the checkpoint at {cut.checkpointed}")
+        path, size = self._source.checkpoint_index(cut.label), 0
+        content = _read_derived(path)
+        try:
+            for line in cbor.split_sequence(content):
+                size += len(line)
+                if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
+                    return content[:size]
+        except DecodeError:
+            pass  # no line that is whole
+        raise DamageError(path.name, size, f"has no line for the checkpoint at {cut.checkpointed}", REPAIR)
 
     def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
         """The binding lines of the checkpoints that came along."""
-        with self._source.checkpoint_binding.open("rb") as file:
-            lines = file.read(cut.binding_bytes)
+        path = self._source.checkpoint_binding
+        lines = _read_derived(path)[: cut.binding_bytes]
         if whole:
             return lines
         kept = {(held.label, upto) for held in cut.labels for upto in checkpoints(self._store.index, held)}
-        bound = ((line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines))
+        try:
+            bound = [(line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines)]
+        except DecodeError as exc:
+            raise DamageError(path.name, None, str(exc), REPAIR) from exc
         return b"".join(line for line, tie in bound if (tie.label, tie.upto_seq) in kept)
 
     # --- steps 4 to 7
@@ -321,12 +328,13 @@ def _read(file: BinaryIO, name: str) -> bytes:
         return file.read(PART)
 
 
-def _whole_items(path: Path) -> Iterator[bytes]:
-    """The items of a CBOR sequence up to one that is cut short."""
+def _read_derived(path: Path) -> bytes:
+    """A file that follows from others, and can be made again."""
     try:
-        yield from cbor.split_sequence(path.read_bytes())
-    except DecodeError:
-        return
+        with reading(path.name):
+            return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError(path.name, None, "is missing", REPAIR) from None
 
 
 def copy_closed(source: Path, target: Path, files: Files) -> None:
