@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from veen_cli.exits import Exit
+from veen_cli.overlays.place import Place
+from veen_core.receipt import Receipt
+from veen_overlays.record import Record
 
 from .conftest import Town
-from .running import SCRIPTS, environment, veen
+from .running import SCRIPTS, environment, process, veen
 
 
 def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None:
@@ -87,6 +90,27 @@ def test_a_job_is_taken_by_one_worker_and_done_when_it_is_acknowledged(square: T
     assert "hex digits" in square.as_("bob", "queue", "ack", "zz", *on).failed(Exit.USAGE)
     open_jobs = square.as_("bob", "fold", "queue.jobs", *on[1:], "--json").json["state"]
     assert [job["job"] for job in open_jobs] == [second]
+
+
+@pytest.mark.parametrize("names", [("aa" * 32, "bb" * 32), ("aa" * 32, "aa" * 32)], ids=["two", "one"])
+def test_of_two_that_reach_for_a_job_at_once_one_has_it_also_under_one_name(
+    square: Town, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Bob's take, a process of its own, comes between alice's look at the queue and her message."""
+    mine, theirs = names
+    on = ("-s", f"race-{theirs[:2]}", "--reader", square / "realm")
+    jobs = [square.as_("alice", "queue", "put", body, *on, "--json").json["job"] for body in "xy"]
+    send, taken = Place.send, []
+
+    async def late(place: Place, record: Record, **options: object) -> Receipt:
+        if not taken:
+            flags = ("--hub", square.url, "--trust", square.hub_id, "--client", square / "bob", "--json")
+            taken.append(process(tmp_path, "queue", "take", *on, "--worker", theirs, *flags).json["job"])
+        return await send(place, record, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Place, "send", late)
+    taken.append(square.as_("alice", "queue", "take", *on, "--worker", mine, "--json").json["job"])
+    assert taken == jobs
 
 
 def test_a_lease_that_ends_unacknowledged_gives_the_job_to_the_next(square: Town) -> None:
