@@ -69,7 +69,13 @@ class ViewPolicy:
         return self.view.retention()
 
     def enforces(self) -> tuple[str, ...]:
-        return self.view.enforces()
+        """What the level does; and of how many streams this hub is not the only one to accept (AUTH1 3.3).
+
+        How many, not which: a hub's status is for everybody.
+        """
+        many = len(self.view.multi_primary(self._now))
+        shared = f"multi-primary: {many} of the realm's streams, for which every hub accepts (AUTH1)"
+        return (*self.view.enforces(), shared) if many else self.view.enforces()
 
     def stale(self, now: UnixTime) -> str | None:
         """Why the view is too old to answer from."""
