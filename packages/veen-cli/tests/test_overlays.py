@@ -164,6 +164,18 @@ def test_a_snapshot_is_published_and_verified_by_folding_the_log(square: Town) -
     assert told["snapshots"][0]["state_hash"] == claim["state_hash"]
 
 
+def test_what_cannot_be_folded_or_published_is_a_slip_and_no_evidence(square: Town) -> None:
+    said = square.as_("alice", "snapshot", "publish", "kv.map", "never written").failed(Exit.USAGE)
+    assert "holds no message yet" in said
+    said = square.as_("alice", "fold", "kv.map", "never written", "--epoch", 3).failed(Exit.USAGE)
+    assert "no epochs" in said
+
+
+@pytest.mark.parametrize("info", ['{"x": 1.5}', '{"x": NaN}', f'{{"x": {2**64}}}', '{"x": "\\ud800"}', "[1]", "{"])
+def test_a_json_value_that_no_record_can_hold_is_a_usage_error(square: Town, info: str) -> None:
+    assert "--info" in square.as_("alice", "id", "principal", "--info", info).failed(Exit.USAGE)
+
+
 def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
     """Somebody claims, under this stream's state_id, what another stream folds to."""
     reader = ("--reader", square / "realm")
