@@ -164,7 +164,7 @@ def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[s
 @click.argument("name")
 @click.option("--add", multiple=True, type=Hex(CtxId), help="An account to add; may be repeated.")
 @click.option("--remove", multiple=True, type=Hex(CtxId), help="An account to remove; may be repeated.")
-@click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
+@click.option("--realm", type=Realm(), help="The realm of these accounts, for readers; it restricts nothing.")
 @reaches
 def group(
     out: Output,
