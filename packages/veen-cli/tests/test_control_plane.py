@@ -30,7 +30,10 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
     assert "not yet: an earlier record holds until" in square.as_(*at_once).ok().out
     assert square.as_(*at_once, "--json").json["in_force"] is False
     unread = ("--realm", "fed", "--to", square / "realm", "--json")
-    assert square.as_("alice", "authority", "set", "orders", "--primary", first, *unread).json["in_force"] is None
+    assert (
+        square.as_("alice", "authority", "set", "orders", "--primary", first, *unread).json["in_force"]
+        is None
+    )
 
 
 def test_records_begin_by_the_hubs_clock_and_not_by_this_machines(

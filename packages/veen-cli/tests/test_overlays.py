@@ -171,7 +171,9 @@ def test_what_cannot_be_folded_or_published_is_a_slip_and_no_evidence(square: To
     assert "no epochs" in said
 
 
-@pytest.mark.parametrize("info", ['{"x": 1.5}', '{"x": NaN}', f'{{"x": {2**64}}}', '{"x": "\\ud800"}', "[1]", "{"])
+@pytest.mark.parametrize(
+    "info", ['{"x": 1.5}', '{"x": NaN}', f'{{"x": {2**64}}}', '{"x": "\\ud800"}', "[1]", "{"]
+)
 def test_a_json_value_that_no_record_can_hold_is_a_usage_error(square: Town, info: str) -> None:
     assert "--info" in square.as_("alice", "id", "principal", "--info", info).failed(Exit.USAGE)
 

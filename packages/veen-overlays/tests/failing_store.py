@@ -8,7 +8,7 @@ from veen_core.errors import VeenError
 from veen_overlays.store import MemoryStore
 
 
-class DiskFull(VeenError):
+class DiskFullError(VeenError):
     """What a store on disk would say."""
 
 
@@ -25,4 +25,4 @@ class FailingStore(MemoryStore):
         if self.fail_in or self.happens:
             super().write(puts, deletes)
         if not self.fail_in:
-            raise DiskFull("no space left on device")
+            raise DiskFullError("no space left on device")

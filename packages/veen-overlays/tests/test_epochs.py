@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
-from failing_store import DiskFull, FailingStore
+from failing_store import DiskFullError, FailingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_log import READER
@@ -349,7 +349,7 @@ def test_a_write_that_fails_loses_no_message(fail_in: int, happens: bool) -> Non
         for epoch in range(5, 14):
             stream.now = epoch
             stream.write(epoch, *(put(f"{n}", f"{epoch}") for n in range(5)))
-            with suppress(DiskFull):
+            with suppress(DiskFullError):
                 await view.catch_up()
         await view.catch_up()
         assert store.fail_in <= 0, "it has failed"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from failing_store import DiskFull, FailingStore
+from failing_store import DiskFullError, FailingStore
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import log_of
@@ -289,7 +289,7 @@ def test_a_write_that_fails_leaves_the_tree_as_it_was(
     tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
     drive(tree.load(), log.read)
     store.fail_in = fail_in
-    with pytest.raises(DiskFull):
+    with pytest.raises(DiskFullError):
         grow(tree, messages)
     assert tree.size < len(messages)
     assert tree.state() == LEDGER.fold(messages[: tree.size])

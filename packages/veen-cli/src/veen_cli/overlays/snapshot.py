@@ -101,7 +101,9 @@ def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
             async with _one_label(source, which.overlay) as view:
                 check_upto(which.upto, view.size, which.stream)
                 if not view.size:
-                    raise CommandFailed(f"{which.stream} holds no message yet: nothing to publish", Exit.USAGE)
+                    raise CommandFailed(
+                        f"{which.stream} holds no message yet: nothing to publish", Exit.USAGE
+                    )
                 claim = await view.snapshot(which.id(source), which.upto)
             return claim, await place(into).send(claim)
 

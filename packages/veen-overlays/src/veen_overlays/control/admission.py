@@ -79,7 +79,7 @@ class ViewPolicy:
         return (*self.view.enforces(), shared) if many else self.view.enforces()
 
     def _multi_primary(self) -> int:
-        """Counted when the records change and once a minute: whoever asks for a status does not make us count."""
+        """Counted when the records change, and once a minute: a status costs nothing."""
         held = self.view.authorities
         of = (0 if held is None else held.upto_seq, self._now // 60)
         if self._counted[0] != of:
