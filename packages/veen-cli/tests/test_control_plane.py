@@ -26,7 +26,8 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
     then = square.as_("bob", "authority", "show", "orders", "--at", "+90m", *on, "--json").json
     assert (now["primary_hub"], then["primary_hub"]) == (first, second)
     assert then["replica_hubs"] == [first]
-    at_once = ("alice", "authority", "set", "orders", "--primary", "33" * 32, *on)
+    highest = "ff" * 32  # of one second the lowest would hold
+    at_once = ("alice", "authority", "set", "orders", "--primary", highest, *on)
     assert "not yet: an earlier record holds until" in square.as_(*at_once).ok().out
     assert square.as_(*at_once, "--json").json["in_force"] is False
     unread = ("--realm", "fed", "--to", square / "realm", "--json")
