@@ -135,7 +135,8 @@ async def serve(config: HubConfig) -> None:
     )
     if plain_beyond_loopback(config):
         log(logging.WARNING, "listening in plain HTTP beyond this machine: set tls in hub.yaml", url=url)
-    print(f"veen-hub listening on {url}", flush=True)  # noqa: T201 - whoever started it waits for this line
+    # Whoever started it waits for this line. One write, also unbuffered: the log may go to the same file.
+    print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201
     await stopping.wait()
     log(logging.INFO, "draining")
     await server.stop()
