@@ -8,7 +8,7 @@ import queue
 from collections.abc import Iterator
 from typing import TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from veen_core.errors import AdmissionError, ApiError, DecodeError, SignatureError
 from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
@@ -16,7 +16,7 @@ from veen_core.keys import verify
 from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
 from veen_hub.http.content import check_length, over_the_cap, reply
-from veen_hub.http.keys import hub_of
+from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.http.submit import check_address
 from veen_hub.logs import log
 from veen_hub.version import VERSION
@@ -125,10 +125,11 @@ async def get(request: web.Request) -> web.StreamResponse:
         size = await hub.reading(lambda: hub.store.attachments.size(coid))
     except AbsentError as exc:
         raise ApiError(Code.NOT_FOUND, str(exc)) from None
-    response = web.StreamResponse(
-        headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    )
+    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+    response = web.StreamResponse(headers=headers | request_id_of(request))
     await response.prepare(request)
+    if request.method == hdrs.METH_HEAD:  # aiohttp would send what is written, as the next answer
+        return response
     parts = hub.store.attachments.get(coid)
     try:
         while (part := await hub.reading(lambda: next(parts, None))) is not None:

@@ -39,7 +39,7 @@ from veen_hub.feed import encode_item
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
 from veen_hub.http.errors import DetailedError
-from veen_hub.http.keys import hub_of
+from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.hub import Hub
 from veen_hub.version import VERSION
 
@@ -176,7 +176,8 @@ async def follow(request: web.Request) -> web.StreamResponse:
     first = await hub.reading(lambda: hub.store.read.entries(label, at, 1))
     if first and isinstance(first[0], PrunedEntry):
         raise await hub.reading(lambda: pruned(hub, label, at))
-    response = web.StreamResponse(headers={"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"})
+    headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
+    response = web.StreamResponse(headers=headers | request_id_of(request))
     response.enable_chunked_encoding()
     await response.prepare(request)
     hub.feed.join(label)
