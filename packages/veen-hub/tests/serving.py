@@ -215,6 +215,12 @@ class RunningHub(Calls):
         self.hub_id = self.hub.identity.hub_id
         self.profile = self.hub.profile
 
+    @property
+    def listening(self) -> int:
+        """The descriptor of its socket; what is set there, connections inherit."""
+        listener: Any = self.server._listener
+        return int(listener._server.sockets[0].fileno())
+
     def run(self, work: Any) -> Any:
         """A coroutine on the hub's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)

@@ -14,7 +14,7 @@ import pytest
 from veen_core.api import SubmitResponse
 from veen_core.rejection import TABLE, Rejection
 from veen_hub.http import connections
-from veen_hub.http.express import Express, body_of, is_whole
+from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
 from veen_hub.intake import Pending
 from veen_storage.files import Files
 
@@ -23,7 +23,7 @@ from .conftest import StartHub
 from .faults import FAULTS, play
 from .people import Writer, envelope
 from .serving import Answer, RunningHub, until
-from .test_robustness import answer_to, post, talk
+from .test_robustness import answer_to, deaf, post, talk
 
 SUBMIT = "/v1/submit"
 Send = Callable[[socket.socket, bytes, bytes], None]
@@ -198,6 +198,8 @@ def changed(old: bytes, new: bytes) -> bytes:
         changed(b"Content-Length: 5", b"Content-Length: 5\r\nContent-Length: 5"),
         changed(b"Content-Length: 5", b"Content-Length: 0x5"),
         changed(b"Content-Length: 5", b"content-length: 5"),
+        changed(b"Host: hub", b"Host: hub\r\nUser-Agent: " + b"a" * MAX_HEAD),
+        changed(b"Content-Length: 5", b"Content-Length: " + b"5" * 5_000),
     ],
 )
 def test_anything_else_is_not(data: bytes) -> None:
@@ -220,6 +222,8 @@ def test_anything_else_is_not(data: bytes) -> None:
         (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: -0\r\n\r\n", False),
         (b"GET /healthz HTTP/1.1\r\nHost: hub\r\n folded\r\n\r\n", False),
         (b"hello", False),
+        (b"GET /healthz HTTP/1.1\r\nHost: " + b"a" * MAX_HEAD + b"\r\n\r\n", False),
+        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n", False),
     ],
 )
 def test_a_request_is_known_to_be_whole_or_not_at_all(data: bytes, whole: bool) -> None:
@@ -330,3 +334,22 @@ def test_a_stop_answers_what_came_the_short_way(start_hub: StartHub) -> None:
         time.sleep(0.05)
         hub.stop()
         assert answer_to(connection).read(SubmitResponse).receipt.stream_seq == 1
+
+
+def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
+    start_hub: StartHub, taken: list[Express]
+) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    refused = post(SUBMIT, envelope(hub.writer().message(1, sig=bytes(64))))
+    with deaf(hub) as connection:
+        for count in range(1, 2_000):
+            connection.sendall(refused)
+            until(lambda count=count: _refused(hub) == count or not hub.server.connections, "it is answered")
+            if not hub.server.connections:
+                break
+        assert count < 1_000, "and then the connection is given up"
+    assert len(taken) > 10
+
+
+def _refused(hub: RunningHub) -> float:
+    return hub.hub.metrics.submit_err.labels("E.SIG")._value.get()

@@ -54,6 +54,18 @@ def post(path: str, body: bytes, length: int | None = None, kind: str = CBOR) ->
     return head.encode() + body
 
 
+@contextmanager
+def deaf(hub: RunningHub) -> Iterator[socket.socket]:
+    """A client that reads nothing, with so little room between it and the hub that this is soon felt."""
+    with socket.socket(fileno=os.dup(hub.listening)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.settimeout(PATIENCE)
+        connection.connect(("127.0.0.1", hub.port))
+        yield connection
+
+
 def say(hub: Calls, data: bytes) -> Answer:
     with talk(hub) as connection:
         connection.sendall(data)
@@ -216,6 +228,7 @@ def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
             answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         assert answer.headers["retry-after"] == "1"
+        assert answer.headers["veen-request-id"] == answer.error.request_id
         held[0].close()
         until(lambda: hub.server.connections < 5, "there is room again")
         assert hub.get("/healthz").status == 200
@@ -391,4 +404,21 @@ def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
     with talk(hub) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.sendall(post("/v1/stream", asked))
+        until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
+
+
+def test_answers_that_nobody_reads_end_their_connection_however_short_they_are(start_hub: StartHub) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    with deaf(hub) as connection:
+        connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: hub\r\n\r\n" * 500)
+        until(lambda: hub.do(lambda: hub.server.connections) == 1, "it is there")
+        until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
+
+
+def test_a_last_answer_that_nobody_reads_does_not_keep_a_connection(start_hub: StartHub) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    ask = "GET /metrics HTTP/1.1\r\nHost: hub\r\n{}\r\n"
+    with deaf(hub) as connection:
+        connection.sendall((ask.format("") * 2 + ask.format("Connection: close\r\n")).encode())
+        until(lambda: hub.do(lambda: hub.server.connections) == 1, "it is there")
         until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")

@@ -27,8 +27,8 @@ MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
 HANDSHAKE_SEC: Final = 10
-BUFFERED: Final = 64 * 1_024
-"""An answer that fits into a socket's buffers is sent whether or not anybody reads."""
+BUFFERED: Final = 32 * 1_024
+"""Nobody waits for so short an answer to be read, if all before it was: the transport's buffer takes it."""
 LINGER_SEC: Final = 2
 """How long the rest of a body is read and thrown away after its request was refused."""
 
@@ -66,6 +66,18 @@ class Connection(web.RequestHandler):
         self._listener.connections += 1
         super().connection_made(transport)
 
+    async def start(self) -> None:
+        """aiohttp's loop over requests; it ends with the connection, which closes when all answers are sent.
+
+        Whoever does not read them would keep it open for ever.
+        """
+        transport = self.transport
+        try:
+            await super().start()
+        finally:
+            if transport is not None and transport.get_write_buffer_size():
+                self._loop.call_later(self._listener.patience, transport.abort)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         if not self.lost.is_set():
             self._listener.connections -= 1
@@ -85,8 +97,11 @@ class Connection(web.RequestHandler):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether aiohttp has answered everything that it was given, and takes more."""
-        if self._close or self._force_close:
+        """Whether aiohttp has answered everything that it was given and takes more, and the client reads.
+
+        For one that does not, aiohttp waits before it answers the next request.
+        """
+        if self._close or self._force_close or self.writing_paused:
             return False
         return not self._request_count or (self._waiter is not None and not self._waiter.done())
 
@@ -142,7 +157,8 @@ class Connection(web.RequestHandler):
             name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
-        if not isinstance(resp, web.Response) or (resp.content_length or 0) <= BUFFERED:
+        short = not isinstance(resp, web.Response) or (resp.content_length or 0) <= BUFFERED
+        if short and (self.transport is None or not self.transport.get_write_buffer_size()):
             return await super().finish_response(request, resp, start_time)
         try:
             async with asyncio.timeout(self._listener.patience):
@@ -189,10 +205,12 @@ class _Full(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-        body = envelope_of(error, new_request_id()).encode()
+        request_id = new_request_id()
+        body = envelope_of(error, request_id).encode()
         head = (
             f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
-            f"Content-Length: {len(body)}\r\nRetry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {len(body)}\r\nVEEN-Request-Id: {request_id}\r\n"
+            f"Retry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
         )
         stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
         stream.write(head.encode() + body)
