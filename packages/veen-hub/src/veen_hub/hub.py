@@ -214,7 +214,7 @@ class Hub:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
         counts = Counter(entry.label for entry in entries)
-        self.upkeep.grew(counts)
+        self.upkeep.committed(batch, counts)
         for label, count in counts.items():
             self.metrics.appends.labels(self._stream_name(label, batch.hub_ts)).inc(count)
         if self._loop is not None and self.feed.followers:
