@@ -344,7 +344,7 @@ class Hub:
         if self.stopping.is_set():
             return "the hub is shutting down"
         if (why := self.store.poisoned) is not None:
-            return f"storage: {why}"
+            return f"storage: {why}; nothing is acknowledged until the hub is started again"
         if (why := self.policy.stale(self.clock.now())) is not None:
             return f"policy view: {why}"
         try:

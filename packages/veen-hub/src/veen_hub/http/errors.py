@@ -14,6 +14,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.logs import LOGGER, log
+from veen_hub.sequencer import storage_failed
 from veen_storage.attachments import ContentError, LostError, TooLargeError
 from veen_storage.errors import AbsentError, StorageError
 
@@ -55,11 +56,6 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
     if not response.prepared:
         response.headers["VEEN-Request-Id"] = request_id
     return response
-
-
-def storage_failed() -> ApiError:
-    """What a client is told; paths and reasons are the operator's business."""
-    return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
 
 
 def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
