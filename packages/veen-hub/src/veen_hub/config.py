@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import Label, StreamId, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
-from veen_hub import extension
+from veen_hub import extension, settings_file
 from veen_hub.declared import build, kind_name
 
 
@@ -91,6 +89,8 @@ class AnchorSettings:
             raise ConfigError("anchor.path: a file ledger needs one")
         if self.path is not None and not self.path.parent.is_dir():
             raise ConfigError(f"anchor.path: there is no folder {self.path.parent}")
+        if self.path is not None and self.path.is_dir():
+            raise ConfigError(f"anchor.path: {self.path} is a folder: name a file in it")
         if self.backend == "hub" and self.url is None:
             raise ConfigError("anchor.url: anchoring in another hub needs one")
 
@@ -315,16 +315,7 @@ def _check_authority(url: str) -> None:
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     """The file's settings with ``overrides`` (dotted keys) on top."""
-    settings: dict[str, Any] = {}
-    if path is not None:
-        try:
-            settings = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: there is no such file") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"{path}: not YAML: {exc}") from None
-        if not isinstance(settings, dict):
-            raise ConfigError(f"{path}: want a mapping of settings at the top")
+    settings = settings_file.read(path) if path is not None else {}
     for old, new in ALIASES.items():
         if old in settings:
             settings.setdefault(new, settings.pop(old))
