@@ -15,7 +15,6 @@ from veen_core.api import SubmitResponse
 from veen_core.rejection import TABLE, Rejection
 from veen_hub.http import connections
 from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
-from veen_hub.intake import Pending
 from veen_storage.files import Files
 
 from . import serving
@@ -27,20 +26,6 @@ from .test_robustness import answer_to, deaf, post, talk
 
 SUBMIT = "/v1/submit"
 Send = Callable[[socket.socket, bytes, bytes], None]
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Express]:
-    """The submits that went the short way."""
-    seen: list[Express] = []
-    enter = Express.enter
-
-    def noted(express: Express) -> Pending:
-        seen.append(express)
-        return enter(express)
-
-    monkeypatch.setattr(Express, "enter", noted)
-    return seen
 
 
 def in_one_piece(connection: socket.socket, head: bytes, body: bytes) -> None:
