@@ -341,3 +341,19 @@ def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
 
 def _refused(hub: RunningHub) -> float:
     return hub.hub.metrics.submit_err.labels("E.SIG")._value.get()
+
+
+def test_a_bug_on_the_short_way_is_answered_and_the_connection_goes_on(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_express: Express) -> bytes:
+        raise RuntimeError("a bug")
+
+    with talk(hub) as connection:
+        with monkeypatch.context() as patch:
+            patch.setattr(Express, "answer", broken)
+            connection.sendall(post(SUBMIT, envelope(alice.next())))
+            answer = answer_to(connection)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        connection.sendall(post(SUBMIT, envelope(alice.next())))
+        assert answer_to(connection).status == 200

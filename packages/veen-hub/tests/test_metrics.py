@@ -91,6 +91,13 @@ def test_metrics_move_with_what_happens(start_hub: StartHub) -> None:
     assert hub.metric("veen_batch_messages_count") > 0
 
 
+def test_a_hub_is_counted_as_ready_before_anybody_asks_whether_it_is(start_hub: StartHub) -> None:
+    assert start_hub().metric("veen_ready") == 1
+    stale = SetPolicy()
+    stale.says_stale = "the view is old"
+    assert start_hub("another", policy=stale).metric("veen_ready") == 0
+
+
 class NeverFolded(SetPolicy):
     def describe(self) -> dict[str, str]:
         return {"level": "hardened", "lag_sec": "never"}

@@ -158,6 +158,7 @@ class Hub:
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
+        self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
 
     def _newest(self) -> Head | None:
         """Of a label that got the last entry before this run."""

@@ -17,7 +17,7 @@ from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import CBOR
-from veen_hub.http.errors import from_http, refuse
+from veen_hub.http.errors import from_http, internal_error, refuse
 from veen_hub.http.express import Express, is_whole
 from veen_hub.http.keys import name_request, new_request_id
 from veen_hub.hub import Hub
@@ -121,7 +121,12 @@ class Connection(web.RequestHandler):
     def _answer(self, _done: asyncio.Future[Any]) -> None:
         express, self._express = self._express, None
         assert express is not None
-        self._write(express.answer())
+        try:
+            answer = express.answer()
+        except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
+            LOGGER.exception("bug")
+            answer = express.refuse(internal_error())
+        self._write(answer)
         if self._held:
             data, self._held = self._held, b""
             self._resume_transport_reading()
@@ -187,7 +192,7 @@ class Connection(web.RequestHandler):
             error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
         else:
             LOGGER.error("bug", exc_info=exc, extra={"fields": {"request_id": request_id}})
-            error = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+            error = internal_error()
         assert isinstance(request, web.Request)
         response = refuse(request, error)
         response.force_close()

@@ -50,12 +50,15 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
         response = refuse(request, storage_failed())
     except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
         LOGGER.exception("bug", extra={"fields": {"path": request.path, "request_id": request_id}})
-        response = refuse(
-            request, ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
-        )
+        response = refuse(request, internal_error())
     if not response.prepared:
         response.headers["VEEN-Request-Id"] = request_id
     return response
+
+
+def internal_error() -> ApiError:
+    """Of a bug, which is logged."""
+    return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
 
 
 def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
