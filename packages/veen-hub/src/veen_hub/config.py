@@ -72,6 +72,8 @@ class AnchorSettings:
     """There."""
     pinned: str | None = None
     """hub_id of the anchoring hub, in hex."""
+    ca: Path | None = None
+    """A PEM file, if the anchoring hub's certificate is not one that this machine trusts."""
     identity: Path | None = None
     """The file with the secrets (CBOR, 0600) under which this hub writes to the anchoring one."""
     token: Path | None = None
