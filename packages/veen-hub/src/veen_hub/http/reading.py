@@ -34,6 +34,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
+from veen_core.status import CheckpointsResponse
 from veen_core.wire import Wire, int_map
 from veen_hub.feed import encode_item
 from veen_hub.http.connections import Connection
@@ -278,7 +279,7 @@ async def checkpoint(request: web.Request) -> web.Response:
 
 
 async def checkpoints(request: web.Request) -> web.Response:
-    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence (spec-1 §16).
+    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence, or a list in JSON (spec-1 §16).
 
     At most 1,000 of them; if there are more, the header ``Veen-Next`` is the query of the next page.
     """
@@ -294,6 +295,9 @@ async def checkpoints(request: web.Request) -> web.Response:
     found = await hub.reading(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
     given = found[:MAX_CHECKPOINTS]
     headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
+    if wants_json(request):
+        answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
+        return web.Response(text=answer.to_json(), content_type=JSON, headers=headers)
     return web.Response(
         body=b"".join(made.encode() for made in given), content_type=CBOR_SEQ, headers=headers
     )
