@@ -370,6 +370,26 @@ def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: St
     is_refused_by(rejection.SIZE_PREFILTER, answer)
 
 
+def test_bodies_that_are_half_sent_fill_no_memory_and_keep_no_small_message_out(start_hub: StartHub) -> None:
+    hub = start_hub()
+    alice, room = hub.writer(), 4 * 1_048_576
+    hub.do(lambda: setattr(hub.hub.bodies, "most", room))
+    part = post("/v1/submit", bytes(1_048_576), length=8_000_000, kind="application/cbor-seq")
+    large = alice.message(2, ciphertext=ciphertext(bytes(500_000)))
+    with ExitStack() as stack:
+        crawling = [stack.enter_context(talk(hub)) for _ in range(8)]
+        for connection in crawling:
+            connection.sendall(part)
+        until(lambda: hub.hub.bodies.held > 3 * 1_048_576, "there is hardly any room")
+        assert hub.hub.bodies.held <= room
+        answer = hub.submit(large)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert answer.headers["retry-after"] == "1"
+        assert hub.accept(alice.next()).stream_seq == 1
+    until(lambda: hub.hub.bodies.held == 0, "those who sent them are gone")
+    assert hub.accept(large).stream_seq == 2
+
+
 def test_an_error_envelope_is_what_a_client_of_any_kind_gets(hub: RunningHub) -> None:
     for accept in ("text/html", "*/*", "", "application/json;q=0.1, text/html", "\xff"):
         answer = hub.call("GET", "/nowhere", headers={"Accept": accept})

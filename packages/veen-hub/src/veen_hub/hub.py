@@ -27,6 +27,7 @@ from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
 from veen_hub.apart import has_cores
 from veen_hub.authority import Authority
+from veen_hub.bodies import Bodies
 from veen_hub.clock import load_clock
 from veen_hub.config import ClientKeys, HubConfig
 from veen_hub.examination import Submission, Supported
@@ -123,6 +124,7 @@ class Hub:
         )
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
         self.uploads = Uploads()
+        self.bodies = Bodies()
         self._applied_before = 0
         self._stream_names = {stream.stream_id(name): name for name in config.streams}
         self._loop: asyncio.AbstractEventLoop | None = None
