@@ -427,6 +427,33 @@ def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
         until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
 
 
+@pytest.mark.parametrize("way", ["page", "follow"])
+def test_who_reads_slowly_gets_everything_and_who_trickles_does_not(start_hub: StartHub, way: str) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    alice = hub.writer()
+    for _ in range(3):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(250_000))))
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    request = {
+        "page": post("/v1/stream", asked),
+        "follow": f"GET /v1/stream/{alice.label.hex()} HTTP/1.1\r\nHost: hub\r\n\r\n".encode(),
+    }[way]
+
+    def taken(size: int) -> int:
+        """By a client that takes so much every twentieth of a second."""
+        total = 0
+        with deaf(hub) as connection:
+            connection.sendall(request)
+            until(lambda: hub.server.connections, "it is there")
+            while total < 750_000 and hub.server.connections:
+                time.sleep(0.05)
+                total += len(connection.recv(size))
+        return total
+
+    assert taken(12_000) >= 750_000
+    assert taken(100) < 100_000
+
+
 def test_answers_that_nobody_reads_end_their_connection_however_short_they_are(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     with deaf(hub) as connection:

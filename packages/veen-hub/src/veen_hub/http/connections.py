@@ -27,8 +27,8 @@ MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
 HANDSHAKE_SEC: Final = 10
-BUFFERED: Final = 32 * 1_024
-"""Nobody waits for so short an answer to be read, if all before it was: the transport's buffer takes it."""
+SLOWEST: Final = 32 * 1_024
+"""Bytes a second that a client must take of what is sent to it."""
 LINGER_SEC: Final = 2
 """How long the rest of a body is read and thrown away after its request was refused."""
 
@@ -36,7 +36,7 @@ LINGER_SEC: Final = 2
 class Connection(web.RequestHandler):
     """One client. ``lost`` is set when it is gone, for handlers that wait for something else."""
 
-    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "lost")
+    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "_watch", "deaf", "lost")
 
     def __init__(
         self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop, hub: Hub
@@ -61,6 +61,10 @@ class Connection(web.RequestHandler):
         """What arrived behind it."""
         self._at_boundary = True
         """Whether all that aiohttp's parser was given ended where a request ends."""
+        self._watch: asyncio.TimerHandle | None = None
+        """Runs while the client takes less than it is sent."""
+        self.deaf = False
+        """Whether it was dropped for that."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._listener.connections += 1
@@ -82,7 +86,38 @@ class Connection(web.RequestHandler):
         if not self.lost.is_set():
             self._listener.connections -= 1
         self.lost.set()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The transport holds enough: whatever is being sent, who does not take it is dropped."""
+        super().pause_writing()
+        assert self.transport is not None
+        self._look_again(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def _look_again(self, left: int) -> None:
+        """It takes so much, or everything, until then."""
+        patience = self._listener.patience
+        self._watch = self._loop.call_later(patience, self._look, left - patience * SLOWEST)
+
+    def _look(self, enough: int) -> None:
+        if self.transport is None:
+            return
+        left = self.transport.get_write_buffer_size()
+        if left <= max(0, enough):
+            self._look_again(left)
+        else:
+            self.deaf = True
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     def data_received(self, data: bytes) -> None:
         """By the short way if it can be; in the order in which it came."""
@@ -162,16 +197,7 @@ class Connection(web.RequestHandler):
             name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
-        short = not isinstance(resp, web.Response) or (resp.content_length or 0) <= BUFFERED
-        if short and (self.transport is None or not self.transport.get_write_buffer_size()):
-            return await super().finish_response(request, resp, start_time)
-        try:
-            async with asyncio.timeout(self._listener.patience):
-                return await super().finish_response(request, resp, start_time)
-        except TimeoutError:  # nobody reads: what is left of the answer is not kept for them
-            if self.transport is not None:
-                self.transport.abort()
-            raise ConnectionError("the answer was not read") from None
+        return await super().finish_response(request, resp, start_time)
 
     def handle_error(
         self,

@@ -183,29 +183,22 @@ async def follow(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     hub.feed.join(label)
     hub.metrics.followers.inc()
+    connection = request.protocol
+    assert isinstance(connection, Connection)
     try:
-        await _deliver(hub, label, at, response, gone_of(request))
-    except TimeoutError:
-        hub.metrics.dropped_followers.inc()
-        if request.transport is not None:
-            request.transport.abort()
+        await _deliver(hub, label, at, response, connection.lost)
     finally:
         hub.feed.leave(label)
         hub.metrics.followers.dec()
+        if connection.deaf:
+            hub.metrics.dropped_followers.inc()
     return response
-
-
-def gone_of(request: web.Request) -> asyncio.Event:
-    """Set when the client is gone."""
-    assert isinstance(request.protocol, Connection)
-    return request.protocol.lost
 
 
 async def _deliver(
     hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
 ) -> None:
     """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind."""
-    patience = hub.config.listen.follower_timeout_sec
     while True:
         changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
         held = hub.feed.recent(label, at)
@@ -222,8 +215,7 @@ async def _deliver(
             at = StreamSeq(at + len(whole))
         else:
             data, at = held
-        async with asyncio.timeout(patience):
-            await response.write(data)
+        await response.write(data)
 
 
 async def _wait(*events: asyncio.Event) -> None:
