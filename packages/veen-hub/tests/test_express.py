@@ -230,7 +230,7 @@ def seqs(answers: BinaryIO, count: int) -> list[int]:
 
 
 def test_ways_may_change_on_one_connection(hub: RunningHub, alice: Writer, taken: list[Express]) -> None:
-    """A submit that comes before aiohttp waits for the next request goes its way; sooner or later one does not."""
+    """A submit that comes before aiohttp waits for it goes its way; sooner or later one does not."""
     with talk(hub) as connection:
         for _ in range(100):
             connection.sendall(post(SUBMIT, envelope(alice.next())))

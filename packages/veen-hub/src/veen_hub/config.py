@@ -36,7 +36,7 @@ class Listen:
     request_timeout_sec: int = 30
     """A request whose body is not there by then is refused."""
     follower_timeout_sec: int = 10
-    """Who takes less than 32 KiB a second of what is sent, for so long, is dropped: a follower or any other."""
+    """Who takes less than 32 KiB a second of what is sent, for so long, is dropped: a follower or another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

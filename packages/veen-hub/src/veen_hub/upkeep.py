@@ -196,7 +196,9 @@ class Upkeep:
                 Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
             )
         done: list[Checkpoint] = []
-        labels = await self._pipeline.act(lambda _batch: [label] if label is not None else [*self._unanchored])
+        labels = await self._pipeline.act(
+            lambda _batch: [label] if label is not None else [*self._unanchored]
+        )
         for one in labels:
             if (checkpoint := await self._latest(one)) is None:
                 continue

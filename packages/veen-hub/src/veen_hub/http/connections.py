@@ -71,7 +71,7 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     async def start(self) -> None:
-        """aiohttp's loop over requests; it ends with the connection, which closes when all answers are sent.
+        """The loop over requests; it ends with the connection, which closes when all answers are sent.
 
         Whoever does not read them would keep it open for ever.
         """

@@ -1,9 +1,9 @@
 """The short way: a whole ``POST /v1/submit`` of one message that arrived in one piece (§10.4.1).
 
 aiohttp's way costs as much as verifying and signing the message. Taken here is only what can be read in one
-way: HTTP/1.1, a few short headers in their plainest form and each once, as many bytes as were announced and none
-after them. Everything else goes aiohttp's way, and so does what the prefilter may refuse; what is taken gets
-the same answer as there.
+way: HTTP/1.1, a few short headers in their plainest form and each once, as many bytes as were announced and
+none after them. Everything else goes aiohttp's way, and so does what the prefilter may refuse; what is taken
+gets the same answer as there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from veen_hub.intake import Pending
 
 _END: Final = b"\r\n\r\n"
 MAX_HEAD: Final = 2_048
-"""A plain head is shorter. A longer one is aiohttp's to judge, and what is remembered of heads stays small."""
+"""A plain head is shorter; a longer one is aiohttp's to judge. So what is remembered of heads is little."""
 _REQUEST: Final = b"POST /v1/submit HTTP/1.1\r\n"
 _PLAIN: Final = {  # headers that change nothing, or only what stands here
     b"Host": re.compile(rb"[!-~]+"),
