@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import cbor2
 import pytest
@@ -22,6 +23,7 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
+from veen_hub.http import reading
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
@@ -313,6 +315,26 @@ def test_a_follower_that_does_not_read_is_dropped_and_slows_nobody(start_hub: St
     until(lambda: hub.do(lambda: hub.hub.feed.followers) == 0, "both are gone")
 
 
+def test_little_is_held_for_a_follower_that_is_behind_however_large_entries_are(start_hub: StartHub) -> None:
+    hub = start_hub()
+    alice = hub.writer()
+    for _ in range(24):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(400_000))))
+    held = []
+
+    def sent(connection: Any) -> None:
+        if connection.transport is not None:
+            held.append(connection.transport.get_write_buffer_size())
+
+    with deaf(hub) as connection:
+        connection.sendall(f"GET /v1/stream/{alice.label.hex()} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
+        total, wanted = 0, 24 * 400_000
+        while total < wanted:
+            total += len(connection.recv(65_536))
+            hub.do(lambda: [sent(one) for one in hub.server._runner.server.connections])
+    assert max(held) < 2 * 1_048_576
+
+
 # --- memory
 
 
@@ -388,6 +410,24 @@ def test_bodies_that_are_half_sent_fill_no_memory_and_keep_no_small_message_out(
         assert hub.accept(alice.next()).stream_seq == 1
     until(lambda: hub.hub.bodies.held == 0, "those who sent them are gone")
     assert hub.accept(large).stream_seq == 2
+
+
+def test_pages_that_nobody_reads_fill_no_memory(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = start_hub(listen__follower_timeout_sec=2)
+    alice = hub.writer()
+    for _ in range(4):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(500_000))))
+    monkeypatch.setattr(reading, "MAX_UNSENT", 3_000_000)
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    with ExitStack() as stack:
+        for count in (1, 2):
+            stack.enter_context(deaf(hub)).sendall(post("/v1/stream", asked))
+            until(lambda count=count: hub.hub.unsent > count * 2_000_000, "it waits to be read")
+        answer = hub.post("/v1/stream", asked)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert hub.get("/healthz").status == 200
+        until(lambda: hub.hub.unsent == 0, "who does not read is dropped")
+        assert hub.post("/v1/stream", asked).status == 200
 
 
 def test_an_error_envelope_is_what_a_client_of_any_kind_gets(hub: RunningHub) -> None:

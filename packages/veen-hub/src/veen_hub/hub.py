@@ -125,6 +125,8 @@ class Hub:
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
         self.uploads = Uploads()
         self.bodies = Bodies()
+        self.unsent = 0
+        """Bytes of answers that are being sent."""
         self._applied_before = 0
         self._stream_names = {stream.stream_id(name): name for name in config.streams}
         self._loop: asyncio.AbstractEventLoop | None = None

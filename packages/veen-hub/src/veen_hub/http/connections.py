@@ -192,12 +192,17 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """What aiohttp refuses before a handler is asked."""
+        """What aiohttp refuses before a handler is asked; and how much waits to be read."""
         if isinstance(resp, web.HTTPException) and isinstance(request, web.Request):
             name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
-        return await super().finish_response(request, resp, start_time)
+        size = (resp.content_length or 0) if isinstance(resp, web.Response) else 0
+        self._hub.unsent += size
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._hub.unsent -= size
 
     def handle_error(
         self,

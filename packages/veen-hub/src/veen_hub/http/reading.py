@@ -36,7 +36,7 @@ from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
 from veen_core.wire import Wire, int_map
-from veen_hub.feed import encode_item
+from veen_hub.feed import AT_ONCE, encode_item
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
 from veen_hub.http.errors import DetailedError
@@ -45,13 +45,19 @@ from veen_hub.hub import Hub
 from veen_hub.version import VERSION
 
 FOLLOW_PAGE = 256
+FOLLOW_FIRST = 4
+"""Entries that a follower who is behind gets at once: at most, and before it is known how large they are."""
 MAX_CHECKPOINTS = 1_000
+MAX_UNSENT = 512 * 1_048_576
+"""Bytes of answers that wait for who asked for them: a page may have 8 MiB, and need not be read."""
 
 
 async def page(request: web.Request) -> web.Response:
     """``POST /v1/stream``."""
     hub = hub_of(request)
     asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
+    if hub.unsent > MAX_UNSENT:
+        raise ApiError(Code.UNAVAILABLE, "too many answers wait to be read", retry_after=1)
     if asked.start < 1 and asked.cursor is not None:
         raise ApiError(Code.BAD_REQUEST, "cursor 0 names no entry: stream_seq starts at 1")
     if asked.max_items == 0:
@@ -198,12 +204,16 @@ async def follow(request: web.Request) -> web.StreamResponse:
 async def _deliver(
     hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
 ) -> None:
-    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind."""
+    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind.
+
+    What is read from storage waits for the follower in memory: about ``AT_ONCE``, however large entries are.
+    """
+    many = FOLLOW_FIRST
     while True:
         changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
         held = hub.feed.recent(label, at)
         if held is None:
-            found = await hub.reading(lambda at=at: hub.store.read.entries(label, at, FOLLOW_PAGE))  # type: ignore[misc]
+            found = await hub.reading(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
             if not found:
                 if hub.drained.is_set() or gone.is_set():
                     return
@@ -213,6 +223,7 @@ async def _deliver(
                 return  # asking again from here is answered with where to go on
             data = b"".join(encode_item(entry) for entry in whole)
             at = StreamSeq(at + len(whole))
+            many = min(FOLLOW_PAGE, max(1, AT_ONCE * len(whole) // len(data)))
         else:
             data, at = held
         await response.write(data)
