@@ -130,6 +130,19 @@ def request(
         return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
 
 
+class InOnePiece(http.client.HTTPConnection):
+    """Head and body in one segment, as the hub's short way wants them; otherwise they are sent apart."""
+
+    _head = b""
+
+    def send(self, data: Any) -> None:
+        head, self._head = self._head, b""
+        if head or data.endswith(b"Content-Length: 0\r\n\r\n"):
+            super().send(head + data)
+        else:
+            self._head = data
+
+
 def _names(headers: Mapping[str, str]) -> dict[str, str]:
     """As keywords they have an underscore for each dash."""
     return {name.replace("_", "-"): value for name, value in headers.items()}

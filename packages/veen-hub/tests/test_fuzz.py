@@ -35,7 +35,7 @@ from veen_core.status import LabelRequest
 from veen_hub.http.express import Express
 
 from .people import Writer, admin_headers, envelope
-from .serving import CBOR, CBOR_SEQ, JSON, RunningHub
+from .serving import CBOR, CBOR_SEQ, JSON, InOnePiece, RunningHub
 
 SECONDS = float(os.environ.get("VEEN_FUZZ_SECONDS", "10"))
 SEED = int(os.environ.get("VEEN_FUZZ_SEED", "20260101"))
@@ -237,18 +237,6 @@ class Mutator:
 
     def _method(self, request: Request) -> Request:
         return replace(request, method=self._chance.choice(METHODS))
-
-
-class InOnePiece(http.client.HTTPConnection):
-    """Head and body in one segment, as the short way wants them; otherwise they are sent apart."""
-
-    _head = b""
-
-    def send(self, data: Any) -> None:
-        if not self._head and not data.endswith(b"Content-Length: 0\r\n\r\n"):
-            self._head = data
-            return
-        super().send(self._head + data)
 
 
 def ask(
