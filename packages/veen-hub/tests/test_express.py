@@ -207,6 +207,7 @@ def test_anything_else_is_not(data: bytes) -> None:
         (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: -0\r\n\r\n", False),
         (b"GET /healthz HTTP/1.1\r\nHost: hub\r\n folded\r\n\r\n", False),
         (b"hello", False),
+        (b"CONNECT /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: 3\r\n\r\nabc", False),
         (b"GET /healthz HTTP/1.1\r\nHost: " + b"a" * MAX_HEAD + b"\r\n\r\n", False),
         (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n", False),
     ],

@@ -39,7 +39,7 @@ _PLAIN: Final = {  # headers that change nothing, or only what stands here
     b"Content-Type": re.compile(rb"application/cbor"),
     b"Content-Length": re.compile(rb"[1-9][0-9]{0,7}"),
 }
-_REQUEST_LINE: Final = re.compile(rb"[A-Z]+ /[!-~]* HTTP/1\.1")
+_REQUEST_LINE: Final = re.compile(rb"(?!CONNECT)[A-Z]+ /[!-~]* HTTP/1\.1")  # what follows that one is no body
 _HEADER: Final = re.compile(rb"([A-Za-z-]+): ([ -~]*)")
 _UNSURE: Final = {b"transfer-encoding", b"upgrade", b"expect"}
 _NEEDED: Final = {b"Host", b"Content-Type", b"Content-Length"}
