@@ -12,6 +12,8 @@ import pytest
 
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
+from veen_hub.http.express import Express
+from veen_hub.intake import Pending
 
 from .certificates import Certificates
 from .people import Writer
@@ -98,3 +100,17 @@ def start_process(tmp_path: Path) -> Iterator[StartProcess]:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[Express]:
+    """The submits that went the short way."""
+    seen: list[Express] = []
+    enter = Express.enter
+
+    def noted(express: Express) -> Pending:
+        seen.append(express)
+        return enter(express)
+
+    monkeypatch.setattr(Express, "enter", noted)
+    return seen

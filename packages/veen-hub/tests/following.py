@@ -28,6 +28,7 @@ class Follower:
         self._response = self._connection.getresponse()
         self.status = self._response.status
         self.content_type = self._response.getheader("Content-Type")
+        self.request_id = self._response.getheader("VEEN-Request-Id")
         self._held = b""
 
     def next(self) -> dict[int, Any] | None:

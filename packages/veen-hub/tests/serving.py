@@ -130,6 +130,19 @@ def request(
         return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
 
 
+class InOnePiece(http.client.HTTPConnection):
+    """Head and body in one segment, as the hub's short way wants them; otherwise they are sent apart."""
+
+    _head = b""
+
+    def send(self, data: Any) -> None:
+        head, self._head = self._head, b""
+        if head or data.endswith(b"Content-Length: 0\r\n\r\n"):
+            super().send(head + data)
+        else:
+            self._head = data
+
+
 def _names(headers: Mapping[str, str]) -> dict[str, str]:
     """As keywords they have an underscore for each dash."""
     return {name.replace("_", "-"): value for name, value in headers.items()}
@@ -214,6 +227,12 @@ class RunningHub(Calls):
         self.port = int(self.url.rpartition(":")[2])
         self.hub_id = self.hub.identity.hub_id
         self.profile = self.hub.profile
+
+    @property
+    def listening(self) -> int:
+        """The descriptor of its socket; what is set there, connections inherit."""
+        listener: Any = self.server._listener
+        return int(listener._server.sockets[0].fileno())
 
     def run(self, work: Any) -> Any:
         """A coroutine on the hub's loop."""

@@ -24,6 +24,7 @@ from veen_core.api import (
     SubmitRequest,
     SubmitResponse,
 )
+from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.msg import Msg
 from veen_core.profile import PROFILES
@@ -33,8 +34,10 @@ from veen_core.wire import Wire
 from veen_hub.version import VERSION
 
 from .conftest import StartHub
+from .following import Follower
 from .people import Writer
 from .serving import CBOR, JSON, RunningHub
+from .test_robustness import talk
 
 ONE = StreamSeq(1)
 TWO = StreamSeq(2)
@@ -243,6 +246,32 @@ def test_readyz_is_green_when_the_directory_and_the_index_answer(hub: RunningHub
     assert (hub.get("/readyz").status, hub.get("/readyz").json) == (200, {"ok": True})
 
 
-def test_head_answers_like_get_without_a_body(hub: RunningHub) -> None:
-    answer = hub.call("HEAD", "/healthz")
-    assert (answer.status, answer.body) == (200, b"")
+def test_head_answers_like_get_without_a_body(hub: RunningHub, alice: Writer) -> None:
+    """Byte for byte: what comes after the head would be taken for the next answer."""
+    hub.accept(alice.next())
+    content = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfalse"
+    attachment = f"/v1/attachment/{H(content).hex()}"
+    assert hub.call("PUT", attachment, content, alice.attachment_headers(content)).status == 200
+    for path in ("/healthz", "/metrics", "/v1/status", "/v1/checkpoint", attachment):
+        head = f"HEAD {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n".encode()
+        with talk(hub) as connection, connection.makefile("rb") as answer:
+            connection.sendall(head)
+            found = answer.read()
+        assert found.startswith(b"HTTP/1.1 200 OK\r\n"), path
+        assert found.index(b"\r\n\r\n") == len(found) - 4, path
+    assert hub.call("HEAD", attachment).headers["content-length"] == str(len(content))
+
+
+def test_a_live_stream_has_no_head(hub: RunningHub, alice: Writer) -> None:
+    hub.accept(alice.next())
+    answer = hub.call("HEAD", f"/v1/stream/{alice.label.hex()}")
+    assert (answer.status, answer.body) == (400, b"")
+
+
+def test_an_answer_that_is_streamed_has_a_request_id_too(hub: RunningHub, alice: Writer) -> None:
+    content = b"sealed"
+    attachment = f"/v1/attachment/{H(content).hex()}"
+    hub.call("PUT", attachment, content, alice.attachment_headers(content))
+    assert hub.get(attachment).headers["veen-request-id"]
+    with Follower(hub.port, alice.label) as follower:
+        assert follower.request_id

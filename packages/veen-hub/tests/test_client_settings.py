@@ -37,11 +37,12 @@ from veen_hub.client.errors import refusal
 from veen_hub.client.retry import worth_another_try
 from veen_hub.config import AnchorSettings
 
+from .certificates import Certificates
 from .client_fixtures import QUICK, person, run
 from .client_proxy import between, honest
 from .conftest import StartHub
 from .people import ADMIN, BORN
-from .serving import SetClock
+from .serving import RunningHub, SetClock
 
 ALICE = person("alice")
 
@@ -355,8 +356,7 @@ def _root(n: int) -> AnchoredRoot:
     )
 
 
-def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path: Path) -> None:
-    hub = start_hub("anchoring")
+def anchoring_in(hub: RunningHub, tmp_path: Path, ca: Path | None = None) -> AnchorSettings:
     secrets = Secrets(
         id_sign=SigningSeed(ALICE.signing_key.seed),
         id_dh=DhSecret(ALICE.dh_keys[0].secret),
@@ -364,13 +364,19 @@ def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path
     )
     (tmp_path / "identity").write_bytes(secrets.encode())
     (tmp_path / "token").write_bytes(token("veen/anchors").encode())  # type: ignore[attr-defined]
-    settings = AnchorSettings(
+    return AnchorSettings(
         backend="hub",
         url=hub.url,
         pinned=hub.hub_id.hex(),
+        ca=ca,
         identity=tmp_path / "identity",
         token=tmp_path / "token",
     )
+
+
+def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path: Path) -> None:
+    hub = start_hub("anchoring")
+    settings = anchoring_in(hub, tmp_path)
 
     async def story() -> None:
         anchor = hub_anchor(settings)
@@ -388,6 +394,23 @@ def test_roots_are_anchored_in_another_hubs_stream(start_hub: StartHub, tmp_path
         hub_anchor(AnchorSettings(backend="hub", url=hub.url, pinned="00", identity=tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"anchor\.pinned"):
         hub_anchor(AnchorSettings(backend="hub", url=hub.url))
+
+
+def test_an_anchoring_hub_with_a_certificate_of_its_own_is_believed_if_its_authority_is_named(
+    start_hub: StartHub, tmp_path: Path, certificates: Certificates
+) -> None:
+    cert, key = certificates.hub
+    hub = start_hub("anchoring", tls={"cert": str(cert), "key": str(key)})
+
+    async def story() -> None:
+        anchor = hub_anchor(anchoring_in(hub, tmp_path, certificates.authority))
+        assert await anchor.verify(_root(1), await anchor.publish(_root(1)))
+        with pytest.raises(AnchorError, match="anchoring hub"):
+            await hub_anchor(anchoring_in(hub, tmp_path)).publish(_root(2))
+
+    run(story())
+    with pytest.raises(ConfigError, match=r"anchor\.ca"):
+        hub_anchor(anchoring_in(hub, tmp_path, tmp_path / "nothing"))
 
 
 # --- patience

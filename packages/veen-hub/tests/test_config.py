@@ -34,7 +34,7 @@ WRONG = [
     ("listen: {prot: 1}", "listen.prot: unknown setting"),
     ("listen: 5", "listen: want a mapping"),
     ("listen: {port: eighty}", "listen.port: want a whole number"),
-    ("listen: {port: -1}", "listen.port: want a whole number"),
+    ("listen: {port: -1}", "listen.port: want a whole number from 0 on"),
     ("listen: {port: 70000}", "listen.port: want 0 to 65535"),
     ("listen: {port: 1.5}", "listen.port: want a whole number"),
     ("listen: {port: true}", "listen.port: want a whole number"),
@@ -94,6 +94,10 @@ WRONG = [
     ("data_dir: 5", "data_dir: want a path"),
     ("[1, 2]", "want a mapping of settings at the top"),
     ("a: [", "not YAML"),
+    ("? [a]\n: b", "not YAML"),
+    ("gating: true\nstreams: [a]\ngating: false", "gating: there twice, again in line 3"),
+    ("listen:\n  port: 1\n  port: 2", "port: there twice, again in line 3"),
+    ("anchor: {backend: file, path: /tmp}", "anchor.path: /tmp is a folder"),
 ]
 
 
@@ -382,13 +386,17 @@ def test_certificates_that_cannot_be_used_are_one_line(
 ) -> None:
     make_directory(tmp_path / "data")
     config = tmp_path / "hub.yaml"
-    for cert, key in (
-        (tmp_path / "none", certificates.hub[1]),
-        (certificates.hub[0], certificates.client[1]),
+    (cert, key), none = certificates.hub, tmp_path / "none"
+    for settings, named in (
+        (f"cert: {none}, key: {key}", "tls.cert: "),
+        (f"cert: {cert}, key: {none}", "tls.key: "),
+        (f"cert: {cert}, key: {certificates.client[1]}", "tls.cert, tls.key: "),
+        (f"cert: {cert}, key: {key}, client_ca: {none}", "tls.client_ca: "),
+        (f"cert: {cert}, key: {key}, client_ca: {key}", "tls.client_ca: "),
     ):
-        config.write_text(f"tls: {{cert: {cert}, key: {key}}}\n")
+        config.write_text(f"tls: {{{settings}}}\n")
         line = run(capsys, f"--data-dir={tmp_path / 'data'}", f"--config={config}", "--port=0")
-        assert line.startswith("veen-hub: tls: ")
+        assert line.startswith(f"veen-hub: {named}")
 
 
 def test_a_hub_without_its_key_does_not_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from veen_storage.fsck import fsck
 
 from .conftest import StartProcess
 from .people import Writer, envelope
-from .serving import CBOR, CBOR_SEQ, HubProcess
+from .serving import CBOR, CBOR_SEQ, HubProcess, InOnePiece
 
 ROUNDS = int(os.environ.get("VEEN_CRASH_ROUNDS", "50"))
 CLIENTS = 6
@@ -50,7 +50,7 @@ class Client:
 
     def run(self, port: int) -> None:
         """Until the hub is gone."""
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = InOnePiece("127.0.0.1", port, timeout=10)
         try:
             while True:
                 self._send(connection)

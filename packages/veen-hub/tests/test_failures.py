@@ -89,6 +89,7 @@ def test_when_the_journal_fails_nothing_is_acknowledged_and_everything_can_be_re
         answer = hub.submit(wire)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         assert answer.headers["retry-after"] == "5"
+        assert "No space left" not in answer.error.message, "a reason that is none of the client's"
     assert hub.post("/tooling/authorize", Writer("bob", hub.hub_id).token()).status == 503
     assert hub.admin("/tooling/checkpoint").status == 503
 
@@ -139,7 +140,9 @@ def test_a_batch_that_fails_refuses_all_of_its_messages(start_hub: StartHub) -> 
     until(lambda: entries("accepted") == entries("durable") > 0, "nothing of it is counted any more")
 
 
-def test_when_applying_fails_the_hub_stops_acknowledging_and_says_why(start_hub: StartHub) -> None:
+def test_when_applying_fails_the_hub_stops_acknowledging_and_says_why(
+    start_hub: StartHub, caplog: pytest.LogCaptureFixture
+) -> None:
     files = FailingFiles()
     hub = start_hub(files=files)
     alice = hub.writer()
@@ -148,8 +151,11 @@ def test_when_applying_fails_the_hub_stops_acknowledging_and_says_why(start_hub:
     files.fails = lambda operation, path: operation == "write" and "/log/" in path
     hub.accept(alice.next())  # durable in the journal
     until(lambda: hub.store.poisoned is not None, "the applier fails")
-    assert hub.submit(alice.message(3)).status == 503
+    for _ in range(3):
+        assert hub.submit(alice.message(3)).status == 503
     assert "applying failed" in hub.get("/readyz").json["why"]
+    told = [fields for record in caplog.records if "error" in (fields := getattr(record, "fields", {}))]
+    assert sum("applying failed" in fields["error"] for fields in told) == 1
     hub.stop()
     again = start_hub()
     assert again.accept(alice.message(3)).stream_seq == 3

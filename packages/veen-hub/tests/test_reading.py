@@ -30,6 +30,7 @@ from veen_core.mmr import Mmr
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_core.status import CheckpointsResponse
 from veen_storage.ledger import Prune
 
 from .conftest import StartHub
@@ -271,6 +272,8 @@ def test_checkpoints_are_found_by_their_epochs(start_hub: StartHub, monkeypatch:
     assert found(f"?epoch_min={first + 1}&epoch_max={first + 2}") == [first + 1, first + 2]
     assert found(f"?epoch_min={first + 9}") == []
     everything = list(cbor.split_sequence(hub.get("/v1/checkpoint").body))
+    in_json = hub.get("/v1/checkpoint", Accept=JSON).read(CheckpointsResponse)
+    assert [checkpoint.encode() for checkpoint in in_json.checkpoints] == everything
     pages, query = [], "?"
     monkeypatch.setattr("veen_hub.http.reading.MAX_CHECKPOINTS", 3)
     while query:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import cbor2
 import pytest
@@ -22,6 +23,7 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
+from veen_hub.http import reading
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
@@ -52,6 +54,18 @@ def post(path: str, body: bytes, length: int | None = None, kind: str = CBOR) ->
     announced = len(body) if length is None else length
     head = f"POST {path} HTTP/1.1\r\nHost: hub\r\nContent-Type: {kind}\r\nContent-Length: {announced}\r\n\r\n"
     return head.encode() + body
+
+
+@contextmanager
+def deaf(hub: RunningHub) -> Iterator[socket.socket]:
+    """A client that reads nothing, with so little room between it and the hub that this is soon felt."""
+    with socket.socket(fileno=os.dup(hub.listening)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.settimeout(PATIENCE)
+        connection.connect(("127.0.0.1", hub.port))
+        yield connection
 
 
 def say(hub: Calls, data: bytes) -> Answer:
@@ -216,6 +230,7 @@ def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
             answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         assert answer.headers["retry-after"] == "1"
+        assert answer.headers["veen-request-id"] == answer.error.request_id
         held[0].close()
         until(lambda: hub.server.connections < 5, "there is room again")
         assert hub.get("/healthz").status == 200
@@ -300,6 +315,26 @@ def test_a_follower_that_does_not_read_is_dropped_and_slows_nobody(start_hub: St
     until(lambda: hub.do(lambda: hub.hub.feed.followers) == 0, "both are gone")
 
 
+def test_little_is_held_for_a_follower_that_is_behind_however_large_entries_are(start_hub: StartHub) -> None:
+    hub = start_hub()
+    alice = hub.writer()
+    for _ in range(24):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(400_000))))
+    held = []
+
+    def sent(connection: Any) -> None:
+        if connection.transport is not None:
+            held.append(connection.transport.get_write_buffer_size())
+
+    with deaf(hub) as connection:
+        connection.sendall(f"GET /v1/stream/{alice.label.hex()} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
+        total, wanted = 0, 24 * 400_000
+        while total < wanted:
+            total += len(connection.recv(65_536))
+            hub.do(lambda: [sent(one) for one in hub.server._runner.server.connections])
+    assert max(held) < 2 * 1_048_576
+
+
 # --- memory
 
 
@@ -357,6 +392,44 @@ def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: St
     is_refused_by(rejection.SIZE_PREFILTER, answer)
 
 
+def test_bodies_that_are_half_sent_fill_no_memory_and_keep_no_small_message_out(start_hub: StartHub) -> None:
+    hub = start_hub()
+    alice, room = hub.writer(), 4 * 1_048_576
+    hub.do(lambda: setattr(hub.hub.bodies, "most", room))
+    part = post("/v1/submit", bytes(1_048_576), length=8_000_000, kind="application/cbor-seq")
+    large = alice.message(2, ciphertext=ciphertext(bytes(500_000)))
+    with ExitStack() as stack:
+        crawling = [stack.enter_context(talk(hub)) for _ in range(8)]
+        for connection in crawling:
+            connection.sendall(part)
+        until(lambda: hub.hub.bodies.held > 3 * 1_048_576, "there is hardly any room")
+        assert hub.hub.bodies.held <= room
+        answer = hub.submit(large)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert answer.headers["retry-after"] == "1"
+        assert hub.accept(alice.next()).stream_seq == 1
+    until(lambda: hub.hub.bodies.held == 0, "those who sent them are gone")
+    assert hub.accept(large).stream_seq == 2
+
+
+def test_pages_that_nobody_reads_fill_no_memory(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = start_hub(listen__follower_timeout_sec=2)
+    alice = hub.writer()
+    for _ in range(4):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(500_000))))
+    monkeypatch.setattr(reading, "MAX_UNSENT", 3_000_000)
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    with ExitStack() as stack:
+        for count in (1, 2):
+            stack.enter_context(deaf(hub)).sendall(post("/v1/stream", asked))
+            until(lambda count=count: hub.hub.unsent > count * 2_000_000, "it waits to be read")
+        answer = hub.post("/v1/stream", asked)
+        assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+        assert hub.get("/healthz").status == 200
+        until(lambda: hub.hub.unsent == 0, "who does not read is dropped")
+        assert hub.post("/v1/stream", asked).status == 200
+
+
 def test_an_error_envelope_is_what_a_client_of_any_kind_gets(hub: RunningHub) -> None:
     for accept in ("text/html", "*/*", "", "application/json;q=0.1, text/html", "\xff"):
         answer = hub.call("GET", "/nowhere", headers={"Accept": accept})
@@ -391,4 +464,48 @@ def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
     with talk(hub) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.sendall(post("/v1/stream", asked))
+        until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
+
+
+@pytest.mark.parametrize("way", ["page", "follow"])
+def test_who_reads_slowly_gets_everything_and_who_trickles_does_not(start_hub: StartHub, way: str) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    alice = hub.writer()
+    for _ in range(3):
+        hub.accept(alice.next(ciphertext=ciphertext(bytes(250_000))))
+    asked = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    request = {
+        "page": post("/v1/stream", asked),
+        "follow": f"GET /v1/stream/{alice.label.hex()} HTTP/1.1\r\nHost: hub\r\n\r\n".encode(),
+    }[way]
+
+    def taken(size: int) -> int:
+        """By a client that takes so much every twentieth of a second."""
+        total = 0
+        with deaf(hub) as connection:
+            connection.sendall(request)
+            until(lambda: hub.server.connections, "it is there")
+            while total < 750_000 and hub.server.connections:
+                time.sleep(0.05)
+                total += len(connection.recv(size))
+        return total
+
+    assert taken(12_000) >= 750_000
+    assert taken(100) < 100_000
+
+
+def test_answers_that_nobody_reads_end_their_connection_however_short_they_are(start_hub: StartHub) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    with deaf(hub) as connection:
+        connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: hub\r\n\r\n" * 500)
+        until(lambda: hub.do(lambda: hub.server.connections) == 1, "it is there")
+        until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
+
+
+def test_a_last_answer_that_nobody_reads_does_not_keep_a_connection(start_hub: StartHub) -> None:
+    hub = start_hub(listen__follower_timeout_sec=1)
+    ask = "GET /metrics HTTP/1.1\r\nHost: hub\r\n{}\r\n"
+    with deaf(hub) as connection:
+        connection.sendall((ask.format("") * 2 + ask.format("Connection: close\r\n")).encode())
+        until(lambda: hub.do(lambda: hub.server.connections) == 1, "it is there")
         until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")

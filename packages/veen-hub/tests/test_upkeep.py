@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,22 @@ def test_two_hubs_may_share_a_ledger(tmp_path: Path) -> None:
 
     references = asyncio.run(both())
     assert all(holds(path, number, ref) for number, ref in enumerate(references, start=1))
+
+
+def test_a_line_that_a_full_disk_took_in_part_is_no_anchor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger"
+    (first,) = publish(path, 1)
+    whole, pwrite = path.read_bytes(), os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, line, offset: pwrite(fd, line[:-5], offset))
+    with pytest.raises(AnchorError, match="could be written"):
+        publish(path, 2)
+    assert path.read_bytes() == whole
+    monkeypatch.undo()
+    (second,) = publish(path, 2)
+    assert holds(path, 1, first)
+    assert holds(path, 2, second)
 
 
 # --- chores

@@ -8,6 +8,7 @@ checkpoint.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 from collections.abc import Awaitable, Callable, Iterator
@@ -103,8 +104,9 @@ class FileLedger:
                 offset, previous = self._end
                 line = LedgerLine(offset=offset, previous=previous, root=root).encode()
                 os.ftruncate(fd, offset)  # a last line that was cut off was never referred to
-                os.pwrite(fd, line, offset)
-                os.fsync(fd)
+                _write(fd, line, offset)
+                if offset == 0:
+                    _sync_folder(self._path.parent)  # the file's name is as durable as its first line
             finally:
                 os.close(fd)
         except OSError as exc:
@@ -165,6 +167,22 @@ class FileLedger:
                 return H(item) == wanted_hash and line.root == root
             offset, previous = offset + len(item), AnchorHash(H(item))
         return False
+
+
+def _write(fd: int, line: bytes, offset: int) -> None:
+    """All of it, durable; else none: a disk that is nearly full takes a part and calls that a success."""
+    if (taken := os.pwrite(fd, line, offset)) != len(line):
+        os.ftruncate(fd, offset)
+        raise OSError(errno.ENOSPC, f"only {taken} of {len(line)} bytes could be written")
+    os.fsync(fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def file_anchor(settings: AnchorSettings) -> Anchor:

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-
 from veen_core.errors import ConfigError, DecodeError
 from veen_core.ids import Label, StreamId, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
 from veen_core.stream import stream_id
-from veen_hub import extension
+from veen_hub import extension, settings_file
 from veen_hub.declared import build, kind_name
 
 
@@ -38,7 +36,7 @@ class Listen:
     request_timeout_sec: int = 30
     """A request whose body is not there by then is refused."""
     follower_timeout_sec: int = 10
-    """A follower that takes nothing for so long is dropped."""
+    """Who takes less than 32 KiB a second of what is sent, for so long, is dropped: a follower or another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +72,8 @@ class AnchorSettings:
     """There."""
     pinned: str | None = None
     """hub_id of the anchoring hub, in hex."""
+    ca: Path | None = None
+    """A PEM file, if the anchoring hub's certificate is not one that this machine trusts."""
     identity: Path | None = None
     """The file with the secrets (CBOR, 0600) under which this hub writes to the anchoring one."""
     token: Path | None = None
@@ -91,6 +91,8 @@ class AnchorSettings:
             raise ConfigError("anchor.path: a file ledger needs one")
         if self.path is not None and not self.path.parent.is_dir():
             raise ConfigError(f"anchor.path: there is no folder {self.path.parent}")
+        if self.path is not None and self.path.is_dir():
+            raise ConfigError(f"anchor.path: {self.path} is a folder: name a file in it")
         if self.backend == "hub" and self.url is None:
             raise ConfigError("anchor.url: anchoring in another hub needs one")
 
@@ -315,16 +317,7 @@ def _check_authority(url: str) -> None:
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
     """The file's settings with ``overrides`` (dotted keys) on top."""
-    settings: dict[str, Any] = {}
-    if path is not None:
-        try:
-            settings = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: there is no such file") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"{path}: not YAML: {exc}") from None
-        if not isinstance(settings, dict):
-            raise ConfigError(f"{path}: want a mapping of settings at the top")
+    settings = settings_file.read(path) if path is not None else {}
     for old, new in ALIASES.items():
         if old in settings:
             settings.setdefault(new, settings.pop(old))

@@ -45,7 +45,7 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
         return value
     if kind is not int and kind is not Path and type(value) is kind:
         return value
-    wanted = {int: "a whole number", bool: "true or false", str: "text", Path: "a path"}[kind]
+    wanted = {int: "a whole number from 0 on", bool: "true or false", str: "text", Path: "a path"}[kind]
     raise ConfigError(f"{key}: want {wanted}, found {kind_name(value)}")
 
 

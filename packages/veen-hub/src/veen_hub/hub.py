@@ -27,6 +27,7 @@ from veen_hub.admission import Hearing, Rules, Writer
 from veen_hub.anchors import Anchor
 from veen_hub.apart import has_cores
 from veen_hub.authority import Authority
+from veen_hub.bodies import Bodies
 from veen_hub.clock import load_clock
 from veen_hub.config import ClientKeys, HubConfig
 from veen_hub.examination import Submission, Supported
@@ -123,6 +124,9 @@ class Hub:
         )
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
         self.uploads = Uploads()
+        self.bodies = Bodies()
+        self.unsent = 0
+        """Bytes of answers that are being sent."""
         self._applied_before = 0
         self._stream_names = {stream.stream_id(name): name for name in config.streams}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -158,6 +162,7 @@ class Hub:
         for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
         self._applied_before = behind - self.store.applied_entries
+        self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
 
     def _newest(self) -> Head | None:
         """Of a label that got the last entry before this run."""
@@ -206,6 +211,8 @@ class Hub:
             return
         entries = batch.entries if committed else []
         counts = Counter(entry.label for entry in entries)
+        if committed:
+            self.upkeep.committed(batch, counts)
         names = {label: self._stream_name(label, batch.hub_ts) for label in counts}
         times = (seconds, sync_seconds if committed else None)
         self._loop.call_soon_threadsafe(self._note, len(batch.items), times, entries, counts, names)
@@ -228,7 +235,6 @@ class Hub:
         if entries:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
-        self.upkeep.grew(counts)
         for label, count in counts.items():
             self.metrics.appends.labels(names[label]).inc(count)
         if self.feed.followers:
@@ -358,7 +364,7 @@ class Hub:
         if self.stopping.is_set():
             return "the hub is shutting down"
         if (why := self.store.poisoned) is not None:
-            return f"storage: {why}"
+            return f"storage: {why}; nothing is acknowledged until the hub is started again"
         if (why := self.policy.stale(self.clock.now())) is not None:
             return f"policy view: {why}"
         try:

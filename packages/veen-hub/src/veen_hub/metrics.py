@@ -90,7 +90,7 @@ class Metrics:
         self.attachment_bytes = counter("veen_attachment_bytes_total", "Bytes of attachments stored")
         self.attachments = counter("veen_attachments_total", "Attachments stored")
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
-        self.ready = gauge("veen_ready", "Whether the hub is ready")
+        self.ready = gauge("veen_ready", "What /readyz said last, or the hub itself at its start")
         registry.register(LostLines())
 
     def expose(self) -> bytes:

@@ -59,6 +59,7 @@ class Sequencer:
         self._changed = threading.Condition()
         self._stopping = False
         self._sync_seconds = 0.0
+        self._told: str | None = None
         self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
 
     def start(self) -> None:
@@ -116,7 +117,10 @@ class Sequencer:
             for ticket in tickets:
                 if ticket.reads:  # the state before this batch
                     self._decide(ticket, batch)
-            if (why := self._store.poisoned or self._policy.stale(batch.hub_ts)) is not None:
+            if (why := self._store.poisoned) is not None:
+                self._tell(why)
+                raise storage_failed()  # "File too large" would be read as the message's fault
+            if (why := self._policy.stale(batch.hub_ts)) is not None:
                 raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
             for ticket in tickets:
                 if not ticket.reads:
@@ -129,7 +133,7 @@ class Sequencer:
             failure = exc
         except VeenError as exc:  # file names and reasons are the operator's business
             log(logging.ERROR, "a batch failed", error=str(exc))
-            failure = ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
+            failure = storage_failed()
         except Exception:  # noqa: BLE001 - logged; a bug fails its batch, and the thread goes on
             LOGGER.exception("bug in the sequencer")
             failure = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
@@ -137,6 +141,12 @@ class Sequencer:
             if failure is not None and not ticket.reads:
                 ticket.outcome = failure
         return failure
+
+    def _tell(self, why: str) -> None:
+        """Once, not for every batch that is refused for it."""
+        if why != self._told:
+            self._told = why
+            log(logging.ERROR, "nothing is acknowledged until the hub is started again", error=why)
 
     @staticmethod
     def _decide(ticket: Ticket[Any], batch: Batch) -> None:
@@ -150,6 +160,11 @@ class Sequencer:
             if batch.length != before:
                 raise
             ticket.outcome = exc.with_traceback(None)
+
+
+def storage_failed() -> ApiError:
+    """What a client is told; paths and reasons are the operator's business."""
+    return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
 
 
 class Observer(Protocol):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from veen_core import stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import ApiError, VeenError
-from veen_core.ids import HubId, Label, StreamId, StreamSeq, UnixTime
+from veen_core.ids import NOTHING, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.anchors import Anchor, AnchoredRoot, AnchorError
@@ -25,6 +25,7 @@ from veen_hub.logs import LOGGER, log
 from veen_hub.metrics import Metrics
 from veen_hub.policy import AdmissionPolicy
 from veen_storage import retention
+from veen_storage.changes import Anchored, Checkpointed
 from veen_storage.errors import StorageError
 from veen_storage.store import Store
 from veen_storage.writer import Batch
@@ -67,10 +68,11 @@ class Upkeep:
         self._anchor = anchor
         self._control_label = control_label
         self._policy = policy
-        self._grown: set[Label] = set()
-        """Labels with entries after their last checkpoint, as far as this run has seen; see ``start``."""
-        self._unanchored: dict[Label, int] = {}
-        """Labels whose newest checkpoint is to be anchored, with the entries this run checkpointed."""
+        self._grown: dict[Label, int] = {}
+        """Labels with entries after their last checkpoint, and how many; the sequencer's after ``start``."""
+        self._unanchored: dict[Label, tuple[StreamSeq, int]] = {}
+        """Labels whose newest checkpoint is to be anchored, where it is, and the entries that this run
+        checkpointed and did not anchor; the sequencer's after ``start``."""
         self._streams: dict[Label, StreamId | None] = {}
         """Which configured stream a label is of: found out once."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,10 +81,7 @@ class Upkeep:
 
     async def start(self) -> int:
         """Take up where the last run ended; returns how many entries no checkpoint covers yet."""
-        read = self._pipeline.reading
-        self._grown.update(await read(self._store.read.grown))
-        if self._anchor is not None:
-            self._unanchored |= dict.fromkeys(await read(self._store.read.unanchored), 0)
+        await self._pipeline.reading(self._take_up)
         config = self._config
         chores = [
             Chore("checkpoints", lambda: self.checkpoint(None), config.checkpoints.every_sec),
@@ -92,7 +91,14 @@ class Upkeep:
             retry = min(config.anchor.retry_sec, config.anchor.every_sec)
             chores.append(Chore("anchors", lambda: self.anchor(None), config.anchor.every_sec, retry))
         self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
-        return await read(lambda: sum(map(self._entries_to_checkpoint, self._grown)))
+        return sum(self._grown.values())
+
+    def _take_up(self) -> None:
+        read = self._store.read
+        self._grown = {label: self._entries_to_checkpoint(label) for label in read.grown()}
+        for label in read.unanchored() if self._anchor is not None else ():
+            if (last := read.latest_checkpoint(label)) is not None:
+                self._unanchored[label] = last.upto_seq, 0
 
     def _entries_to_checkpoint(self, label: Label) -> int:
         head, last = self._store.read.head(label), self._store.read.latest_checkpoint(label)
@@ -103,9 +109,40 @@ class Upkeep:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def grew(self, labels: Iterable[Label]) -> None:
-        """These have new entries, and they are durable."""
-        self._grown.update(labels)
+    def committed(self, batch: Batch, counts: Mapping[Label, int]) -> None:
+        """In the sequencer's thread: what is durable now; ``counts`` are the new entries.
+
+        A batch checkpoints more than it was asked to: a chunk that ends has one.
+        """
+        for label, count in counts.items():
+            self._grown[label] = self._grown.get(label, 0) + count
+        for step in batch.view.changes.steps:
+            match step:
+                case Checkpointed():
+                    self._checkpointed(batch, step.checkpoint)
+                case Anchored():
+                    self._anchored(step.anchor.label, step.anchor.upto_seq)
+
+    def _checkpointed(self, batch: Batch, made: Checkpoint) -> None:
+        label, cursor = made.label_curr, batch.label(made.label_curr)
+        after = cursor.log.size - made.upto_seq if cursor is not None else 0
+        entries = self._grown.pop(label, after) - after
+        if after:
+            self._grown[label] = after
+        self._metrics.checkpoints.inc()
+        self._metrics.checkpoint_interval.observe(entries)
+        self._metrics.stage.labels("checkpointed").inc(entries)
+        if self._anchor is not None:
+            _before, waiting = self._unanchored.get(label, (NOTHING, 0))
+            self._unanchored[label] = made.upto_seq, waiting + entries
+
+    def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
+        """Up to there; a checkpoint that was made meanwhile is not."""
+        newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
+        after = newest - upto_seq
+        if after > 0:
+            self._unanchored[label] = newest, after
+        self._metrics.stage.labels("anchored").inc(max(0, waiting - after))
 
     # --- checkpoints
 
@@ -118,18 +155,9 @@ class Upkeep:
 
     def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
         """In the sequencer: None if the last one covers the label."""
-        cursor = batch.label(label)
-        if cursor is None:
+        if batch.label(label) is None:
             raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
-        before = cursor.checkpointed
-        if (made := batch.checkpoint(label)) is not None:
-            entries = made.upto_seq - before
-            self._metrics.checkpoints.inc()
-            self._metrics.checkpoint_interval.observe(entries)
-            self._metrics.stage.labels("checkpointed").inc(entries)
-            if self._anchor is not None:
-                self._unanchored[label] = self._unanchored.get(label, 0) + entries
-        return made
+        return batch.checkpoint(label)
 
     def _checkpoint_if_whole(self, batch: Batch, label: Label) -> Checkpoint | None:
         """In the sequencer: a label that storage refuses does not keep the others from theirs."""
@@ -147,17 +175,12 @@ class Upkeep:
             last = made or await self._latest(label)
             return [last] if last is not None else []
         found: list[Checkpoint] = []
-        grown = sorted(self._grown)
+        grown = await self._pipeline.act(lambda _batch: sorted(self._grown))
         for at in range(0, len(grown), TOGETHER):
             some = grown[at : at + TOGETHER]
-            self._grown.difference_update(some)  # first: what grows meanwhile comes back
-            try:
-                new = await self._pipeline.act(
-                    lambda batch, some=some: [self._checkpoint_if_whole(batch, one) for one in some]  # type: ignore[misc]
-                )
-            except BaseException:
-                self._grown.update(some)
-                raise
+            new = await self._pipeline.act(
+                lambda batch, some=some: [self._checkpoint_if_whole(batch, one) for one in some]  # type: ignore[misc]
+            )
             found += [checkpoint for checkpoint in new if checkpoint is not None]
         return found
 
@@ -173,8 +196,10 @@ class Upkeep:
                 Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
             )
         done: list[Checkpoint] = []
-        for one in [label] if label is not None else list(self._unanchored):
-            waiting = self._unanchored.get(one, 0)
+        labels = await self._pipeline.act(
+            lambda _batch: [label] if label is not None else [*self._unanchored]
+        )
+        for one in labels:
             if (checkpoint := await self._latest(one)) is None:
                 continue
             anchor_ref = await self._publish(
@@ -183,17 +208,8 @@ class Upkeep:
             await self._pipeline.act(
                 lambda batch, c=checkpoint, ref=anchor_ref: batch.anchor(c.label_curr, c.upto_seq, ref)  # type: ignore[misc]
             )
-            self._anchored(one, waiting)
             done.append(checkpoint)
         return done
-
-    def _anchored(self, label: Label, entries: int) -> None:
-        """These are; a checkpoint that was made meanwhile is not."""
-        self._metrics.stage.labels("anchored").inc(entries)
-        if self._unanchored.get(label, 0) <= entries:
-            self._unanchored.pop(label, None)
-        else:
-            self._unanchored[label] -= entries
 
     async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
         try:

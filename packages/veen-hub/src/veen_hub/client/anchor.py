@@ -19,6 +19,7 @@ from veen_core.wire import Wire
 from veen_hub.anchors import Anchor, HubAnchor
 from veen_hub.client.hub import Hub, connect
 from veen_hub.client.retry import Retry
+from veen_hub.client.transport import Tls
 from veen_hub.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
@@ -36,6 +37,16 @@ def _read(key: str, path: Path, kind: type[W]) -> W:
         raise ConfigError(f"anchor.{key}: {path} does not hold {kind.codec.name}") from None
 
 
+def _tls(ca: Path) -> Tls:
+    """Tried at the start: what is wrong with it is no reason to try again later."""
+    made = Tls(ca=ca)
+    try:
+        made.context()
+    except ConfigError as exc:
+        raise ConfigError(f"anchor.ca: {exc}") from None
+    return made
+
+
 class _Anchoring:
     """The two things that ``HubAnchor`` needs of a stream."""
 
@@ -46,6 +57,7 @@ class _Anchoring:
             )
         self._url, self._pinned, self._path = settings.url, settings.pinned, settings.identity
         self._stream = settings.stream
+        self._tls = _tls(settings.ca) if settings.ca is not None else None
         self._secrets = _read("identity", settings.identity, Secrets)
         self._token = _read("token", settings.token, CapToken) if settings.token is not None else None
 
@@ -54,7 +66,13 @@ class _Anchoring:
         bounds = ClientBounds(max_client_id_lifetime_sec=self._token.allow.ttl) if self._token else None
         state = self._path.with_name(f"{self._path.name}.state")
         return connect(
-            self._url, self._secrets, trust=self._pinned, state=state, retry=PATIENCE, bounds=bounds
+            self._url,
+            self._secrets,
+            trust=self._pinned,
+            tls=self._tls,
+            state=state,
+            retry=PATIENCE,
+            bounds=bounds,
         )
 
     async def send(self, body: bytes) -> bytes:

@@ -23,7 +23,7 @@ def make_app(hub: Hub) -> web.Application:
         [
             web.post("/v1/submit", submit),
             web.post("/v1/stream", reading.page),
-            web.get("/v1/stream/{label}", reading.follow),
+            web.get("/v1/stream/{label}", reading.follow, allow_head=False),  # it has no end
             web.post("/v1/receipt", reading.receipt),
             web.post("/v1/proof", reading.proof),
             web.post("/v1/consistency", reading.consistency),

@@ -8,24 +8,22 @@ import queue
 from collections.abc import Iterator
 from typing import TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from veen_core.errors import AdmissionError, ApiError, DecodeError, SignatureError
 from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
 from veen_core.keys import verify
 from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
+from veen_hub.http.connections import SLOWEST
 from veen_hub.http.content import check_length, over_the_cap, reply
-from veen_hub.http.keys import hub_of
+from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.http.submit import check_address
 from veen_hub.logs import log
 from veen_hub.version import VERSION
 from veen_storage.errors import AbsentError, StorageError
 
 F = TypeVar("F", bound=FixedBytes)
-
-SLOWEST = 32 * 1_024
-"""Bytes a second that an upload must keep up after ``request_timeout_sec``: each holds a thread."""
 
 
 def header(request: web.Request, name: str, kind: type[F]) -> F:
@@ -95,7 +93,7 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
     try:
         body = request.content.iter_chunked(256 * 1_024)
         while not writing.done():
-            too_slow, stalled = began + patience + size / SLOWEST, loop.time() + patience
+            too_slow, stalled = began + patience + size / SLOWEST, loop.time() + patience  # it holds a thread
             async with asyncio.timeout_at(min(too_slow, stalled)):
                 part = await anext(body, None)
             if part is None:
@@ -125,17 +123,17 @@ async def get(request: web.Request) -> web.StreamResponse:
         size = await hub.reading(lambda: hub.store.attachments.size(coid))
     except AbsentError as exc:
         raise ApiError(Code.NOT_FOUND, str(exc)) from None
-    response = web.StreamResponse(
-        headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    )
+    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+    response = web.StreamResponse(headers=headers | request_id_of(request))
     await response.prepare(request)
+    if request.method == hdrs.METH_HEAD:  # aiohttp would send what is written, as the next answer
+        return response
     parts = hub.store.attachments.get(coid)
     try:
         while (part := await hub.reading(lambda: next(parts, None))) is not None:
-            async with asyncio.timeout(hub.config.listen.follower_timeout_sec):
-                await response.write(part)
-    except (TimeoutError, StorageError) as exc:  # too late for another answer: cut it off
-        log(logging.WARNING, "attachment cut off", coid=coid.hex(), error=str(exc) or "nobody reads")
+            await response.write(part)
+    except StorageError as exc:  # too late for another answer: cut it off
+        log(logging.WARNING, "attachment cut off", coid=coid.hex(), error=str(exc))
         if request.transport is not None:
             request.transport.abort()
     return response

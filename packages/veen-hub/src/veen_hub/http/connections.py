@@ -17,7 +17,7 @@ from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import CBOR
-from veen_hub.http.errors import from_http, refuse
+from veen_hub.http.errors import from_http, internal_error, refuse
 from veen_hub.http.express import Express, is_whole
 from veen_hub.http.keys import name_request, new_request_id
 from veen_hub.hub import Hub
@@ -27,8 +27,8 @@ MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
 HANDSHAKE_SEC: Final = 10
-BUFFERED: Final = 64 * 1_024
-"""An answer that fits into a socket's buffers is sent whether or not anybody reads."""
+SLOWEST: Final = 32 * 1_024
+"""Bytes a second that a client must take of what is sent to it."""
 LINGER_SEC: Final = 2
 """How long the rest of a body is read and thrown away after its request was refused."""
 
@@ -36,7 +36,7 @@ LINGER_SEC: Final = 2
 class Connection(web.RequestHandler):
     """One client. ``lost`` is set when it is gone, for handlers that wait for something else."""
 
-    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "lost")
+    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "_watch", "deaf", "lost")
 
     def __init__(
         self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop, hub: Hub
@@ -61,16 +61,63 @@ class Connection(web.RequestHandler):
         """What arrived behind it."""
         self._at_boundary = True
         """Whether all that aiohttp's parser was given ended where a request ends."""
+        self._watch: asyncio.TimerHandle | None = None
+        """Runs while the client takes less than it is sent."""
+        self.deaf = False
+        """Whether it was dropped for that."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._listener.connections += 1
         super().connection_made(transport)
 
+    async def start(self) -> None:
+        """The loop over requests; it ends with the connection, which closes when all answers are sent.
+
+        Whoever does not read them would keep it open for ever.
+        """
+        transport = self.transport
+        try:
+            await super().start()
+        finally:
+            if transport is not None and transport.get_write_buffer_size():
+                self._loop.call_later(self._listener.patience, transport.abort)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         if not self.lost.is_set():
             self._listener.connections -= 1
         self.lost.set()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The transport holds enough: whatever is being sent, who does not take it is dropped."""
+        super().pause_writing()
+        assert self.transport is not None
+        self._look_again(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def _look_again(self, left: int) -> None:
+        """It takes so much, or everything, until then."""
+        patience = self._listener.patience
+        self._watch = self._loop.call_later(patience, self._look, left - patience * SLOWEST)
+
+    def _look(self, enough: int) -> None:
+        if self.transport is None:
+            return
+        left = self.transport.get_write_buffer_size()
+        if left <= max(0, enough):
+            self._look_again(left)
+        else:
+            self.deaf = True
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     def data_received(self, data: bytes) -> None:
         """By the short way if it can be; in the order in which it came."""
@@ -85,8 +132,11 @@ class Connection(web.RequestHandler):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether aiohttp has answered everything that it was given, and takes more."""
-        if self._close or self._force_close:
+        """Whether aiohttp has answered everything that it was given and takes more, and the client reads.
+
+        For one that does not, aiohttp waits before it answers the next request.
+        """
+        if self._close or self._force_close or self.writing_paused:
             return False
         return not self._request_count or (self._waiter is not None and not self._waiter.done())
 
@@ -106,8 +156,13 @@ class Connection(web.RequestHandler):
     def _answer(self, _done: asyncio.Future[Any]) -> None:
         express, self._express = self._express, None
         assert express is not None
-        self._write(express.answer())
-        express.note()
+        try:
+            answer = express.answer()
+            self._loop.call_soon(express.note)
+        except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
+            LOGGER.exception("bug")
+            answer = express.refuse(internal_error())
+        self._write(answer)
         if self._held:
             data, self._held = self._held, b""
             self._resume_transport_reading()
@@ -138,20 +193,17 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """What aiohttp refuses before a handler is asked."""
+        """What aiohttp refuses before a handler is asked; and how much waits to be read."""
         if isinstance(resp, web.HTTPException) and isinstance(request, web.Request):
             name_request(request)
             resp = refuse(request, from_http(request, resp))
             resp.force_close()
-        if not isinstance(resp, web.Response) or (resp.content_length or 0) <= BUFFERED:
-            return await super().finish_response(request, resp, start_time)
+        size = (resp.content_length or 0) if isinstance(resp, web.Response) else 0
+        self._hub.unsent += size
         try:
-            async with asyncio.timeout(self._listener.patience):
-                return await super().finish_response(request, resp, start_time)
-        except TimeoutError:  # nobody reads: what is left of the answer is not kept for them
-            if self.transport is not None:
-                self.transport.abort()
-            raise ConnectionError("the answer was not read") from None
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._hub.unsent -= size
 
     def handle_error(
         self,
@@ -172,7 +224,7 @@ class Connection(web.RequestHandler):
             error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
         else:
             LOGGER.error("bug", exc_info=exc, extra={"fields": {"request_id": request_id}})
-            error = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+            error = internal_error()
         assert isinstance(request, web.Request)
         response = refuse(request, error)
         response.force_close()
@@ -190,10 +242,12 @@ class _Full(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-        body = envelope_of(error, new_request_id()).encode()
+        request_id = new_request_id()
+        body = envelope_of(error, request_id).encode()
         head = (
             f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
-            f"Content-Length: {len(body)}\r\nRetry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {len(body)}\r\nVEEN-Request-Id: {request_id}\r\n"
+            f"Retry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
         )
         stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
         stream.write(head.encode() + body)

@@ -46,11 +46,22 @@ def check_length(request: web.Request, most: int, refusal: TooLarge) -> None:
         raise refusal(f"Content-Length {request.content_length} exceeds {most}")
 
 
-async def read_body(request: web.Request, most: int, timeout: int, refusal: TooLarge = too_large) -> bytes:
-    """The whole body, or the reason why not; never more than ``most`` bytes in memory."""
+async def read_body(
+    request: web.Request,
+    most: int,
+    timeout: int,
+    refusal: TooLarge = too_large,
+    grown: Callable[[int], None] = lambda _size: None,
+) -> bytes:
+    """The whole body, or the reason why not; never more than ``most`` bytes in memory.
+
+    ``grown`` is told how much there is of it, and may refuse.
+    """
     check_length(request, most, refusal)
     if request.content.is_eof():  # all here, as small bodies are: no timer is needed (9 of 90 µs)
-        return _bounded(request.content.read_nowait(), most, refusal)
+        body = request.content.read_nowait()
+        grown(len(body))
+        return _bounded(body, most, refusal)
     parts: list[bytes] = []
     size = 0
     try:
@@ -59,6 +70,7 @@ async def read_body(request: web.Request, most: int, timeout: int, refusal: TooL
                 size += len(part)
                 if size > most:
                     raise refusal(f"more than {most} bytes")
+                grown(size)
                 parts.append(part)
     except TimeoutError:
         raise ApiError(Code.BAD_REQUEST, f"the body did not arrive within {timeout} s") from None

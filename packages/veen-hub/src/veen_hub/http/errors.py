@@ -14,6 +14,7 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.logs import LOGGER, log
+from veen_hub.sequencer import storage_failed
 from veen_storage.attachments import ContentError, LostError, TooLargeError
 from veen_storage.errors import AbsentError, StorageError
 
@@ -49,17 +50,15 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
         response = refuse(request, storage_failed())
     except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
         LOGGER.exception("bug", extra={"fields": {"path": request.path, "request_id": request_id}})
-        response = refuse(
-            request, ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
-        )
+        response = refuse(request, internal_error())
     if not response.prepared:
         response.headers["VEEN-Request-Id"] = request_id
     return response
 
 
-def storage_failed() -> ApiError:
-    """What a client is told; paths and reasons are the operator's business."""
-    return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
+def internal_error() -> ApiError:
+    """Of a bug, which is logged."""
+    return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
 
 
 def as_api_error(exc: VeenError) -> AdmissionError | ApiError:

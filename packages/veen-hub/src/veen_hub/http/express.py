@@ -1,9 +1,9 @@
 """The short way: a whole ``POST /v1/submit`` of one message that arrived in one piece (§10.4.1).
 
 aiohttp's way costs as much as verifying and signing the message. Taken here is only what can be read in one
-way: HTTP/1.1, a few headers in their plainest form and each once, as many bytes as were announced and none
-after them. Everything else goes aiohttp's way, and so does what the prefilter may refuse; what is taken gets
-the same answer as there.
+way: HTTP/1.1, a few short headers in their plainest form and each once, as many bytes as were announced and
+none after them. Everything else goes aiohttp's way, and so does what the prefilter may refuse; what is taken
+gets the same answer as there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from veen_hub.hub import Hub
 from veen_hub.intake import Pending
 
 _END: Final = b"\r\n\r\n"
+MAX_HEAD: Final = 2_048
+"""A plain head is shorter; a longer one is aiohttp's to judge. So what is remembered of heads is little."""
 _REQUEST: Final = b"POST /v1/submit HTTP/1.1\r\n"
 _PLAIN: Final = {  # headers that change nothing, or only what stands here
     b"Host": re.compile(rb"[!-~]+"),
@@ -37,7 +39,7 @@ _PLAIN: Final = {  # headers that change nothing, or only what stands here
     b"Content-Type": re.compile(rb"application/cbor"),
     b"Content-Length": re.compile(rb"[1-9][0-9]{0,7}"),
 }
-_REQUEST_LINE: Final = re.compile(rb"[A-Z]+ /[!-~]* HTTP/1\.1")
+_REQUEST_LINE: Final = re.compile(rb"(?!CONNECT)[A-Z]+ /[!-~]* HTTP/1\.1")  # what follows that one is no body
 _HEADER: Final = re.compile(rb"([A-Za-z-]+): ([ -~]*)")
 _UNSURE: Final = {b"transfer-encoding", b"upgrade", b"expect"}
 _NEEDED: Final = {b"Host", b"Content-Type", b"Content-Length"}
@@ -45,7 +47,7 @@ _NEEDED: Final = {b"Host", b"Content-Type", b"Content-Length"}
 
 def body_of(data: bytes) -> bytes | None:
     """Of a request that is all of ``data`` and as plain as can be; else None."""
-    if not data.startswith(_REQUEST) or (end := data.find(_END)) < 0:
+    if not data.startswith(_REQUEST) or (end := data.find(_END, 0, MAX_HEAD)) < 0:
         return None
     body = data[end + len(_END) :]
     return body if len(body) == _announced(data[len(_REQUEST) : end]) else None
@@ -65,8 +67,8 @@ def _announced(headers: bytes) -> int | None:
 
 def is_whole(data: bytes) -> bool:
     """Whether this is surely one request and all of it, whichever: then a parser waits for the next."""
-    head, end, body = data.partition(_END)
-    return bool(end) and len(body) == _length(head)
+    end = data.find(_END, 0, MAX_HEAD)
+    return end >= 0 and len(data) - end - len(_END) == _length(data[:end])
 
 
 @lru_cache(maxsize=1_024)

@@ -27,5 +27,10 @@ def new_request_id() -> str:
     return f"{_RUN}{next(_NUMBERS):08x}"
 
 
+def request_id_of(request: web.Request) -> dict[str, str]:
+    """As a header, for an answer that is begun before its handler returns."""
+    return {"VEEN-Request-Id": request[REQUEST_ID]}
+
+
 def hub_of(request: web.Request) -> Hub:
     return request.app[HUB]

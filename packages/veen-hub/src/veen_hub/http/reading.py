@@ -34,23 +34,30 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import Code
+from veen_core.status import CheckpointsResponse
 from veen_core.wire import Wire, int_map
-from veen_hub.feed import encode_item
+from veen_hub.feed import AT_ONCE, encode_item
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
 from veen_hub.http.errors import DetailedError
-from veen_hub.http.keys import hub_of
+from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.hub import Hub
 from veen_hub.version import VERSION
 
 FOLLOW_PAGE = 256
+FOLLOW_FIRST = 4
+"""Entries that a follower who is behind gets at once: at most, and before it is known how large they are."""
 MAX_CHECKPOINTS = 1_000
+MAX_UNSENT = 512 * 1_048_576
+"""Bytes of answers that wait for who asked for them: a page may have 8 MiB, and need not be read."""
 
 
 async def page(request: web.Request) -> web.Response:
     """``POST /v1/stream``."""
     hub = hub_of(request)
     asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
+    if hub.unsent > MAX_UNSENT:
+        raise ApiError(Code.UNAVAILABLE, "too many answers wait to be read", retry_after=1)
     if asked.start < 1 and asked.cursor is not None:
         raise ApiError(Code.BAD_REQUEST, "cursor 0 names no entry: stream_seq starts at 1")
     if asked.max_items == 0:
@@ -176,39 +183,37 @@ async def follow(request: web.Request) -> web.StreamResponse:
     first = await hub.reading(lambda: hub.store.read.entries(label, at, 1))
     if first and isinstance(first[0], PrunedEntry):
         raise await hub.reading(lambda: pruned(hub, label, at))
-    response = web.StreamResponse(headers={"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"})
+    headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
+    response = web.StreamResponse(headers=headers | request_id_of(request))
     response.enable_chunked_encoding()
     await response.prepare(request)
     hub.feed.join(label)
     hub.metrics.followers.inc()
+    connection = request.protocol
+    assert isinstance(connection, Connection)
     try:
-        await _deliver(hub, label, at, response, gone_of(request))
-    except TimeoutError:
-        hub.metrics.dropped_followers.inc()
-        if request.transport is not None:
-            request.transport.abort()
+        await _deliver(hub, label, at, response, connection.lost)
     finally:
         hub.feed.leave(label)
         hub.metrics.followers.dec()
+        if connection.deaf:
+            hub.metrics.dropped_followers.inc()
     return response
-
-
-def gone_of(request: web.Request) -> asyncio.Event:
-    """Set when the client is gone."""
-    assert isinstance(request.protocol, Connection)
-    return request.protocol.lost
 
 
 async def _deliver(
     hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
 ) -> None:
-    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind."""
-    patience = hub.config.listen.follower_timeout_sec
+    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind.
+
+    What is read from storage waits for the follower in memory: about ``AT_ONCE``, however large entries are.
+    """
+    many = FOLLOW_FIRST
     while True:
         changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
         held = hub.feed.recent(label, at)
         if held is None:
-            found = await hub.reading(lambda at=at: hub.store.read.entries(label, at, FOLLOW_PAGE))  # type: ignore[misc]
+            found = await hub.reading(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
             if not found:
                 if hub.drained.is_set() or gone.is_set():
                     return
@@ -218,10 +223,10 @@ async def _deliver(
                 return  # asking again from here is answered with where to go on
             data = b"".join(encode_item(entry) for entry in whole)
             at = StreamSeq(at + len(whole))
+            many = min(FOLLOW_PAGE, max(1, AT_ONCE * len(whole) // len(data)))
         else:
             data, at = held
-        async with asyncio.timeout(patience):
-            await response.write(data)
+        await response.write(data)
 
 
 async def _wait(*events: asyncio.Event) -> None:
@@ -277,7 +282,7 @@ async def checkpoint(request: web.Request) -> web.Response:
 
 
 async def checkpoints(request: web.Request) -> web.Response:
-    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence (spec-1 §16).
+    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence, or a list in JSON (spec-1 §16).
 
     At most 1,000 of them; if there are more, the header ``Veen-Next`` is the query of the next page.
     """
@@ -293,6 +298,9 @@ async def checkpoints(request: web.Request) -> web.Response:
     found = await hub.reading(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
     given = found[:MAX_CHECKPOINTS]
     headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
+    if wants_json(request):
+        answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
+        return web.Response(text=answer.to_json(), content_type=JSON, headers=headers)
     return web.Response(
         body=b"".join(made.encode() for made in given), content_type=CBOR_SEQ, headers=headers
     )

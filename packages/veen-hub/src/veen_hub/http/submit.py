@@ -21,6 +21,7 @@ from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
+from veen_hub.bodies import Body
 from veen_hub.examination import DECODING, Submission
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
@@ -40,11 +41,16 @@ ENVELOPE = 64
 
 
 async def submit(request: web.Request) -> web.Response:
+    with Body(hub_of(request).bodies) as body:
+        return await _submit(request, body)
+
+
+async def _submit(request: web.Request, held: Body) -> web.Response:
     started = time.perf_counter()
     hub = hub_of(request)
     try:
         difficulty = hub.pow_difficulty()
-        body = await receive(hub, request, difficulty)
+        body = await receive(hub, request, difficulty, held)
         items = unwrap(hub, request, body)
         if difficulty:
             items = worked_for(hub, request, items, difficulty)
@@ -70,7 +76,7 @@ async def submit(request: web.Request) -> web.Response:
     return web.Response(body=encode(outcome, request_id), content_type=CBOR)
 
 
-async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
+async def receive(hub: Hub, request: web.Request, difficulty: int, held: Body) -> bytes:
     """The body, past the prefilter's rows in their order: size, address, work (§8.2, SH1+ 5.1)."""
     most = MAX_SEQUENCE if request.content_type == CBOR_SEQ else most_of_one(hub)
     if request.content_type == JSON:
@@ -81,7 +87,8 @@ async def receive(hub: Hub, request: web.Request, difficulty: int) -> bytes:
         raise AdmissionError(
             PREFILTER_REJECT, f"proof of work of difficulty {difficulty} is needed: header VEEN-PoW"
         )
-    return await read_body(request, most, hub.config.listen.request_timeout_sec, over_the_cap)
+    timeout = hub.config.listen.request_timeout_sec
+    return await read_body(request, most, timeout, over_the_cap, held.has_grown_to)
 
 
 def most_of_one(hub: Hub) -> int:
