@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from veen_core import Equivocation, Receipt, VerificationError, verify_evidence
 from veen_core.api import (
+    CheckpointResponse,
     ConsistencyResponse,
+    ErrorEnvelope,
     ProofResponse,
+    ReceiptRequest,
     ReceiptResponse,
     StreamItem,
+    StreamRequest,
     StreamResponse,
     SubmitResponse,
 )
-from veen_core.errors import DivergenceError, IdentityError, SignatureError
+from veen_core.errors import CheckpointError, DivergenceError, IdentityError, SignatureError
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.rejection import Code
 from veen_core.status import Status
 from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, Stream, connect
 from veen_hub.client.framing import Framer
@@ -139,13 +147,156 @@ def test_a_replayed_older_page_is_no_answer(hub: HubProcess) -> None:
     run(story())
 
 
-def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess) -> None:
+@pytest.mark.parametrize("shown", [0, 12, 19], ids=["all", "some", "the-last"])
+def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess, shown: int) -> None:
     async def story() -> None:
-        async with talking(hub, "hidden") as (proxy, _client, stream):
+        async with talking(hub, f"hidden/{shown}") as (proxy, _client, stream):
             _ = [m async for m in stream.read()]
-            proxy.lie = on_pages(lambda page: dataclasses.replace(page, items=(), next_cursor=None))
-            with pytest.raises(Misbehaved, match="an empty page"):
+            proxy.lie = on_pages(
+                lambda page: dataclasses.replace(page, items=page.items[:shown], next_cursor=None)
+            )
+            with pytest.raises(Misbehaved, match="where 20 entries are known"):
                 _ = [m async for m in stream.read()]
+            proxy.lie = on_pages(lambda page: dataclasses.replace(page, next_cursor=None))
+            assert len([m async for m in stream.read(3, 15)]) == 13
+
+    run(story())
+
+
+def test_what_is_sent_while_a_page_is_under_way_is_no_lie(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "meanwhile", sent=5) as (proxy, _client, stream):
+            await stream.send("6")
+            answered, sent = asyncio.Event(), asyncio.Event()
+
+            async def held_back(path: str) -> None:
+                if path == "/v1/stream":
+                    answered.set()
+                    await sent.wait()
+
+            proxy.after = held_back
+            reading = asyncio.create_task(_texts(stream))
+            await answered.wait()
+            await stream.send("7")
+            sent.set()
+            assert await reading == [str(n) for n in range(1, 7)]
+
+    run(story())
+
+
+async def _texts(stream: Stream) -> list[str]:
+    return [m.text async for m in stream.read()]
+
+
+def test_pages_that_are_empty_and_promise_more_have_an_end(hub: HubProcess, tmp_path: Path) -> None:
+    lost: list[bytes] = []
+
+    def promise(path: str, request: bytes, answer: bytes) -> bytes | None:
+        if path == "/v1/submit" and not lost:
+            lost.append(answer)
+            return None
+        if path != "/v1/stream":
+            return answer
+        start = StreamRequest.decode(request).from_seq
+        page = StreamResponse.decode(answer)
+        return dataclasses.replace(page, items=(), next_cursor=start).encode()
+
+    async def story() -> None:
+        async with talking(hub, "promise", state=tmp_path) as (proxy, _client, stream):
+            proxy.lie = promise
+            with pytest.raises(Misbehaved, match="next_cursor"):
+                _ = [m async for m in stream.read()]
+            with pytest.raises(Misbehaved, match="next_cursor"):  # it was accepted, and is looked for
+                await stream.send("x")
+            proxy.lie = honest
+            assert (await stream.send("y")).stream_seq == 22
+
+    run(story())
+
+
+def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            connect(hub.url, ALICE, trust=hub.hub_id) as direct,
+            talking(hub, "taken back", sent=10, state=tmp_path) as (proxy, client, stream),
+        ):
+            admin = direct.admin(ADMIN)
+            (older,) = await admin.checkpoint(stream.label())
+            await direct.stream("taken back").send("11")
+            (newer,) = await admin.checkpoint(stream.label())
+            assert await stream.checkpoint() == newer
+            assert await stream.checkpoint(10) == older
+
+            def stale(path: str, _request: bytes, answer: bytes) -> bytes:
+                return CheckpointResponse(checkpoint=older).encode() if path == "/v1/checkpoint" else answer
+
+            def nothing(path: str, _request: bytes, answer: bytes) -> bytes | web.Response:
+                gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no checkpoint")
+                return web.Response(status=404, body=gone.encode()) if path == "/v1/checkpoint" else answer
+
+            def no_such_entry(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
+                if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq <= 11:
+                    return answer
+                gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no entry")
+                return web.Response(status=404, body=gone.encode())
+
+            for lie, error in ((stale, CheckpointError), (nothing, Misbehaved)):
+                proxy.lie = lie
+                with pytest.raises(error):
+                    await stream.checkpoint()
+            proxy.lie = honest
+            await direct.stream("taken back").send("12")
+            await admin.checkpoint(stream.label())
+            proxy.lie = no_such_entry
+            with pytest.raises(Misbehaved, match="a checkpoint at 12, and no such entry"):
+                await stream.head()
+        async with between(hub.url) as proxy:
+            proxy.lie = stale  # and after a restart, from what was written down
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+                with pytest.raises(CheckpointError):
+                    await client.stream("taken back").checkpoint()
+
+    run(story())
+
+
+# --- answers made to cost much
+
+
+def test_an_answer_made_to_cost_much_is_refused_early(hub: HubProcess) -> None:
+    def bomb(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path == "/v1/stream":
+            count = 8_000_000
+            return b"\xa1\x01\x9a" + count.to_bytes(4, "big") + b"\x80" * count
+        return b"\x9a" + (2**22).to_bytes(4, "big") + b"\x80" * 2**22 if path == "/v1/receipt" else answer
+
+    async def story() -> None:
+        async with talking(hub, "bomb") as (proxy, _client, stream):
+            proxy.lie = bomb
+            started = time.process_time()
+            with pytest.raises(Misbehaved, match="parts"):
+                _ = [m async for m in stream.read()]
+            with pytest.raises(Misbehaved, match="an answer of more than"):
+                await stream.receipt(3)
+            assert time.process_time() - started < 2
+
+    run(story())
+
+
+def test_a_live_item_of_many_parts_is_refused_while_it_arrives() -> None:
+    framer = Framer(1_000_000)
+    with pytest.raises(Misbehaved, match="parts"):
+        framer.feed(b"\x9a" + (900_000).to_bytes(4, "big") + b"\x00" * 70)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(hub: HubProcess, status: int) -> None:
+    async def story() -> None:
+        async with talking(hub, "redirect", sent=1) as (proxy, _client, stream):
+            proxy.lie = lambda _path, _request, _answer: web.Response(
+                status=status, headers={"Location": f"{hub.url}/v1/status"}
+            )
+            with pytest.raises(Misbehaved, match=f"HTTP {status}"):
+                await stream.receipt(1)
 
     run(story())
 

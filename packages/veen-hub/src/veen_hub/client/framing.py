@@ -1,7 +1,8 @@
 """Where the items of a CBOR sequence end while it is still arriving (RFC 8742, H15).
 
 Only lengths are looked at, and only definite ones exist (§3.1); what an item means, and whether it is
-canonical, is judged once it is whole.
+canonical, is judged once it is whole. How many heads there may be is bounded: a body of a million empty
+arrays would cost a thousand times what a page of the same length costs.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from typing import Final
 from veen_hub.client.errors import Misbehaved
 
 _DEEPEST: Final = 32
+HEADS: Final = 64
+"""In one entry with its receipt there are 25."""
 
 
-def item_end(data: bytes | bytearray, start: int) -> int | None:
-    """The offset after the item at ``start``; None if it has not arrived whole."""
+def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int | None:
+    """The offset after the item at ``start``, of at most ``heads``; None if it has not arrived whole."""
     open_items = [1]
-    at = start
+    at, left = start, heads
     while open_items:
         if open_items[-1] == 0:
             open_items.pop()
             continue
         open_items[-1] -= 1
+        left -= 1
+        if left < 0:
+            raise Misbehaved(f"an item of more than {heads} parts: nothing that the hub sends has as many")
         head = _head(data, at)
         if head is None:
             return None

@@ -25,7 +25,7 @@ from veen_hub.client.keyring import KeyRing
 from veen_hub.client.label_client import PipelinedClient
 from veen_hub.client.label_state import LabelState
 from veen_hub.client.link import Link
-from veen_hub.client.records import LabelRecord
+from veen_hub.client.records import LabelRecord, decoded
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class LabelLog:
         """From the state store, or new; touches files."""
         content = link.store.load(link.hub_id, label.hex())
         if content is not None:
-            record = LabelRecord.decode(content)
+            record = decoded(LabelRecord, content, label.hex())
             state, ring = record.state, KeyRing(link.identity, record.keys, link.randomness)
         else:
             ring, now = KeyRing(link.identity, (), link.randomness), link.time.now()
@@ -125,12 +125,10 @@ class LabelLog:
         self, start: StreamSeq, most: int, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
         """As the hub sends it: to be handed to ``accept``."""
-        entries, more = await self.link.ask(
-            lambda: self.link.api.page(self.label, start, end=end, max_items=most)
-        )
         known = self.client.size if end is None else min(self.client.size, end)
-        if not entries and start <= known:
-            raise Misbehaved(f"an empty page from {start} on, where {known} entries are known")
+        entries, more = await self.link.ask(lambda: self.link.api.page(self.label, start, most, end=end))
+        if not more and (after := start + len(entries)) <= known:
+            raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
         return entries, more
 
     async def accept(
@@ -256,8 +254,11 @@ class LabelLog:
 
     async def checkpoint(self, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
         """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
+        seen = self.client.state.checkpointed
         found = await self.link.ask(lambda: self.link.api.checkpoint(self.label, upto_seq))
         if found is None:
+            if seen and upto_seq in (0, seen):
+                raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
             return None
         last = await self._fetch(found.upto_seq)
         await self.judged(lambda: self._accept_checkpoint(found, last, latest=upto_seq == 0))
@@ -276,7 +277,10 @@ class LabelLog:
         api, low, found = self.link.api, int(self.client.size), None
         latest = await self.link.ask(lambda: api.checkpoint(self.label))
         if latest is not None and latest.upto_seq > low:
-            low = latest.upto_seq - 1
+            low = latest.upto_seq
+            found = await self.link.ask(lambda: api.receipt_or_none(self.label, latest.upto_seq))
+            if found is None:
+                raise Misbehaved(f"a checkpoint at {low}, and no such entry")
         step, high = 1, 0
         while not high or high - low > 1:
             at = StreamSeq(low + step if not high else (low + high) // 2)
