@@ -67,6 +67,17 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         self.retry_after = retry_after
         self.request_id = request_id
 
+    def saying(self, message: str) -> Refused:
+        """The same refusal in other words."""
+        return type(self)(
+            self.code,
+            message,
+            detail_enum=self.detail_enum,
+            stage=self.stage,
+            retry_after=self.retry_after,
+            request_id=self.request_id,
+        )
+
 
 class BadRequest(Refused):
     """The request was not well-formed, not signed right, or of another version."""

@@ -29,6 +29,7 @@ from veen_hub.client.label import LabelLog
 from veen_hub.client.link import IDENTITY, HubTime, Link
 from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.outbox import Outbox
+from veen_hub.client.records import decoded
 from veen_hub.client.retry import Retry, retrying
 from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
@@ -86,7 +87,10 @@ class Hub:
         async with self._opening:
             if label not in self._logs:
                 self._logs[label] = await self.link.workers.run(LabelLog.load, self.link, label, origin)
-            return self._logs[label]
+            log = self._logs[label]
+            if origin is not None and log.client.trust.origin is None:
+                log.client.trust = self.link.trust(origin)  # opened by its label alone before
+            return log
 
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         log = await self.log(label, origin)
@@ -229,6 +233,6 @@ def _check(store: StateStore, status: Status, trust: Pin) -> None:
     hub_id, shown = status.identity.hub_id, status.identity
     content = store.load(hub_id, IDENTITY)
     if content is not None:
-        check_status(status, HubIdentity.decode(content))
+        check_status(status, decoded(HubIdentity, content, IDENTITY))
     if content != shown.encode():
         store.save(hub_id, IDENTITY, shown.encode())

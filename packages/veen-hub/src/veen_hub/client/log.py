@@ -15,7 +15,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
 from veen_hub.client import reading
-from veen_hub.client.errors import Misbehaved, Unreachable
+from veen_hub.client.errors import Misbehaved, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import worth_another_try
 from veen_hub.client.settling import SEARCH_PAGE
@@ -92,6 +92,7 @@ class HubLogWriter:
             if isinstance(outcome, Receipt):
                 return outcome
             if worth_another_try(outcome):
+                uncertain = uncertain or isinstance(outcome, Unavailable)
                 await attempts.wait(outcome)
                 continue
             accepted = uncertain or outcome.detail_enum == DUPLICATE.detail

@@ -200,12 +200,16 @@ class Outbox:
         if not taken and why.detail_enum != CLIENT_BOUNDS.detail:
             return False
         if token is None:
-            await self.rotate()
+            await self._rotate()
             return True
         return taken and await self._catch_up_client_seq()
 
     async def rotate(self) -> None:
-        """A fresh client_id from here on; nothing may be pending."""
+        """A fresh client_id from here on, once what is open is settled."""
+        async with self._writing():
+            await self._rotate()
+
+    async def _rotate(self) -> None:
         async with self.log.prefix:
             self.log.ring.rotate(self.log.client, self.log.link.time.now())
 

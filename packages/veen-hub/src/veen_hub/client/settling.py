@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from veen_core.errors import VeenError
+from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
-from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
+from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
 from veen_hub.client.work import Work
@@ -80,6 +80,7 @@ class Settler:
             if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
                 continue  # what follows a hole in a batch is simply next
             if worth_another_try(why):
+                uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so of what was accepted
                 await attempts.wait(why)
             elif not await self._settled_otherwise(why, uncertain=uncertain):
                 await self._give_back()
@@ -174,7 +175,10 @@ class Settler:
             elif met is None:
                 raise Misbehaved("a receipt for a message that was not sent")
             elif (met.stream_seq, met.mmr_root) != (receipt.stream_seq, receipt.mmr_root):
-                raise Diverged("two receipts for one message", held=met.encode(), shown=receipt.encode())
+                log.client.verify_own(receipt)  # signed too, or it is only a forgery
+                raise DivergenceError(
+                    "two receipts for one message", held=met.encode(), shown=receipt.encode()
+                )
         return todo
 
     async def _give_back(self) -> None:
