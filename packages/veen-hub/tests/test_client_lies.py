@@ -29,7 +29,7 @@ from veen_core.errors import CheckpointError, DivergenceError, IdentityError, Si
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.rejection import Code
 from veen_core.status import Status
-from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, Stream, connect
+from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Stream, connect
 from veen_hub.client.framing import Framer
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
@@ -536,6 +536,54 @@ def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> 
                         await client.stream("memory").send("next")
                     with pytest.raises(Diverged):
                         _ = [m async for m in client.stream("memory").read()]
+
+    run(story())
+
+
+@pytest.mark.parametrize("step", ["receipt", "proof", "consistency", "checkpoint"])
+def test_evidence_of_a_log_that_shrank_is_not_merely_not_found(tmp_path: Path, step: str) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "one") as one:
+            async with connect(one.url, ALICE, trust=one.hub_id) as client:
+                async for _ in client.stream("shrunk").send_many(["kept"] * 3):
+                    pass
+                await client.admin(ADMIN).checkpoint()
+            one.stop()
+            with serving(tmp_path / "two", twin_of=one) as two:
+                one.start()
+                state = tmp_path / "state"
+                async with connect(one.url, ALICE, trust=one.hub_id, state=state) as client:
+                    last = await client.stream("shrunk").send("forgotten")
+                async with connect(two.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
+                    stream = client.stream("shrunk")
+                    steps = {
+                        "receipt": lambda: stream.receipt(1),
+                        "proof": lambda: stream.proof(1, 3),
+                        "consistency": lambda: stream.consistency(1, 3),
+                        "checkpoint": stream.checkpoint,
+                    }
+                    with pytest.raises(Diverged, match="has no such entry any more") as caught:
+                        await steps[step]()
+                    assert Receipt.decode(caught.value.held) == last
+
+    run(story())
+
+
+def test_an_entry_that_is_known_cannot_be_denied(hub: HubProcess) -> None:
+    def deny(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
+        if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq != 5:
+            return answer
+        gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no entry 5")
+        return web.Response(status=404, body=gone.encode())
+
+    async def story() -> None:
+        async with talking(hub, "denied") as (proxy, _client, stream):
+            _ = await _texts(stream)
+            proxy.lie = deny
+            with pytest.raises(Misbehaved, match="entry 5 is denied, where 20 are known"):
+                await stream.receipt(5)
+            with pytest.raises(NotFound):
+                await stream.receipt(21)
 
     run(story())
 

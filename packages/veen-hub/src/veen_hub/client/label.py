@@ -19,7 +19,7 @@ from veen_core.errors import DivergenceError, SignatureError
 from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
-from veen_hub.client.errors import Diverged, Misbehaved
+from veen_hub.client.errors import Diverged, Misbehaved, NotFound
 from veen_hub.client.evidence import convict
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.label_client import PipelinedClient
@@ -76,7 +76,7 @@ class LabelLog:
             self._greeted = True
 
     async def check_head(self) -> None:
-        """The furthest receipt held is still in the log, and the same; asks once, ``prefix`` is held."""
+        """The furthest receipt held is still in the log, and the same; asks once."""
         head = self.client.state.head
         if head is None:
             return
@@ -177,18 +177,29 @@ class LabelLog:
 
     # --- the prefix
 
+    async def _ask(self, last: StreamSeq, call: Callable[[], Awaitable[T]]) -> T:
+        """About entries up to ``last``: a hub that knows nothing of them may have known them once."""
+        try:
+            return await self.link.ask(call)
+        except NotFound:
+            await self.link.ask(self.check_head)
+            if last <= self.client.size:
+                raise Misbehaved(f"entry {last} is denied, where {self.client.size} are known") from None
+            raise
+
     async def _fetch(self, stream_seq: StreamSeq) -> Receipt:
-        return await self.link.ask(lambda: self.link.api.receipt(self.label, stream_seq))
+        return await self._ask(stream_seq, lambda: self.link.api.receipt(self.label, stream_seq))
 
     async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
-        return await self.link.ask(lambda: self.link.api.proof(self.label, stream_seq, tree_size))
+        last = stream_seq if tree_size is None else tree_size
+        return await self._ask(last, lambda: self.link.api.proof(self.label, stream_seq, tree_size))
 
     async def _consistency(self, size: StreamSeq, to: StreamSeq | None = None) -> MmrConsistency | None:
         """Between a size and the verified prefix (or another size); None where there is nothing to prove."""
         small, large = size, self.client.size if to is None else to
         if small in (0, large):
             return None
-        return await self.link.ask(lambda: self.link.api.consistency(self.label, small, large))
+        return await self._ask(large, lambda: self.link.api.consistency(self.label, small, large))
 
     async def _extend(self, receipt: Receipt) -> None:
         """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
@@ -248,7 +259,7 @@ class LabelLog:
     async def consistency(self, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
         """Verified against both receipts, which are themselves (B11)."""
         small, large = await self.receipt(from_seq), await self.receipt(to_seq)
-        found = await self.link.ask(lambda: self.link.api.consistency(self.label, from_seq, to_seq))
+        found = await self._ask(to_seq, lambda: self.link.api.consistency(self.label, from_seq, to_seq))
         verify_consistency(found, small.mmr_root, large.mmr_root)
         return found
 

@@ -80,7 +80,7 @@ class Settler:
             if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
                 continue  # what follows a hole in a batch is simply next
             if worth_another_try(why):
-                uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so of what was accepted
+                uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so too late
                 await attempts.wait(why)
             elif not await self._settled_otherwise(why, uncertain=uncertain):
                 await self._give_back()
