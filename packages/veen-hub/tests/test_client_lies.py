@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from veen_core import Equivocation, Receipt, VerificationError, verify_evidence
+from veen_core import PROFILES, Equivocation, Receipt, VerificationError, verify_evidence
 from veen_core.api import (
     CheckpointResponse,
     ConsistencyResponse,
@@ -413,6 +413,28 @@ def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Pa
             with pytest.raises((IdentityError, SignatureError)):
                 async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK):
                     pass
+
+    run(story())
+
+
+def test_another_profile_in_the_status_hides_nothing(hub: HubProcess, tmp_path: Path) -> None:
+    """Labels follow from the profile's epoch_sec: under another one, every stream would seem empty."""
+
+    def rotating(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/status":
+            return answer
+        return dataclasses.replace(Status.decode(answer), profile=PROFILES["rotating"]).encode()
+
+    async def story() -> None:
+        async with talking(hub, "profile", sent=3, state=tmp_path) as (proxy, client, stream):
+            assert len(await _texts(stream)) == 3
+            proxy.lie = rotating
+            with pytest.raises(IdentityError, match="profile"):
+                await client.status()
+            with pytest.raises(IdentityError, match="profile"):
+                async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path):
+                    pass
+            assert len(await _texts(stream)) == 3
 
     run(story())
 

@@ -8,8 +8,8 @@ it by extending it. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from veen_core.checkpoint import Checkpoint, LabelOrigin
 from veen_core.client_state import ClientState, RatchetKey
@@ -28,6 +28,8 @@ from veen_hub.client.link import Link
 from veen_hub.client.records import LabelRecord, decoded
 
 T = TypeVar("T")
+SEARCH_PAGE: Final = 500
+"""Entries asked for at a time where only their receipts are looked at."""
 
 
 class LabelLog:
@@ -130,6 +132,22 @@ class LabelLog:
         if not more and (after := start + len(entries)) <= known:
             raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
         return entries, more
+
+    async def receipts(self, start: StreamSeq) -> AsyncGenerator[Sequence[Receipt], None]:
+        """Of every entry from ``start`` on, as the hub sends them; one by one where payloads are pruned."""
+        at, more, readable = start, True, start
+        while more:
+            if at < readable:
+                found = [await self._fetch(at)]
+            else:
+                try:
+                    entries, more = await self.page(at, SEARCH_PAGE)
+                except NotFound as exc:
+                    readable = StreamSeq(max(at + 1, exc.stream_seq or 0))
+                    continue
+                found = [entry.receipt for entry in entries]
+            yield found
+            at = StreamSeq(at + len(found))
 
     async def accept(
         self, entries: Sequence[Entry], reader: PipelinedClient | None

@@ -8,6 +8,7 @@ is believed before the log has been searched: a token may have expired after the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +23,6 @@ from veen_hub.client.work import Work
 
 MAX_SEQUENCE: Final = 4 * 1_048_576
 """Bytes in one request; the hub takes 8 MiB."""
-SEARCH_PAGE: Final = 500
 
 
 @dataclass(slots=True)
@@ -127,14 +127,12 @@ class Settler:
         missing = {msg.leaf_hash for msg in messages}
         at = StreamSeq(min((msg.prev_ack for msg in messages), default=0) + 1)  # I6: none lies before
         found: list[Receipt] = []
-        more = True
-        while more and missing:
-            entries, more = await log.page(at, SEARCH_PAGE)
-            for receipt in (entry.receipt for entry in entries):
-                if receipt.leaf_hash in missing:
-                    missing.discard(receipt.leaf_hash)
-                    found.append(receipt)
-            at = StreamSeq(at + len(entries))
+        async with aclosing(log.receipts(at)) as pages:
+            async for receipts in pages:
+                found += [receipt for receipt in receipts if receipt.leaf_hash in missing]
+                missing -= {receipt.leaf_hash for receipt in receipts}
+                if not missing:
+                    break
         if found:
             await self._take(found)
         return bool(found) or not log.client.state.pending
