@@ -24,6 +24,7 @@ from veen_hub.client import (
     FileStateStore,
     Hub,
     Message,
+    Misbehaved,
     NotFound,
     OutOfTime,
     RateLimited,
@@ -339,6 +340,30 @@ def test_a_message_that_is_too_large_is_refused_before_it_leaves(start_hub: Star
             with pytest.raises(Exception, match="max_"):
                 await stream.send(bytes(2_000_000))
             assert (await stream.send("small")).stream_seq == 1
+
+    run(story())
+
+
+def test_an_attachment_without_end_is_not_read_to_its_end(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, limits=Limits(max_attachment_bytes=10_000))
+
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client,
+        ):
+            stream = client.stream("attached")
+            await stream.send("with", attachments=[b"z" * 5_000])
+            (message,) = [m async for m in stream.read()]
+            proxy.lie = lambda path, _r, a: bytes(20_000) if "/attachment/" in path else a
+            for _ in range(70):  # none of them keeps a place
+                with pytest.raises(Misbehaved, match="longer than max_attachment_bytes"):
+                    await stream.attachment(message, 0)
+            proxy.lie = lambda path, _r, a: bytes(5_016) if "/attachment/" in path else a
+            with pytest.raises(Misbehaved, match="is not attachment"):
+                await stream.attachment(message, 0)
+            proxy.lie = honest
+            assert await stream.attachment(message, 0) == b"z" * 5_000
 
     run(story())
 
