@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-Lie = Callable[[str, bytes, bytes], bytes | None]
+Lie = Callable[[str, bytes, bytes], bytes | web.Response | None]
 """(path, request, answer) → what the client gets instead; None: nothing, the connection is cut."""
 Before = Callable[[str], Awaitable[web.Response | None]]
+After = Callable[[str], Awaitable[None]]
 
 
 def honest(_path: str, _request: bytes, answer: bytes) -> bytes:
@@ -20,12 +21,13 @@ def honest(_path: str, _request: bytes, answer: bytes) -> bytes:
 
 
 class Proxy:
-    """``lie`` sees each answer after the hub has acted, ``before`` each request before."""
+    """``lie`` sees each answer after the hub has acted, ``before`` each request before, ``after`` waits."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
         self.lie: Lie = honest
         self.before: Before | None = None
+        self.after: After | None = None
         self.requests: list[str] = []
         self.url = ""
         self._session: aiohttp.ClientSession | None = None
@@ -43,9 +45,14 @@ class Proxy:
         ) as answer:
             if request.method == "GET" and request.path.startswith("/v1/stream/"):
                 return await self._pass_on(request, answer)
-            given = self.lie(request.path, body, await answer.read())
+            shown = await answer.read()
+            if self.after is not None:
+                await self.after(request.path)
+            given = self.lie(request.path, body, shown)
             if given is None:
                 return self._cut(request)
+            if isinstance(given, web.Response):
+                return given
             return web.Response(
                 body=given, status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]}
             )
@@ -58,7 +65,7 @@ class Proxy:
         try:
             async for part in answer.content.iter_any():
                 given = self.lie(request.path, b"", part)
-                if given is None:
+                if not isinstance(given, bytes):
                     return self._cut(request)
                 await response.write(given)
         finally:

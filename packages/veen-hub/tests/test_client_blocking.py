@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from veen_core.cap import CapToken
+from veen_core.errors import StateError
+from veen_core.ids import ClientId, StreamId
 from veen_hub.client import Admin, Hub, NotFound, Stream
 from veen_hub.client.blocking import BlockingAdmin, BlockingHub, BlockingStream, connect
 
-from .client_fixtures import ADMIN, QUICK, HubProcess, person, serving
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, serving, token_for
 
 ALICE = person("alice")
 
@@ -40,6 +44,38 @@ def test_the_blocking_twin_does_the_same(open_hub: HubProcess, tmp_path: Path) -
         assert stream.checkpoint() == made
         with pytest.raises(NotFound):
             stream.receipt(9)
+
+
+def test_what_is_sent_may_come_from_the_same_hub(open_hub: HubProcess) -> None:
+    with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
+        one, other = hub.stream("copied"), hub.stream("copy")
+        assert len(list(one.send_many(f"{n}" for n in range(300)))) == 300
+        receipts = other.send_many(message.body for message in one.read())
+        assert [receipt.stream_seq for receipt in receipts] == list(range(1, 301))
+        assert [m.text for m in other.read()] == [f"{n}" for n in range(300)]
+
+
+def test_a_call_that_would_wait_for_itself_is_refused(open_hub: HubProcess) -> None:
+    async def source(_client_id: ClientId, _stream_id: StreamId) -> CapToken:
+        return hub.authorize(token_for(ALICE.client_id, "inside"))  # type: ignore[return-value]
+
+    with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
+        hub._hub.tokens.source = source
+        hub._hub.link.status = dataclasses.replace(hub._hub.link.status, gating=True)
+        with pytest.raises(StateError, match="from inside itself"):
+            hub.stream("inside").send("x")
+
+
+def test_a_closed_blocking_connection_says_so(open_hub: HubProcess) -> None:
+    with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
+        stream = hub.stream("closed")
+        stream.send("x")
+        following = stream.follow()
+        assert next(following).text == "x"
+    with pytest.raises(StateError, match="connect again"):
+        stream.send("y")
+    with pytest.raises(StateError, match="connect again"):
+        next(following)
 
 
 ASYNC_ONLY = {"log", "outbox", "leave", "epochs", "epoch_labels", "log_reader", "log_writer", "close"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from veen_core.api import ErrorEnvelope
+from veen_core.api import ErrorDetail, ErrorEnvelope
 from veen_core.errors import ConfigError, StateError
 from veen_core.hashing import H
 from veen_core.ids import HubId
@@ -215,9 +216,59 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
             answered.clear()
             patience = Retry(deadline=0.5)
             async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client:
-                with pytest.raises(Unavailable, match="later"):
+                with pytest.raises(
+                    Unavailable, match=r"later; gave up after 1 tries .* wait 1 s; .* by the next operation"
+                ) as caught:
                     await client.stream("busy").send("x")
+                assert caught.value.retry_after == 1
             assert len(answered) == 1
+
+    run(story())
+
+
+def test_what_a_proxy_says_of_a_message_is_not_believed(hub: HubProcess, tmp_path: Path) -> None:
+    """Accepted, then 504 on the way, then a refusal that is final: it is in the log all the same."""
+    expired = ErrorEnvelope(code=Code.TIME, message="epoch", detail=ErrorDetail(detail_enum="EPOCH"))
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            count = 0
+
+            def late(path: str, _request: bytes, answer: bytes) -> bytes | web.Response:
+                nonlocal count
+                if path != "/v1/submit":
+                    return answer
+                count += 1
+                if count % 2:
+                    return web.Response(status=504)
+                return web.Response(status=400, body=expired.encode())
+
+            proxy.lie = late
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+                stream = client.stream("late")
+                assert (await stream.send("one")).stream_seq == 1
+                assert [r.stream_seq async for r in stream.send_many(["two", "three"])] == [2, 3]
+                assert await texts(stream) == ["one", "two", "three"]
+
+    run(story())
+
+
+def test_a_proxy_that_says_slow_down_is_heeded(hub: HubProcess) -> None:
+    answered: list[float] = []
+
+    async def busy(path: str) -> web.Response | None:
+        if path != "/v1/receipt":
+            return None
+        answered.append(time.monotonic())
+        return web.Response(status=429, headers={"Retry-After": "1"}) if len(answered) == 1 else None
+
+    async def story() -> None:
+        async with between(hub.url) as proxy:
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client:
+                await client.stream("slow down").send("x")
+                proxy.before = busy
+                assert (await client.stream("slow down").receipt(1)).stream_seq == 1
+            assert answered[1] - answered[0] >= 1
 
     run(story())
 
@@ -384,6 +435,22 @@ def test_a_silent_live_stream_is_asked_for_again(hub: HubProcess) -> None:
     run(story())
 
 
+def test_many_live_streams_leave_room_for_requests(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with connect(
+            hub.url, ALICE, trust=hub.hub_id, retry=QUICK, timeouts=Timeouts(connect=2.0)
+        ) as client:
+            following = [
+                asyncio.create_task(anext(client.stream(f"live/{n}").follow()))  # type: ignore[arg-type]
+                for n in range(100)
+            ]
+            for n in range(100):
+                await client.stream(f"live/{n}").send(f"{n}")
+            assert [m.text for m in await asyncio.gather(*following)] == [f"{n}" for n in range(100)]
+
+    run(story())
+
+
 # --- two processes, one state
 
 
@@ -509,6 +576,35 @@ def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
     if isinstance(store, FileStateStore):
         for path in store.root.rglob("*"):
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_name_never_stands_for_content_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renaming before the content is on the disk would let a power cut destroy what was durable."""
+    steps: list[str] = []
+    sync, rename = os.fdatasync, os.rename
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (steps.append("sync"), sync(fd)))
+    monkeypatch.setattr(os, "rename", lambda old, new: (steps.append("rename"), rename(old, new)))
+    for durable in (True, False):
+        FileStateStore(tmp_path).save(HubId(bytes(32)), "a", b"content", durable=durable)
+    assert steps == ["sync", "rename"] * 2
+
+
+@pytest.mark.parametrize("piece", ["label", "identity", "tokens"])
+def test_a_damaged_piece_of_state_is_named(hub: HubProcess, tmp_path: Path, piece: str) -> None:
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+            await client.authorize(token_for(ALICE.client_id, "damaged"))
+            await client.stream("damaged").send("x")
+            name = client.stream("damaged").label().hex() if piece == "label" else piece
+        path = tmp_path / hub.hub_id.hex() / f"{name}.state"
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(StateError, match=f"{name} in the state store is damaged"):
+            async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+                await client.stream("damaged").send("y")
+
+    run(story())
 
 
 def test_a_conflict_is_a_conflict(hub: HubProcess) -> None:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from veen_core import Equivocation, Receipt, VerificationError, verify_evidence
+from veen_core import PROFILES, Equivocation, Receipt, VerificationError, verify_evidence
 from veen_core.api import (
+    CheckpointResponse,
     ConsistencyResponse,
+    ErrorEnvelope,
     ProofResponse,
+    ReceiptRequest,
     ReceiptResponse,
     StreamItem,
+    StreamRequest,
     StreamResponse,
     SubmitResponse,
 )
-from veen_core.errors import DivergenceError, IdentityError, SignatureError
+from veen_core.errors import CheckpointError, DivergenceError, IdentityError, SignatureError
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.rejection import Code
 from veen_core.status import Status
-from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, Stream, connect
+from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Stream, connect
 from veen_hub.client.framing import Framer
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
@@ -139,13 +147,156 @@ def test_a_replayed_older_page_is_no_answer(hub: HubProcess) -> None:
     run(story())
 
 
-def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess) -> None:
+@pytest.mark.parametrize("shown", [0, 12, 19], ids=["all", "some", "the-last"])
+def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess, shown: int) -> None:
     async def story() -> None:
-        async with talking(hub, "hidden") as (proxy, _client, stream):
+        async with talking(hub, f"hidden/{shown}") as (proxy, _client, stream):
             _ = [m async for m in stream.read()]
-            proxy.lie = on_pages(lambda page: dataclasses.replace(page, items=(), next_cursor=None))
-            with pytest.raises(Misbehaved, match="an empty page"):
+            proxy.lie = on_pages(
+                lambda page: dataclasses.replace(page, items=page.items[:shown], next_cursor=None)
+            )
+            with pytest.raises(Misbehaved, match="where 20 entries are known"):
                 _ = [m async for m in stream.read()]
+            proxy.lie = on_pages(lambda page: dataclasses.replace(page, next_cursor=None))
+            assert len([m async for m in stream.read(3, 15)]) == 13
+
+    run(story())
+
+
+def test_what_is_sent_while_a_page_is_under_way_is_no_lie(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "meanwhile", sent=5) as (proxy, _client, stream):
+            await stream.send("6")
+            answered, sent = asyncio.Event(), asyncio.Event()
+
+            async def held_back(path: str) -> None:
+                if path == "/v1/stream":
+                    answered.set()
+                    await sent.wait()
+
+            proxy.after = held_back
+            reading = asyncio.create_task(_texts(stream))
+            await answered.wait()
+            await stream.send("7")
+            sent.set()
+            assert await reading == [str(n) for n in range(1, 7)]
+
+    run(story())
+
+
+async def _texts(stream: Stream) -> list[str]:
+    return [m.text async for m in stream.read()]
+
+
+def test_pages_that_are_empty_and_promise_more_have_an_end(hub: HubProcess, tmp_path: Path) -> None:
+    lost: list[bytes] = []
+
+    def promise(path: str, request: bytes, answer: bytes) -> bytes | None:
+        if path == "/v1/submit" and not lost:
+            lost.append(answer)
+            return None
+        if path != "/v1/stream":
+            return answer
+        start = StreamRequest.decode(request).from_seq
+        page = StreamResponse.decode(answer)
+        return dataclasses.replace(page, items=(), next_cursor=start).encode()
+
+    async def story() -> None:
+        async with talking(hub, "promise", state=tmp_path) as (proxy, _client, stream):
+            proxy.lie = promise
+            with pytest.raises(Misbehaved, match="next_cursor"):
+                _ = [m async for m in stream.read()]
+            with pytest.raises(Misbehaved, match="next_cursor"):  # it was accepted, and is looked for
+                await stream.send("x")
+            proxy.lie = honest
+            assert (await stream.send("y")).stream_seq == 22
+
+    run(story())
+
+
+def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            connect(hub.url, ALICE, trust=hub.hub_id) as direct,
+            talking(hub, "taken back", sent=10, state=tmp_path) as (proxy, client, stream),
+        ):
+            admin = direct.admin(ADMIN)
+            (older,) = await admin.checkpoint(stream.label())
+            await direct.stream("taken back").send("11")
+            (newer,) = await admin.checkpoint(stream.label())
+            assert await stream.checkpoint() == newer
+            assert await stream.checkpoint(10) == older
+
+            def stale(path: str, _request: bytes, answer: bytes) -> bytes:
+                return CheckpointResponse(checkpoint=older).encode() if path == "/v1/checkpoint" else answer
+
+            def nothing(path: str, _request: bytes, answer: bytes) -> bytes | web.Response:
+                gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no checkpoint")
+                return web.Response(status=404, body=gone.encode()) if path == "/v1/checkpoint" else answer
+
+            def no_such_entry(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
+                if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq <= 11:
+                    return answer
+                gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no entry")
+                return web.Response(status=404, body=gone.encode())
+
+            for lie, error in ((stale, CheckpointError), (nothing, Misbehaved)):
+                proxy.lie = lie
+                with pytest.raises(error):
+                    await stream.checkpoint()
+            proxy.lie = honest
+            await direct.stream("taken back").send("12")
+            await admin.checkpoint(stream.label())
+            proxy.lie = no_such_entry
+            with pytest.raises(Misbehaved, match="a checkpoint at 12, and no such entry"):
+                await stream.head()
+        async with between(hub.url) as proxy:
+            proxy.lie = stale  # and after a restart, from what was written down
+            async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+                with pytest.raises(CheckpointError):
+                    await client.stream("taken back").checkpoint()
+
+    run(story())
+
+
+# --- answers made to cost much
+
+
+def test_an_answer_made_to_cost_much_is_refused_early(hub: HubProcess) -> None:
+    def bomb(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path == "/v1/stream":
+            count = 8_000_000
+            return b"\xa1\x01\x9a" + count.to_bytes(4, "big") + b"\x80" * count
+        return b"\x9a" + (2**22).to_bytes(4, "big") + b"\x80" * 2**22 if path == "/v1/receipt" else answer
+
+    async def story() -> None:
+        async with talking(hub, "bomb") as (proxy, _client, stream):
+            proxy.lie = bomb
+            started = time.process_time()
+            with pytest.raises(Misbehaved, match="parts"):
+                _ = [m async for m in stream.read()]
+            with pytest.raises(Misbehaved, match="an answer of more than"):
+                await stream.receipt(3)
+            assert time.process_time() - started < 2
+
+    run(story())
+
+
+def test_a_live_item_of_many_parts_is_refused_while_it_arrives() -> None:
+    framer = Framer(1_000_000)
+    with pytest.raises(Misbehaved, match="parts"):
+        framer.feed(b"\x9a" + (900_000).to_bytes(4, "big") + b"\x00" * 70)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(hub: HubProcess, status: int) -> None:
+    async def story() -> None:
+        async with talking(hub, "redirect", sent=1) as (proxy, _client, stream):
+            proxy.lie = lambda _path, _request, _answer: web.Response(
+                status=status, headers={"Location": f"{hub.url}/v1/status"}
+            )
+            with pytest.raises(Misbehaved, match=f"HTTP {status}"):
+                await stream.receipt(1)
 
     run(story())
 
@@ -262,6 +413,28 @@ def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Pa
             with pytest.raises((IdentityError, SignatureError)):
                 async with connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK):
                     pass
+
+    run(story())
+
+
+def test_another_profile_in_the_status_hides_nothing(hub: HubProcess, tmp_path: Path) -> None:
+    """Labels follow from the profile's epoch_sec: under another one, every stream would seem empty."""
+
+    def rotating(path: str, _request: bytes, answer: bytes) -> bytes:
+        if path != "/v1/status":
+            return answer
+        return dataclasses.replace(Status.decode(answer), profile=PROFILES["rotating"]).encode()
+
+    async def story() -> None:
+        async with talking(hub, "profile", sent=3, state=tmp_path) as (proxy, client, stream):
+            assert len(await _texts(stream)) == 3
+            proxy.lie = rotating
+            with pytest.raises(IdentityError, match="profile"):
+                await client.status()
+            with pytest.raises(IdentityError, match="profile"):
+                async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path):
+                    pass
+            assert len(await _texts(stream)) == 3
 
     run(story())
 
@@ -385,6 +558,54 @@ def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> 
                         await client.stream("memory").send("next")
                     with pytest.raises(Diverged):
                         _ = [m async for m in client.stream("memory").read()]
+
+    run(story())
+
+
+@pytest.mark.parametrize("step", ["receipt", "proof", "consistency", "checkpoint"])
+def test_evidence_of_a_log_that_shrank_is_not_merely_not_found(tmp_path: Path, step: str) -> None:
+    async def story() -> None:
+        with serving(tmp_path / "one") as one:
+            async with connect(one.url, ALICE, trust=one.hub_id) as client:
+                async for _ in client.stream("shrunk").send_many(["kept"] * 3):
+                    pass
+                await client.admin(ADMIN).checkpoint()
+            one.stop()
+            with serving(tmp_path / "two", twin_of=one) as two:
+                one.start()
+                state = tmp_path / "state"
+                async with connect(one.url, ALICE, trust=one.hub_id, state=state) as client:
+                    last = await client.stream("shrunk").send("forgotten")
+                async with connect(two.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
+                    stream = client.stream("shrunk")
+                    steps = {
+                        "receipt": lambda: stream.receipt(1),
+                        "proof": lambda: stream.proof(1, 3),
+                        "consistency": lambda: stream.consistency(1, 3),
+                        "checkpoint": stream.checkpoint,
+                    }
+                    with pytest.raises(Diverged, match="has no such entry any more") as caught:
+                        await steps[step]()
+                    assert Receipt.decode(caught.value.held) == last
+
+    run(story())
+
+
+def test_an_entry_that_is_known_cannot_be_denied(hub: HubProcess) -> None:
+    def deny(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
+        if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq != 5:
+            return answer
+        gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no entry 5")
+        return web.Response(status=404, body=gone.encode())
+
+    async def story() -> None:
+        async with talking(hub, "denied") as (proxy, _client, stream):
+            _ = await _texts(stream)
+            proxy.lie = deny
+            with pytest.raises(Misbehaved, match="entry 5 is denied, where 20 are known"):
+                await stream.receipt(5)
+            with pytest.raises(NotFound):
+                await stream.receipt(21)
 
     run(story())
 

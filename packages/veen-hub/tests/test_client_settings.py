@@ -15,13 +15,17 @@ from veen_core.errors import ConfigError
 from veen_core.ids import Epoch, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import Secrets
+from veen_core.limits import Limits
 from veen_core.rejection import Code
 from veen_hub.anchors import AnchoredRoot, AnchorError
 from veen_hub.client import (
     Delivery,
     Denied,
     FileStateStore,
+    Hub,
     Message,
+    Misbehaved,
+    NotFound,
     OutOfTime,
     RateLimited,
     Refused,
@@ -337,6 +341,96 @@ def test_a_message_that_is_too_large_is_refused_before_it_leaves(start_hub: Star
             with pytest.raises(Exception, match="max_"):
                 await stream.send(bytes(2_000_000))
             assert (await stream.send("small")).stream_seq == 1
+
+    run(story())
+
+
+def test_an_attachment_without_end_is_not_read_to_its_end(start_hub: StartHub) -> None:
+    hub = start_hub(gating=False, limits=Limits(max_attachment_bytes=10_000))
+
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, retry=QUICK) as client,
+        ):
+            stream = client.stream("attached")
+            await stream.send("with", attachments=[b"z" * 5_000])
+            (message,) = [m async for m in stream.read()]
+            proxy.lie = lambda path, _r, a: bytes(20_000) if "/attachment/" in path else a
+            for _ in range(70):  # none of them keeps a place
+                with pytest.raises(Misbehaved, match="longer than max_attachment_bytes"):
+                    await stream.attachment(message, 0)
+            proxy.lie = lambda path, _r, a: bytes(5_016) if "/attachment/" in path else a
+            with pytest.raises(Misbehaved, match="is not attachment"):
+                await stream.attachment(message, 0)
+            proxy.lie = honest
+            assert await stream.attachment(message, 0) == b"z" * 5_000
+
+    run(story())
+
+
+# --- retention
+
+SMALL = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=8)
+IMPATIENT = Retry(attempts=2, first=0.01, deadline=1.0)
+
+
+async def prune(hub: RunningHub, client: Hub, clock: SetClock) -> None:
+    """Of 20 entries the payloads of the first 16 go."""
+    clock.time += 1_000
+    assert hub.store.settle()
+    await client.status()  # what time it is
+    await client.admin(ADMIN).retention()
+    assert hub.store.settle()
+
+
+def test_a_message_is_found_by_its_receipt_when_its_payload_was_pruned(
+    start_hub: StartHub, tmp_path: Path
+) -> None:
+    """Its answer was lost, and the client came back when retention had taken what it had sent."""
+    clock = SetClock()
+    hub = start_hub(gating=False, limits=SMALL, clock=clock, retention__default={"max_age_sec": 100})
+
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=IMPATIENT) as client,
+        ):
+            await client.stream("pruned").send("first")
+            proxy.lie = lambda path, _r, a: None if path == "/v1/submit" else a
+            with pytest.raises(Unreachable):
+                await client.stream("pruned").send("lost")
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path / "other") as client:
+            async for _ in client.stream("pruned").send_many(["x"] * 18):
+                pass
+            await prune(hub, client, clock)
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
+            stream = client.stream("pruned")
+            delivery = await stream.settle()
+            assert ([r.stream_seq for r in delivery.receipts], delivery.failure) == ([2], None)
+            with pytest.raises(NotFound, match="17 on") as caught:
+                _ = [m async for m in stream.read()]
+            assert caught.value.stream_seq == 17
+            assert len([m async for m in stream.read(17)]) == 4
+            assert (await stream.send("next")).stream_seq == 21
+
+    run(story())
+
+
+def test_a_lost_state_is_made_up_from_a_pruned_log(start_hub: StartHub) -> None:
+    """The token names the identity's key, whose client_seq only the log remembers."""
+    clock = SetClock()
+    hub = start_hub(limits=SMALL, clock=clock, retention__default={"max_age_sec": 100})
+    cap = token("pruned")
+
+    async def story() -> None:
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as client:
+            async for _ in client.stream("pruned").send_many(["x"] * 20, cap=cap):  # type: ignore[arg-type]
+                pass
+            await prune(hub, client, clock)
+        async with connect(hub.url, ALICE, trust=hub.hub_id) as client:
+            receipt = await client.stream("pruned").send("again", cap=cap)  # type: ignore[arg-type]
+            assert receipt.stream_seq == 21
 
     run(story())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label, UnixTime
 from veen_core.keys import SigningKey
@@ -9,6 +11,9 @@ from veen_core.status import CheckpointsResponse, LabelRequest, RetentionRespons
 from veen_hub.client.endpoints import answer
 from veen_hub.client.link import Link
 from veen_hub.client.trust import check_signatures
+
+MAX_CHECKPOINTS: Final = 64 * 1_048_576
+"""Bytes: one of each label, of some hundred thousand."""
 
 
 class Admin:
@@ -43,7 +48,9 @@ class Admin:
 
     async def _call(self, path: str, body: bytes) -> bytes:
         return await self._link.ask(
-            lambda: self._link.api.transport.call("POST", path, body, headers=self._signed(path, body))
+            lambda: self._link.api.transport.call(
+                "POST", path, body, headers=self._signed(path, body), most=MAX_CHECKPOINTS
+            )
         )
 
     def _signed(self, path: str, body: bytes) -> dict[str, str]:

@@ -26,7 +26,7 @@ from veen_hub.client.endpoints import answer
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.link import Link
 from veen_hub.client.sealing import header_of
-from veen_hub.client.transport import PIECE, Timeouts
+from veen_hub.client.transport import PIECE
 
 Source = bytes | Path | str
 """An attachment's content, or the file that holds it."""
@@ -67,23 +67,18 @@ async def get(link: Link, coid: Coid) -> bytes:
 async def _get(link: Link, coid: Coid) -> bytes:
     most, timeouts = link.limits.max_attachment_bytes, link.api.transport.timeouts
     digest, parts, size = sha256(), [], 0
-    async for part in _pieces(link, coid, timeouts):
-        size += len(part)
-        if size > most:
-            raise Misbehaved(f"attachment {coid.hex()} is longer than max_attachment_bytes = {most}")
-        digest.update(part)
-        parts.append(part)
-    if digest.digest() != coid:
-        raise Misbehaved(f"what the hub sent is not attachment {coid.hex()}")
-    return b"".join(parts)
-
-
-async def _pieces(link: Link, coid: Coid, timeouts: Timeouts) -> AsyncIterator[bytes]:
     async with link.api.transport.open(
         "GET", f"/v1/attachment/{coid.hex()}", timeout=timeouts.transfer, idle=timeouts.request
     ) as response:
         async for part in response.content.iter_chunked(PIECE):
-            yield part
+            size += len(part)
+            if size > most:
+                raise Misbehaved(f"attachment {coid.hex()} is longer than max_attachment_bytes = {most}")
+            digest.update(part)
+            parts.append(part)
+    if digest.digest() != coid:
+        raise Misbehaved(f"what the hub sent is not attachment {coid.hex()}")
+    return b"".join(parts)
 
 
 class Parcel:

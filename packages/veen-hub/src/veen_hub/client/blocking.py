@@ -11,12 +11,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
+from veen_core.errors import StateError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, UnixTime
 from veen_core.keys import DhKey, SigningKey
@@ -62,6 +64,14 @@ class Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for it; an interrupt (Ctrl-C) cancels it there, and is raised here once it has ended."""
+        if self.closed or threading.current_thread() is self._thread:
+            work.close()
+            raise StateError(
+                "this connection is closed: connect again"
+                if self.closed
+                else "the blocking client is called from inside itself, which would wait for ever: "
+                "use veen_hub.client there"
+            )
         tasks: list[asyncio.Task[T]] = []
         ended = threading.Event()
 
@@ -94,7 +104,12 @@ class Loop:
                     return
                 yield item
         finally:
-            self.run(items.aclose())
+            if not self.closed:  # then all of them were
+                self.run(items.aclose())
+
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
 
     def close(self) -> None:
         self.run(self._loop.shutdown_asyncgens())
@@ -130,7 +145,10 @@ class BlockingStream:
         return self._loop.run(self._stream.send(body, **options))
 
     def send_many(self, bodies: Iterable[Body], **options: Any) -> Iterator[Receipt]:
-        return self._loop.each(self._stream.send_many(bodies, **options))
+        """``bodies`` are drawn in the caller's thread: they may come from this hub too."""
+        source, some = iter(bodies), 2 * self._stream.hub.link.batch
+        while chunk := list(islice(source, some)):
+            yield from self._loop.each(self._stream.send_many(chunk, **options))
 
     def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None

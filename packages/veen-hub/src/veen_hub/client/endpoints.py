@@ -37,11 +37,13 @@ from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
 from veen_hub.client.errors import Misbehaved, NotFound, Refused, refusal
-from veen_hub.client.framing import Framer
+from veen_hub.client.framing import HEADS, Framer, item_end
 from veen_hub.client.transport import CBOR_SEQ, Transport
 
 W = TypeVar("W", bound=Wire)
 ITEM_OVERHEAD: Final = 4_096
+MAX_PAGE: Final = 16 * 1_048_576
+"""The hub ends a page after 8 MiB and the entry that goes beyond them."""
 _RECEIPT_HEAD: Final = 0x87  # array of seven, where an error envelope has text
 _ANSWER_AT: Final = 4  # after {1: 1, 2:
 
@@ -88,26 +90,26 @@ class Endpoints:
         return outcomes
 
     async def page(
-        self, label: Label, start: StreamSeq, *, end: StreamSeq | None = None, max_items: int | None = None
+        self, label: Label, start: StreamSeq, max_items: int, *, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
         """Entries from ``start`` on, without holes, and whether there are more; none of an unknown label."""
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
         try:
-            page = await self._ask("/v1/stream", question, StreamResponse)
+            body = await self.transport.call("POST", "/v1/stream", question.encode(), most=MAX_PAGE)
         except NotFound:
             if await self._exists(label):
                 raise  # pruned by retention
             return [], False
+        item_end(body, heads=HEADS * (1 + max_items))  # before anything is built of it
+        page = answer(StreamResponse, body)
         if page.label != label:
             raise Misbehaved("a page of another label")
         entries = [_entry(label, item, start + position) for position, item in enumerate(page.items)]
-        if (end is not None and entries and entries[-1].stream_seq > end) or (
-            max_items is not None and len(entries) > max_items
-        ):
+        if (end is not None and entries and entries[-1].stream_seq > end) or len(entries) > max_items:
             raise Misbehaved("a page of more than was asked for")
-        if page.next_cursor is not None and page.next_cursor != start + len(entries):
+        if page.next_cursor is not None and (not entries or page.next_cursor != start + len(entries)):
             raise Misbehaved("next_cursor does not follow the page (§10.5)")
         return entries, page.next_cursor is not None
 

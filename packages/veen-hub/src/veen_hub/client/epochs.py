@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from veen_core import stream
 from veen_core.ids import Epoch, Label, StreamId
 from veen_hub.client.link import Link
 from veen_hub.client.outbox import Outbox
-from veen_hub.client.records import EpochsRecord
+from veen_hub.client.records import EpochsRecord, decoded
 from veen_hub.client.settling import Delivery
 from veen_hub.client.store import update
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
+
+EPOCHS: Final = "epochs"
 
 
 def window(link: Link) -> range:
@@ -106,7 +108,7 @@ class Epochs:
     @property
     def _name(self) -> str:
         """In a folder of its own: beside the labels' records there is nothing but these."""
-        return f"epochs/{self._stream_id.hex()}"
+        return f"{EPOCHS}/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:
         def changed(content: bytes | None) -> bytes:
@@ -120,4 +122,4 @@ class Epochs:
 
 
 def _decode(content: bytes | None) -> tuple[Epoch, ...]:
-    return EpochsRecord.decode(content).epochs if content is not None else ()
+    return decoded(EpochsRecord, content, EPOCHS).epochs if content is not None else ()

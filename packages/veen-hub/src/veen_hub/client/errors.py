@@ -27,7 +27,7 @@ from typing import Final
 from veen_core.api import ErrorEnvelope
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DivergenceError, StateError, VeenError, VerificationError
-from veen_core.ids import ClientId
+from veen_core.ids import ClientId, StreamSeq
 from veen_core.rejection import Code
 
 HINTS: Final = {
@@ -56,6 +56,7 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         stage: str | None = None,
         retry_after: int | None = None,
         request_id: str | None = None,
+        stream_seq: StreamSeq | None = None,
     ) -> None:
         name = f"{code.value} / {detail_enum}" if detail_enum else code.value
         hint = HINTS.get(detail_enum or "")
@@ -66,6 +67,20 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         self.message = message
         self.retry_after = retry_after
         self.request_id = request_id
+        self.stream_seq = stream_seq
+        """Where entries can be read again, of one whose payload was pruned."""
+
+    def saying(self, message: str) -> Refused:
+        """The same refusal in other words."""
+        return type(self)(
+            self.code,
+            message,
+            detail_enum=self.detail_enum,
+            stage=self.stage,
+            retry_after=self.retry_after,
+            request_id=self.request_id,
+            stream_seq=self.stream_seq,
+        )
 
 
 class BadRequest(Refused):
@@ -134,6 +149,7 @@ def refusal(envelope: ErrorEnvelope) -> Refused:
         stage=detail.stage if detail is not None else None,
         retry_after=envelope.retry_after,
         request_id=envelope.request_id,
+        stream_seq=detail.stream_seq if detail is not None else None,
     )
 
 

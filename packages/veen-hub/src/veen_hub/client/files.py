@@ -23,9 +23,11 @@ def named(path: Path | str) -> Path:
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write beside, sync, rename, sync the folder. Not ``durable``: survives a kill, not a power cut.
+    """Write beside, sync, rename, sync the folder. Not ``durable``: a power cut may bring back the old one.
 
-    Several processes may do so at once: each writes a file of its own, and the last rename counts.
+    The content is synced before the rename in either case: else a power cut could leave a name without
+    content, and what had been durable would be gone. Several processes may do so at once: each writes a file
+    of its own, and the last rename counts.
     """
     beside: str | None = None
     try:
@@ -33,8 +35,7 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
         fd, beside = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
         try:
             _write(fd, content)
-            if durable:
-                os.fdatasync(fd)
+            os.fdatasync(fd)
         finally:
             os.close(fd)
         os.rename(beside, path)

@@ -1,7 +1,8 @@
 """Where the items of a CBOR sequence end while it is still arriving (RFC 8742, H15).
 
 Only lengths are looked at, and only definite ones exist (§3.1); what an item means, and whether it is
-canonical, is judged once it is whole.
+canonical, is judged once it is whole. How many heads there may be is bounded: a body of a million empty
+arrays would cost a thousand times what a page of the same length costs.
 """
 
 from __future__ import annotations
@@ -11,45 +12,44 @@ from typing import Final
 from veen_hub.client.errors import Misbehaved
 
 _DEEPEST: Final = 32
+HEADS: Final = 64
+"""In one entry with its receipt there are 25."""
 
 
-def item_end(data: bytes | bytearray, start: int) -> int | None:
-    """The offset after the item at ``start``; None if it has not arrived whole."""
-    open_items = [1]
-    at = start
-    while open_items:
-        if open_items[-1] == 0:
-            open_items.pop()
-            continue
-        open_items[-1] -= 1
-        head = _head(data, at)
-        if head is None:
+def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int | None:
+    """The offset after the item at ``start``, of at most ``heads``; None if it has not arrived whole."""
+    at, size, still = start, len(data), heads
+    around: list[int] = []  # what is still to come of each array or map around this one
+    left = 1
+    while True:
+        while left == 0:
+            if not around:
+                return at
+            left = around.pop()
+        left -= 1
+        still -= 1
+        if still < 0:
+            raise Misbehaved(f"an item of more than {heads} parts: nothing that the hub sends has as many")
+        if at >= size:
             return None
-        major, value, at = head
+        major, value = data[at] >> 5, data[at] & 0x1F
+        at += 1
+        if value >= 24:
+            if value > 27:
+                raise Misbehaved("an indefinite length in a sequence (§3.1)")
+            end = at + (1 << (value - 24))
+            if end > size:
+                return None
+            value, at = int.from_bytes(data[at:end], "big"), end
         if major in (2, 3):
             at += value
-            if at > len(data):
+            if at > size:
                 return None
         elif major in (4, 5):
-            open_items.append(value * (2 if major == 5 else 1))
-            if len(open_items) > _DEEPEST:
+            around.append(left)
+            left = value if major == 4 else 2 * value
+            if len(around) > _DEEPEST:
                 raise Misbehaved("a sequence nested deeper than anything the hub sends")
-    return at
-
-
-def _head(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
-    """Major type, argument, offset after the head."""
-    if at >= len(data):
-        return None
-    major, low = data[at] >> 5, data[at] & 0x1F
-    if low < 24:
-        return major, low, at + 1
-    if low > 27:
-        raise Misbehaved("an indefinite length in a sequence (§3.1)")
-    end = at + 1 + (1 << (low - 24))
-    if end > len(data):
-        return None
-    return major, int.from_bytes(data[at + 1 : end], "big"), end
 
 
 class Framer:

@@ -18,6 +18,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, Coid, Epoch, HubId, Label, StreamId, UnixTime
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
+from veen_core.profile import Profile
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
 from veen_hub.client import attachments
@@ -26,16 +27,17 @@ from veen_hub.client.endpoints import Endpoints
 from veen_hub.client.epochs import EpochLabels, Epochs, window
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label import LabelLog
-from veen_hub.client.link import IDENTITY, HubTime, Link
+from veen_hub.client.link import IDENTITY, PROFILE, HubTime, Link
 from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.outbox import Outbox
+from veen_hub.client.records import decoded
 from veen_hub.client.retry import Retry, retrying
 from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.threads import Workers
 from veen_hub.client.tokens import Tokens, TokenSource
 from veen_hub.client.transport import Timeouts, Tls, Transport
-from veen_hub.client.trust import Pin, check_status
+from veen_hub.client.trust import Pin, check_profile, check_status
 
 BATCH: Final = 64
 """Messages in one request: what the hub's workers take at once."""
@@ -86,7 +88,10 @@ class Hub:
         async with self._opening:
             if label not in self._logs:
                 self._logs[label] = await self.link.workers.run(LabelLog.load, self.link, label, origin)
-            return self._logs[label]
+            log = self._logs[label]
+            if origin is not None and log.client.trust.origin is None:
+                log.client.trust = self.link.trust(origin)  # opened by its label alone before
+            return log
 
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         log = await self.log(label, origin)
@@ -145,6 +150,7 @@ class Hub:
         return await self.tokens.authorize(token)
 
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
+        """As the hub says: nobody signs it. What it signed of a token is the receipt of ``authorize``."""
         return await self.link.ask(lambda: self.link.api.cap_status(auth_ref))
 
     async def report_equivocation(self, evidence: Equivocation) -> None:
@@ -224,11 +230,15 @@ async def connect(
 
 
 def _check(store: StateStore, status: Status, trust: Pin) -> None:
-    """The pin first; then what was believed before, which may only have grown (§8.4)."""
+    """The pin first; then what was believed before: the identity may only have grown (§8.4)."""
     check_status(status, trust)
     hub_id, shown = status.identity.hub_id, status.identity
+    if (profile := store.load(hub_id, PROFILE)) is not None:
+        check_profile(status.profile, decoded(Profile, profile, PROFILE))
+    else:
+        store.save(hub_id, PROFILE, status.profile.encode())
     content = store.load(hub_id, IDENTITY)
     if content is not None:
-        check_status(status, HubIdentity.decode(content))
+        check_status(status, decoded(HubIdentity, content, IDENTITY))
     if content != shown.encode():
         store.save(hub_id, IDENTITY, shown.encode())

@@ -8,8 +8,8 @@ it by extending it. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from veen_core.checkpoint import Checkpoint, LabelOrigin
 from veen_core.client_state import ClientState, RatchetKey
@@ -19,15 +19,17 @@ from veen_core.errors import DivergenceError, SignatureError
 from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
-from veen_hub.client.errors import Diverged, Misbehaved
+from veen_hub.client.errors import Diverged, Misbehaved, NotFound
 from veen_hub.client.evidence import convict
 from veen_hub.client.keyring import KeyRing
 from veen_hub.client.label_client import PipelinedClient
 from veen_hub.client.label_state import LabelState
 from veen_hub.client.link import Link
-from veen_hub.client.records import LabelRecord
+from veen_hub.client.records import LabelRecord, decoded
 
 T = TypeVar("T")
+SEARCH_PAGE: Final = 500
+"""Entries asked for at a time where only their receipts are looked at."""
 
 
 class LabelLog:
@@ -49,7 +51,7 @@ class LabelLog:
         """From the state store, or new; touches files."""
         content = link.store.load(link.hub_id, label.hex())
         if content is not None:
-            record = LabelRecord.decode(content)
+            record = decoded(LabelRecord, content, label.hex())
             state, ring = record.state, KeyRing(link.identity, record.keys, link.randomness)
         else:
             ring, now = KeyRing(link.identity, (), link.randomness), link.time.now()
@@ -76,7 +78,7 @@ class LabelLog:
             self._greeted = True
 
     async def check_head(self) -> None:
-        """The furthest receipt held is still in the log, and the same; asks once, ``prefix`` is held."""
+        """The furthest receipt held is still in the log, and the same; asks once."""
         head = self.client.state.head
         if head is None:
             return
@@ -125,13 +127,27 @@ class LabelLog:
         self, start: StreamSeq, most: int, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
         """As the hub sends it: to be handed to ``accept``."""
-        entries, more = await self.link.ask(
-            lambda: self.link.api.page(self.label, start, end=end, max_items=most)
-        )
         known = self.client.size if end is None else min(self.client.size, end)
-        if not entries and start <= known:
-            raise Misbehaved(f"an empty page from {start} on, where {known} entries are known")
+        entries, more = await self.link.ask(lambda: self.link.api.page(self.label, start, most, end=end))
+        if not more and (after := start + len(entries)) <= known:
+            raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
         return entries, more
+
+    async def receipts(self, start: StreamSeq) -> AsyncGenerator[Sequence[Receipt], None]:
+        """Of every entry from ``start`` on, as the hub sends them; one by one where payloads are pruned."""
+        at, more, readable = start, True, start
+        while more:
+            if at < readable:
+                found = [await self._fetch(at)]
+            else:
+                try:
+                    entries, more = await self.page(at, SEARCH_PAGE)
+                except NotFound as exc:
+                    readable = StreamSeq(max(at + 1, exc.stream_seq or 0))
+                    continue
+                found = [entry.receipt for entry in entries]
+            yield found
+            at = StreamSeq(at + len(found))
 
     async def accept(
         self, entries: Sequence[Entry], reader: PipelinedClient | None
@@ -179,18 +195,29 @@ class LabelLog:
 
     # --- the prefix
 
+    async def _ask(self, last: StreamSeq, call: Callable[[], Awaitable[T]]) -> T:
+        """About entries up to ``last``: a hub that knows nothing of them may have known them once."""
+        try:
+            return await self.link.ask(call)
+        except NotFound:
+            await self.link.ask(self.check_head)
+            if last <= self.client.size:
+                raise Misbehaved(f"entry {last} is denied, where {self.client.size} are known") from None
+            raise
+
     async def _fetch(self, stream_seq: StreamSeq) -> Receipt:
-        return await self.link.ask(lambda: self.link.api.receipt(self.label, stream_seq))
+        return await self._ask(stream_seq, lambda: self.link.api.receipt(self.label, stream_seq))
 
     async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
-        return await self.link.ask(lambda: self.link.api.proof(self.label, stream_seq, tree_size))
+        last = stream_seq if tree_size is None else tree_size
+        return await self._ask(last, lambda: self.link.api.proof(self.label, stream_seq, tree_size))
 
     async def _consistency(self, size: StreamSeq, to: StreamSeq | None = None) -> MmrConsistency | None:
         """Between a size and the verified prefix (or another size); None where there is nothing to prove."""
         small, large = size, self.client.size if to is None else to
         if small in (0, large):
             return None
-        return await self.link.ask(lambda: self.link.api.consistency(self.label, small, large))
+        return await self._ask(large, lambda: self.link.api.consistency(self.label, small, large))
 
     async def _extend(self, receipt: Receipt) -> None:
         """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
@@ -250,14 +277,17 @@ class LabelLog:
     async def consistency(self, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
         """Verified against both receipts, which are themselves (B11)."""
         small, large = await self.receipt(from_seq), await self.receipt(to_seq)
-        found = await self.link.ask(lambda: self.link.api.consistency(self.label, from_seq, to_seq))
+        found = await self._ask(to_seq, lambda: self.link.api.consistency(self.label, from_seq, to_seq))
         verify_consistency(found, small.mmr_root, large.mmr_root)
         return found
 
     async def checkpoint(self, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
         """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
+        seen = self.client.state.checkpointed
         found = await self.link.ask(lambda: self.link.api.checkpoint(self.label, upto_seq))
         if found is None:
+            if seen and upto_seq in (0, seen):
+                raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
             return None
         last = await self._fetch(found.upto_seq)
         await self.judged(lambda: self._accept_checkpoint(found, last, latest=upto_seq == 0))
@@ -276,7 +306,10 @@ class LabelLog:
         api, low, found = self.link.api, int(self.client.size), None
         latest = await self.link.ask(lambda: api.checkpoint(self.label))
         if latest is not None and latest.upto_seq > low:
-            low = latest.upto_seq - 1
+            low = latest.upto_seq
+            found = await self.link.ask(lambda: api.receipt_or_none(self.label, latest.upto_seq))
+            if found is None:
+                raise Misbehaved(f"a checkpoint at {low}, and no such entry")
         step, high = 1, 0
         while not high or high - low > 1:
             at = StreamSeq(low + step if not high else (low + high) // 2)

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from veen_core.checkpoint import Checkpoint, check_transition
-from veen_core.client import Gap, LabelClient, Trust
-from veen_core.client_state import ClientBounds, ClientState
+from veen_core.client import Gap, LabelClient
+from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
@@ -27,27 +27,7 @@ from veen_hub.client.trust import check_signatures
 class PipelinedClient(LabelClient):
     """One label's client for many messages at once."""
 
-    __slots__ = ("_messages",)
-
-    def __init__(self, state: ClientState, trust: Trust, bounds: ClientBounds | None = None) -> None:
-        self._messages: dict[bytes, Msg] = {}
-        super().__init__(state, trust, bounds)
-
-    @property
-    def unanswered(self) -> tuple[Msg, ...]:
-        """As in core; decoded once a message instead of four times (40 of 480 µs in sending one)."""
-        held = self._messages
-        self._messages = {wire: held.get(wire) or Msg.decode(wire) for wire in self.state.pending}
-        return tuple(self._messages.values())
-
-    def _answered(self, receipts: Sequence[Receipt]) -> ClientState:
-        leaves, rk = {receipt.leaf_hash for receipt in receipts}, self.state.rk
-        for receipt in receipts:
-            rk = rk.after(receipt.stream_seq)
-        left = (
-            w for w, m in zip(self.state.pending, self.unanswered, strict=True) if m.leaf_hash not in leaves
-        )
-        return dataclasses.replace(self.state, pending=tuple(left), rk=rk)
+    __slots__ = ()
 
     @property
     def size(self) -> StreamSeq:

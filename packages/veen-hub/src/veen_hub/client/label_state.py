@@ -16,7 +16,7 @@ from veen_core.client_state import ClientState
 from veen_core.errors import StateError
 from veen_core.ids import NodeHash
 from veen_hub.client.keyring import KeyRing
-from veen_hub.client.records import LabelRecord
+from veen_hub.client.records import LabelRecord, decoded
 from veen_hub.client.store import POLL, Lock
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LabelState:
             content = await log.link.workers.run(log.link.store.load, log.link.hub_id, self._name)
             if content is None:
                 return
-            record = LabelRecord.decode(content)
+            record = decoded(LabelRecord, content, self._name)
             log.client.adopt(record.state)
             log.ring = KeyRing(log.link.identity, record.keys, log.link.randomness)
             self._stored = _place(record.state)
@@ -136,7 +136,7 @@ class LabelState:
             if content is None:
                 link.store.save(link.hub_id, self._name, self._record(), durable=False)
             else:
-                record = LabelRecord.decode(content)
+                record = decoded(LabelRecord, content, self._name)
                 if _place(record.state) != self._stored:
                     return
                 state = dataclasses.replace(

@@ -20,11 +20,13 @@ from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.retry import Retry, retrying
 from veen_hub.client.store import StateStore
 from veen_hub.client.threads import Workers
-from veen_hub.client.trust import check_status
+from veen_hub.client.trust import check_profile, check_status
 
 T = TypeVar("T")
 IDENTITY: Final = "identity"
 """The piece of the state store that holds the hub's identity as last seen."""
+PROFILE: Final = "fixed/profile"
+"""The one that holds its profile, as first seen; in a folder, since beside labels' records is no room."""
 
 
 class HubTime:
@@ -112,9 +114,10 @@ class Link:
         return await retrying(self.retry, call)
 
     async def refresh(self) -> None:
-        """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4)."""
+        """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4, H10)."""
         status = await self.ask(self.api.status)
         check_status(status, self.status.identity, seen=self.time.signed)
+        check_profile(status.profile, self.status.profile)
         if status.identity != self.status.identity:
             await self.workers.run(self.store.save, self.hub_id, IDENTITY, status.identity.encode())
         self.status = status

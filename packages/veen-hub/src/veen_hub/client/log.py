@@ -15,10 +15,9 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
 from veen_hub.client import reading
-from veen_hub.client.errors import Misbehaved, Unreachable
+from veen_hub.client.errors import Misbehaved, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import worth_another_try
-from veen_hub.client.settling import SEARCH_PAGE
 from veen_hub.client.work import Work
 
 if TYPE_CHECKING:
@@ -92,6 +91,7 @@ class HubLogWriter:
             if isinstance(outcome, Receipt):
                 return outcome
             if worth_another_try(outcome):
+                uncertain = uncertain or isinstance(outcome, Unavailable)
                 await attempts.wait(outcome)
                 continue
             accepted = uncertain or outcome.detail_enum == DUPLICATE.detail
@@ -103,11 +103,9 @@ class HubLogWriter:
 
 async def _search(log: LabelLog, msg: Msg) -> Receipt | None:
     """Where an accepted message lies: after what it acknowledged (I6)."""
-    at, more = StreamSeq(msg.prev_ack + 1), True
-    while more:
-        entries, more = await log.page(at, SEARCH_PAGE)
-        for entry in entries:
-            if entry.receipt.leaf_hash == msg.leaf_hash:
-                return entry.receipt
-        at = StreamSeq(at + len(entries))
+    async with aclosing(log.receipts(StreamSeq(msg.prev_ack + 1))) as pages:
+        async for receipts in pages:
+            for receipt in receipts:
+                if receipt.leaf_hash == msg.leaf_hash:
+                    return receipt
     return None

@@ -20,15 +20,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.cap import CapToken
+from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
-from veen_core.ids import ClientSeq, StreamSeq
+from veen_core.ids import NOTHING, ClientSeq, StreamSeq
 from veen_core.msg import Sealed, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.body import Draft
-from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.label import LabelLog
+from veen_hub.client.errors import BoundsReached, NotFound, Refused
+from veen_hub.client.label import SEARCH_PAGE, LabelLog
 from veen_hub.client.sealing import Prepared, Slot, seal_all
-from veen_hub.client.settling import SEARCH_PAGE, Delivery, Settler
+from veen_hub.client.settling import Delivery, Settler
 
 logger: Final = logging.getLogger("veen.client")
 
@@ -200,28 +201,46 @@ class Outbox:
         if not taken and why.detail_enum != CLIENT_BOUNDS.detail:
             return False
         if token is None:
-            await self.rotate()
+            await self._rotate()
             return True
         return taken and await self._catch_up_client_seq()
 
     async def rotate(self) -> None:
-        """A fresh client_id from here on; nothing may be pending."""
+        """A fresh client_id from here on, once what is open is settled."""
+        async with self._writing():
+            await self._rotate()
+
+    async def _rotate(self) -> None:
         async with self.log.prefix:
             self.log.ring.rotate(self.log.client, self.log.link.time.now())
 
     async def _catch_up_client_seq(self) -> bool:
-        """The state is older than the log, e.g. lost or restored: count our client_id's messages there."""
-        log, at, more, last = self.log, StreamSeq(1), True, 0
-        while more:
-            entries, more = await log.page(at, SEARCH_PAGE)
+        """The state is older than the log, e.g. lost or restored: look back for our last message there."""
+        log, head, last = self.log, await self.log.head(), UNUSED
+        end = head.stream_seq if head is not None else NOTHING
+        while end and not last:
+            start = StreamSeq(max(1, end - SEARCH_PAGE + 1))
+            last = await self._last_own(start, end)
+            end = StreamSeq(start - 1)
+        if last == log.client.state.client_seq:
+            return False
+        async with log.prefix:
+            log.client.switch(log.client_id, log.client.state.created_at, last)
+        return True
+
+    async def _last_own(self, start: StreamSeq, end: StreamSeq) -> ClientSeq:
+        """The last client_seq of ours among entries that can be read; ``UNUSED`` if there is none."""
+        log, at, more, last = self.log, start, True, UNUSED
+        while more and at <= end:
+            try:
+                entries, more = await log.page(at, SEARCH_PAGE, end)
+            except NotFound as exc:  # pruned
+                at = StreamSeq(max(at + 1, exc.stream_seq or end + 1))
+                continue
             for entry in entries:
                 msg = entry.msg
                 if msg.client_id == log.client_id and msg.client_seq > last:
                     verify_signature(msg, entry.msg_bytes)
                     last = msg.client_seq
             at = StreamSeq(at + len(entries))
-        if last == log.client.state.client_seq:
-            return False
-        async with log.prefix:
-            log.client.switch(log.client_id, log.client.state.created_at, ClientSeq(last))
-        return True
+        return last

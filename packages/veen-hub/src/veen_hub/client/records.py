@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from veen_core.cap import CapToken
 from veen_core.client_state import ClientState
+from veen_core.errors import DecodeError, StateError
 from veen_core.ids import ClientId, ClientSeq, Epoch, UnixTime
 from veen_core.keys import SigningSeed
 from veen_core.wire import Wire, int_map
+
+W = TypeVar("W", bound=Wire)
+
+
+def decoded(kind: type[W], content: bytes, name: str) -> W:
+    """What a piece holds; a damaged one is named."""
+    try:
+        return kind.decode(content)
+    except DecodeError as exc:
+        raise StateError(
+            f"{name} in the state store is damaged: {exc}; restore it, or move it away: then this client "
+            "verifies anew from nothing, and does not settle what it had sent"
+        ) from None
 
 
 @int_map("client_key", section="KEX0.2")

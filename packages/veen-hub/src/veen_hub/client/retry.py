@@ -82,13 +82,17 @@ class Attempts:
         await asyncio.sleep(wait)
 
     def _given_up(self, why: VeenError) -> VeenError:
-        if isinstance(why, Unreachable) and why.again:
-            spent = time.monotonic() - self._started
-            return Unreachable(
-                f"{why}; gave up after {max(1, self.made)} tries in {spent:.1f} s: check that the hub runs, "
-                "the address and the TLS settings; a message under way is settled by the next operation"
-            )
-        return why
+        if not worth_another_try(why):
+            return why
+        spent = time.monotonic() - self._started
+        tried = f"gave up after {max(1, self.made)} tries in {spent:.1f} s"
+        settled = "a message under way is settled by the next operation"
+        if isinstance(why, Refused):
+            wait = f", the hub asks to wait {why.retry_after} s" if why.retry_after else ""
+            return why.saying(f"{why.message}; {tried}{wait}; {settled}")
+        return Unreachable(
+            f"{why}; {tried}: check that the hub runs, the address and the TLS settings; {settled}"
+        )
 
 
 def worth_another_try(why: VeenError) -> bool:

@@ -8,21 +8,21 @@ is believed before the log has been searched: a token may have expired after the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from veen_core.errors import VeenError
+from veen_core.errors import DivergenceError, VeenError
 from veen_core.ids import LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
-from veen_hub.client.errors import Diverged, Misbehaved, OutOfTime, Refused, Unreachable
+from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
 from veen_hub.client.work import Work
 
 MAX_SEQUENCE: Final = 4 * 1_048_576
 """Bytes in one request; the hub takes 8 MiB."""
-SEARCH_PAGE: Final = 500
 
 
 @dataclass(slots=True)
@@ -80,6 +80,7 @@ class Settler:
             if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
                 continue  # what follows a hole in a batch is simply next
             if worth_another_try(why):
+                uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so too late
                 await attempts.wait(why)
             elif not await self._settled_otherwise(why, uncertain=uncertain):
                 await self._give_back()
@@ -126,14 +127,12 @@ class Settler:
         missing = {msg.leaf_hash for msg in messages}
         at = StreamSeq(min((msg.prev_ack for msg in messages), default=0) + 1)  # I6: none lies before
         found: list[Receipt] = []
-        more = True
-        while more and missing:
-            entries, more = await log.page(at, SEARCH_PAGE)
-            for receipt in (entry.receipt for entry in entries):
-                if receipt.leaf_hash in missing:
-                    missing.discard(receipt.leaf_hash)
-                    found.append(receipt)
-            at = StreamSeq(at + len(entries))
+        async with aclosing(log.receipts(at)) as pages:
+            async for receipts in pages:
+                found += [receipt for receipt in receipts if receipt.leaf_hash in missing]
+                missing -= {receipt.leaf_hash for receipt in receipts}
+                if not missing:
+                    break
         if found:
             await self._take(found)
         return bool(found) or not log.client.state.pending
@@ -174,7 +173,10 @@ class Settler:
             elif met is None:
                 raise Misbehaved("a receipt for a message that was not sent")
             elif (met.stream_seq, met.mmr_root) != (receipt.stream_seq, receipt.mmr_root):
-                raise Diverged("two receipts for one message", held=met.encode(), shown=receipt.encode())
+                log.client.verify_own(receipt)  # signed too, or it is only a forgery
+                raise DivergenceError(
+                    "two receipts for one message", held=met.encode(), shown=receipt.encode()
+                )
         return todo
 
     async def _give_back(self) -> None:

@@ -1,6 +1,7 @@
 """Where a client keeps what must survive: per hub, named pieces of bytes (RESYNC0.4).
 
-Contract of a ``StateStore``: ``save`` replaces a piece atomically, and durably unless told otherwise;
+Contract of a ``StateStore``: ``save`` replaces a piece atomically, and durably unless told otherwise: then a
+power cut may bring back the piece before it, whole;
 ``load`` gives the last one saved; ``lock`` gives a piece to one holder at a time, across processes, until
 ``release`` or the holder's death. A piece's name is a word, a label in hex, or one in a folder
 (``epochs/…``). Contents are secret (client_id seeds): files are 0600 in folders of 0700.

@@ -91,9 +91,7 @@ class Stream:
 
     async def rotate(self) -> ClientId:
         """A fresh client_id now, before its bounds are reached (KEX1+ 4.1)."""
-        outbox = await self._outbox()
-        await outbox.settle()
-        await outbox.rotate()
+        await (await self._outbox()).rotate()
         return await self.client_id()
 
     async def settle(self) -> Delivery:

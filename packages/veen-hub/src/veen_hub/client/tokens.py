@@ -14,7 +14,7 @@ from veen_core.status import AuthorizeResponse
 from veen_hub.client.errors import BoundsReached, Misbehaved
 from veen_hub.client.label import LabelLog
 from veen_hub.client.link import Link
-from veen_hub.client.records import HeldToken, HeldTokens
+from veen_hub.client.records import HeldToken, HeldTokens, decoded
 from veen_hub.client.store import update
 
 TOKENS: Final = "tokens"
@@ -23,7 +23,7 @@ TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
 
 
 def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
-    held = HeldTokens.decode(content).tokens if content is not None else ()
+    held = decoded(HeldTokens, content, TOKENS).tokens if content is not None else ()
     return {one.token.auth_ref: one for one in held}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,14 +15,16 @@ import aiohttp
 from veen_core.api import ErrorEnvelope
 from veen_core.errors import ConfigError, DecodeError, StateError
 from veen_core.rejection import Code
-from veen_hub.client.errors import Misbehaved, Refused, Unavailable, Unreachable, refusal
+from veen_hub.client.errors import Misbehaved, RateLimited, Refused, Unavailable, Unreachable, refusal
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
-MAX_ANSWER: Final = 64 * 1_048_576
-"""No answer is read beyond this; a page is at most a few MiB."""
+MAX_ANSWER: Final = 1_048_576
+"""No answer is read beyond this, except where more is asked for."""
 MAX_ERROR: Final = 64 * 1_024
 PIECE: Final = 256 * 1_024
+AT_ONCE: Final = 64
+"""Requests under way; live streams, which stay open, are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,12 @@ class Transport:
         self.timeouts = timeouts
         context = (tls or Tls()).context() if self.url.startswith("https://") else True
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=64, ssl=context),
+            connector=aiohttp.TCPConnector(limit=0, ssl=context),
             headers={"Accept": f"{CBOR}, {CBOR_SEQ}", "Accept-Encoding": "identity"},
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
         await self._session.close()
@@ -84,13 +87,14 @@ class Transport:
         *,
         content_type: str = CBOR,
         headers: Mapping[str, str] | None = None,
+        most: int = MAX_ANSWER,
     ) -> bytes:
-        """The whole body of a 200; anything else raises."""
+        """The whole body of a 200, of at most ``most`` bytes; anything else raises."""
         timeout = self.timeouts.request if isinstance(body, bytes | None) else self.timeouts.transfer
         async with self.open(
             method, path, body, content_type=content_type, headers=headers, timeout=timeout
         ) as response:
-            return await read_whole(response, MAX_ANSWER)
+            return await read_whole(response, most)
 
     @asynccontextmanager
     async def open(
@@ -104,7 +108,10 @@ class Transport:
         timeout: float | None = None,
         idle: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A 200 whose body is still to be read; trouble on the way raises ``Unreachable``, inside too."""
+        """A 200 whose body is still to be read; trouble on the way raises ``Unreachable``, inside too.
+
+        Without a ``timeout`` it may stay open for ever, and takes no place that others wait for.
+        """
         if self._session.closed:
             raise StateError(f"{self.url}: this connection is closed: connect again")
         sent = dict(headers or {})
@@ -112,14 +119,17 @@ class Transport:
             sent["Content-Type"] = content_type
         limits = aiohttp.ClientTimeout(total=timeout, connect=self.timeouts.connect, sock_read=idle)
         try:
-            async with self._session.request(
-                method,
-                self.url + path,
-                data=body() if callable(body) else body,
-                headers=sent,
-                timeout=limits,
-                allow_redirects=False,
-            ) as response:
+            async with (
+                self._places if timeout is not None else nullcontext(),
+                self._session.request(
+                    method,
+                    self.url + path,
+                    data=body() if callable(body) else body,
+                    headers=sent,
+                    timeout=limits,
+                    allow_redirects=False,
+                ) as response,
+            ):
                 if response.status != 200:
                     raise await _refused(response)
                 yield response
@@ -153,9 +163,11 @@ async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
     try:
         return refusal(ErrorEnvelope.decode(body))
     except DecodeError:
+        after = response.headers.get("Retry-After", "")
+        retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
+        if response.status == 429:
+            return RateLimited(Code.RATE, "HTTP 429 on the way", retry_after=retry_after)
         if response.status in (502, 503, 504):
-            after = response.headers.get("Retry-After", "")
-            retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
             return Unavailable(
                 Code.UNAVAILABLE, f"HTTP {response.status} on the way", retry_after=retry_after
             )

@@ -22,6 +22,7 @@ from veen_core.hub_identity import (
     verify_successor,
 )
 from veen_core.ids import HubId, HubPk, UnixTime
+from veen_core.profile import Profile
 from veen_core.status import Status
 from veen_hub.client.files import named, replace
 
@@ -96,6 +97,15 @@ def _check_first_use(status: Status, path: Path) -> None:
         ) from None
     if shown != held:
         replace(path, shown.encode())
+
+
+def check_profile(shown: Profile, held: Profile) -> None:
+    """A hub's profile is fixed for its life (H10): another epoch_sec leads to labels that hold nothing."""
+    if shown != held:
+        raise IdentityError(
+            "status.profile: is not the one that this hub had before, and a hub keeps it for life (H10). "
+            "Nobody signs a status: if the first one was false, remove fixed/profile from the state store"
+        )
 
 
 def check_signatures(
