@@ -102,6 +102,22 @@ def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
     assert "nothing to stop" in veen("hub", "stop", "--data-dir", place / "hub").failed(Exit.USAGE)
 
 
+def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('a stranger in the hub')")
+    try:
+        done = process(tmp_path, "hub", "start", "--data-dir", place / "hub", "--port", 0, "--detach", "--json")
+        assert done.json["pid"] == holder(place / "hub")
+        veen("hub", "stop", "--data-dir", place / "hub").ok()
+    finally:
+        end_hubs(place)
+
+
+def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:
+    for file in (tmp_path / "nowhere" / "hub.pid", tmp_path):
+        assert "cannot be written" in start(place / "hub", "--pid-file", str(file)).failed(Exit.USAGE)
+        assert holder(place / "hub") is None
+
+
 def test_in_the_foreground_a_hub_ends_drained_on_ctrl_c(place: Path) -> None:
     running = subprocess.Popen(
         ["veen", "hub", "start", "--data-dir", "hub", "--port", "0", "--json"],
