@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import Exit
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.output import harmless
+from veen_cli.send import split_lines
 
 from .conftest import STREAM, Town
 from .running import environment, process, veen
@@ -102,6 +103,15 @@ def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) ->
     flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
     done = process(town.root, "send", "--batch", "--json", *flags, stdin=b"one\ntwo\n")
     assert done.json["sent"] == 2
+
+
+def test_a_line_may_come_in_parts_and_is_refused_once_no_message_can_hold_it() -> None:
+    parts = [b"on", b"e\ntwo\n\nth", b"", b"lost"]
+    assert list(split_lines(iter(parts).__next__)) == [b"one", b"two", b"", b"th"]
+    endless = [bytes(65_536)] * 100
+    with pytest.raises(CommandFailed, match="--attach"):
+        list(split_lines(endless.pop))
+    assert len(endless) > 80, "it was not waited for"
 
 
 def test_an_input_that_cannot_be_read_is_told_and_not_waited_for(town: Town) -> None:
