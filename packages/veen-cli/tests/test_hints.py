@@ -171,7 +171,7 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
             "no time at all",
         ),
         (
-            ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate", "100001,1"],
+            ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate=100001,1"],
             "more than any hub allows: at most 100000,1000000",
         ),
         (

@@ -105,7 +105,7 @@ def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
 def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_path: Path) -> None:
     (tmp_path / "queue.py").write_text("raise SystemExit('a stranger in the hub')")
     try:
-        done = process(tmp_path, "hub", "start", "--data-dir", place / "hub", "--port", 0, "--detach", "--json")
+        done = process(tmp_path, "hub", "start", "-d", place / "hub", "--port", 0, "--detach", "--json")
         assert done.json["pid"] == holder(place / "hub")
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:

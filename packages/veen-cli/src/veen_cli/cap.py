@@ -51,9 +51,9 @@ class RateType(click.ParamType[Rate]):
         if not (per_sec.isdecimal() and burst.isdecimal()):
             self.fail(f"{value!r} is no rate: write PER_SECOND,BURST as in 100,200", param, ctx)
         rate = Rate(per_sec=int(per_sec), burst=int(burst))
-        most = (DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst)
-        if rate.per_sec > most[0] or rate.burst > most[1]:
-            self.fail(f"{value!r} is more than any hub allows: at most {most[0]},{most[1]} (§14.1)", param, ctx)
+        fastest, largest = DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst
+        if rate.per_sec > fastest or rate.burst > largest:
+            self.fail(f"{value!r} is more than any hub allows: at most {fastest},{largest}", param, ctx)
         return rate
 
 
@@ -192,7 +192,10 @@ def _auth_ref(text: str) -> AuthRef:
     try:
         return AuthRef.from_hex(text)
     except DecodeError:
-        raise CommandFailed(f"{text}: neither a token's file nor an auth_ref in hex; `veen cap inspect` shows a token's", Exit.USAGE) from None
+        raise CommandFailed(
+            f"{text}: neither a token's file nor an auth_ref in hex; `veen cap inspect` shows a token's",
+            Exit.USAGE,
+        ) from None
 
 
 @command("veen cap status alice.cap", "veen cap status AUTH_REF --json")

@@ -139,7 +139,8 @@ class Judge:
         other = self._at.get((receipt.label, receipt.stream_seq))
         if other is not None and equivocation_of(self._trusted(), other, receipt) is not None:
             raise VerificationError(
-                f"the hub signed another receipt for entry {receipt.stream_seq} too: keep both, they convict it"
+                f"the hub signed another receipt for entry {receipt.stream_seq} too: "
+                "keep both, they convict it"
             )
 
     def checkpoint(self, found: Found) -> str:

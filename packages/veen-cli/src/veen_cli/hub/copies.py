@@ -29,7 +29,6 @@ from veen_storage.export import export as write_export
 from veen_storage.fork import fork as branch
 from veen_storage.observer import Source, opened
 
-
 FOREVER: Final = 2**63
 """Seconds, where no end was said."""
 
