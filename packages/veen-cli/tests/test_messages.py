@@ -74,6 +74,14 @@ def test_a_body_comes_from_argument_file_or_stdin(
     assert raw.out == text
 
 
+def test_an_argument_that_is_no_text_is_sent_as_its_bytes_and_is_no_name(town: Town) -> None:
+    typed = os.fsdecode(b"caf\xe9")  # as a terminal in Latin-1 writes it
+    seq = town.as_("alice", "send", typed, "-s", STREAM, "--json").json["stream_seq"]
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--to", seq, "--json").json["messages"]
+    assert shown[0]["body"] == b"caf\xe9".hex()
+    assert "not UTF-8" in town.as_("alice", "send", "x", "-s", STREAM, "--schema", typed).failed(Exit.USAGE)
+
+
 def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
     first = town.as_("alice", "send", "a question", "-s", STREAM, "--json").json
     options = ("--parent", first["stream_seq"], "--schema", "example.answer.v1", "--expires", "+1h")

@@ -85,8 +85,8 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
     if argument is not None and file is not None:
         raise click.UsageError("a body or --file, not both.")
     if argument is not None and argument != "-":
-        return argument
-    if file is not None:
+        content = argument.encode(errors="surrogateescape")  # bytes that are no text, as they were typed
+    elif file is not None:
         content = file.read_bytes()
     elif argument is None and sys.stdin.isatty():
         raise click.UsageError("what is to be sent? Give a body, --file FILE, or pipe it in.")
