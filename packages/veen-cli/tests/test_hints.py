@@ -182,6 +182,7 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
         (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--since", "9" * 20], "is no time that will come"),
         (["stream", "-s", "s", "--wait", "-1"], "write seconds"),
         (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
         (["stream", "-s", ""], "--stream is empty"),
