@@ -64,8 +64,8 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     """Copy a hub, running or not, into a new directory.
 
     A running one goes on meanwhile, and is copied as it was when the command began. Without keys the copy
-    answers everything and signs nothing. Two directories that sign with one key would contradict each
-    other, and each contradiction convicts the hub.
+    can be checked and exported, and runs once it has them back (`veen hub start --keys-dir`). Two directories
+    that sign with one key would contradict each other, and each contradiction convicts the hub.
     """
     with privately(), out.progress("copying labels") as progress:
         cut = copy(
