@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from veen_cli.exits import Exit
+from veen_cli.hub.process import launch
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
@@ -110,6 +111,21 @@ def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_pa
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:
         end_hubs(place)
+
+
+def test_half_a_line_of_a_starting_hub_is_not_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(
+        "#!/bin/sh\nprintf 'veen-hub listening on http://x:1'; sleep 0.3; echo 234; exec sleep 60\n"
+    )
+    slow.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(slow))
+    running, url = launch([], tmp_path / "log")
+    running.kill()
+    running.wait()
+    assert url == "http://x:1234"
 
 
 def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:

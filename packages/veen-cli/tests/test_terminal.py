@@ -171,7 +171,7 @@ def test_messages_on_a_terminal_need_no_bar(square: Town, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("columns", "term"), [(80, "xterm"), (40, "dumb")])
 def test_quickstart_fits_the_terminal(columns: int, term: str, tmp_path: Path) -> None:
-    line = f"stty cols {columns}; TERM={term} veen quickstart"
+    line = f"unset COLUMNS; stty cols {columns}; TERM={term} veen quickstart"
     code, seen = at_a_terminal(tmp_path, "bash", "-c", line)
     assert code == 0, seen
     assert ("\x1b[" in seen) == (term != "dumb"), "in colour, where there may be some"

@@ -135,7 +135,8 @@ async def serve(config: HubConfig) -> None:
     )
     if plain_beyond_loopback(config):
         log(logging.WARNING, "listening in plain HTTP beyond this machine: set tls in hub.yaml", url=url)
-    print(f"veen-hub listening on {url}", flush=True)  # noqa: T201 - whoever started it waits for this line
+    # In one write: unbuffered, the end of a line is another, and a line of the log gets between the two.
+    print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201 - whoever started it waits for it
     await stopping.wait()
     log(logging.INFO, "draining")
     await server.stop()

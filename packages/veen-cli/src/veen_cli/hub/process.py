@@ -53,8 +53,8 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
         for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
             said = _said_since(log, start)
             for line in said:
-                if line.startswith(LISTENING):
-                    return process, line.removeprefix(LISTENING)
+                if line.startswith(LISTENING) and line.endswith("\n"):
+                    return process, line.removeprefix(LISTENING).rstrip()
             if process.poll() is not None:
                 last = _said_since(log, start)[-1:] or ["no word"]
                 raise CommandFailed(
@@ -72,7 +72,7 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
 def _said_since(log: Path, start: int) -> list[str]:
     with log.open("rb") as file:
         file.seek(start)
-        return file.read().decode("utf-8", "replace").splitlines()
+        return file.read().decode("utf-8", "replace").splitlines(keepends=True)
 
 
 def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
