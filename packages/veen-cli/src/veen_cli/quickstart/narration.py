@@ -42,7 +42,8 @@ def short(value: bytes) -> str:
 
 def dump(content: bytes, columns: int) -> str:
     """The beginning, as hex and as characters."""
-    rows, length = [], next(length for least, length in IN_A_ROW if columns >= least)
+    length = next(length for least, length in IN_A_ROW if columns >= least)
+    rows = []
     for at in range(0, min(DUMPED * length, len(content)), length):
         row = content[at : at + length]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
