@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
+from veen_cli import moments
 from veen_cli.exits import Exit
 from veen_core.ids import Epoch, HubId
 from veen_core.stream import label as label_of
@@ -16,11 +21,35 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
     first, second = square.hub_id, "22" * 32
     square.as_("alice", "authority", "set", "orders", "--primary", first, "--ttl", "1h", *on).ok()
     later = ("--primary", second, "--replica", first, "--ts", "+1h", "--ttl", "1h")
-    square.as_("alice", "authority", "set", "orders", *later, *on).ok()
+    assert square.as_("alice", "authority", "set", "orders", *later, *on, "--json").json["in_force"] is True
     now = square.as_("bob", "authority", "show", "orders", *on, "--json").json
     then = square.as_("bob", "authority", "show", "orders", "--at", "+90m", *on, "--json").json
     assert (now["primary_hub"], then["primary_hub"]) == (first, second)
     assert then["replica_hubs"] == [first]
+    highest = "ff" * 32  # of one second the lowest would hold
+    at_once = ("alice", "authority", "set", "orders", "--primary", highest, *on)
+    assert "not yet: an earlier record holds until" in square.as_(*at_once).ok().out
+    assert square.as_(*at_once, "--json").json["in_force"] is False
+    unread = ("--realm", "fed", "--to", square / "realm", "--json")
+    assert (
+        square.as_("alice", "authority", "set", "orders", "--primary", first, *unread).json["in_force"]
+        is None
+    )
+
+
+def test_records_begin_by_the_hubs_clock_and_not_by_this_machines(
+    square: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that runs an hour ahead, a device lost now would be cut off in an hour."""
+    monkeypatch.setattr(moments, "now", lambda: int(time.time()) + 3_600)
+    on = ("--realm", "ahead", "--reader", square / "realm", "--json")
+    for args in (
+        ("revoke", "client-id", "11" * 32),
+        ("authority", "set", "orders", "--primary", "22" * 32),
+        ("schema", "register", "shop.order.v1", "--version", "1"),
+    ):
+        told = square.as_("alice", *args, *on).json
+        assert told["record"]["ts"] <= told["hub_ts"], args
 
 
 def test_a_revocation_is_in_the_realms_stream(square: Town) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from veen_cli.exits import Exit
+from veen_cli.overlays.place import Place
+from veen_core.receipt import Receipt
+from veen_overlays.record import Record
 
 from .conftest import Town
-from .running import SCRIPTS, environment, veen
+from .running import SCRIPTS, environment, process, veen
 
 
 def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None:
@@ -89,6 +92,27 @@ def test_a_job_is_taken_by_one_worker_and_done_when_it_is_acknowledged(square: T
     assert [job["job"] for job in open_jobs] == [second]
 
 
+@pytest.mark.parametrize("names", [("aa" * 32, "bb" * 32), ("aa" * 32, "aa" * 32)], ids=["two", "one"])
+def test_of_two_that_reach_for_a_job_at_once_one_has_it_also_under_one_name(
+    square: Town, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Bob's take, a process of its own, comes between alice's look at the queue and her message."""
+    mine, theirs = names
+    on = ("-s", f"race-{theirs[:2]}", "--reader", square / "realm")
+    jobs = [square.as_("alice", "queue", "put", body, *on, "--json").json["job"] for body in "xy"]
+    send, taken = Place.send, []
+
+    async def late(place: Place, record: Record, **options: object) -> Receipt:
+        if not taken:
+            flags = ("--hub", square.url, "--trust", square.hub_id, "--client", square / "bob", "--json")
+            taken.append(process(tmp_path, "queue", "take", *on, "--worker", theirs, *flags).json["job"])
+        return await send(place, record, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Place, "send", late)
+    taken.append(square.as_("alice", "queue", "take", *on, "--worker", mine, "--json").json["job"])
+    assert taken == jobs
+
+
 def test_a_lease_that_ends_unacknowledged_gives_the_job_to_the_next(square: Town) -> None:
     on = ("-s", "short-jobs", "--reader", square / "realm")
     job = square.as_("alice", "queue", "put", "x", *on, "--json").json["job"]
@@ -138,6 +162,20 @@ def test_a_snapshot_is_published_and_verified_by_folding_the_log(square: Town) -
     told = square.as_("bob", "snapshot", "verify", *named, "--into", "claims", "--json").json
     assert [each["upto_seq"] for each in told["snapshots"]] == [1, 2]
     assert told["snapshots"][0]["state_hash"] == claim["state_hash"]
+
+
+def test_what_cannot_be_folded_or_published_is_a_slip_and_no_evidence(square: Town) -> None:
+    said = square.as_("alice", "snapshot", "publish", "kv.map", "never written").failed(Exit.USAGE)
+    assert "holds no message yet" in said
+    said = square.as_("alice", "fold", "kv.map", "never written", "--epoch", 3).failed(Exit.USAGE)
+    assert "no epochs" in said
+
+
+@pytest.mark.parametrize(
+    "info", ['{"x": 1.5}', '{"x": NaN}', f'{{"x": {2**64}}}', '{"x": "\\ud800"}', "[1]", "{"]
+)
+def test_a_json_value_that_no_record_can_hold_is_a_usage_error(square: Town, info: str) -> None:
+    assert "--info" in square.as_("alice", "id", "principal", "--info", info).failed(Exit.USAGE)
 
 
 def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:

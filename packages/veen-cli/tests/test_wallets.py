@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,39 @@ def test_what_the_rules_forbid_is_refused_with_its_code_and_not_sent(
     assert f"WAL.{code}" in said
     assert "nothing was sent" in said
     assert square.as_("alice", "fold", "wallet.ledger", on[1], "--json").json["upto_seq"] == size
+
+
+def test_what_was_paid_out_under_a_ref_is_not_paid_out_again(square: Town) -> None:
+    """WAL §7: a retry of a withdrawal whose answer was lost."""
+    on = ("--reader", square / "realm")
+    wallet = opened(square, "alice", "refs", *on)
+    square.as_("alice", "wallet", "deposit", wallet, 10, "--ref", "bank 17", *on).ok()
+    pay = ("wallet", "withdraw", wallet, 3, *on, "--ref")
+    square.as_("alice", *pay, "bank 17").ok()
+    said = square.as_("alice", *pay, "bank 17").failed(Exit.POLICY)
+    assert "WAL.DUPLICATE_REF: message 3 has paid out under this ref; nothing was sent" in said
+    square.as_("alice", *pay, "bank 18").ok()
+    assert balance(square, "alice", wallet, *on) == 4
+
+
+def test_only_a_transfer_that_goes_on_has_the_whole_log_read_for_its_id(
+    square: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = ("--ledger", "unread", "--reader", square / "realm")
+    a, b = opened(square, "alice", "one", *on), opened(square, "bob", "one", *on)
+    square.as_("alice", "wallet", "deposit", a, 9, *on).ok()
+    read, signed = [], Place.signed
+
+    def counting(place: Place, overlay: Any) -> Any:
+        read.append(overlay.name)
+        return signed(place, overlay)
+
+    monkeypatch.setattr(Place, "signed", counting)
+    paid = square.as_("alice", "wallet", "transfer", a, b, 4, *on, "--json").json["transfer_id"]
+    assert read == []
+    square.as_("alice", "wallet", "transfer", a, b, 4, "--transfer-id", paid, *on).ok()
+    assert read == ["wallet.ledger"]
+    assert balance(square, "bob", b, *on) == 4
 
 
 def test_controls_come_and_go(square: Town) -> None:

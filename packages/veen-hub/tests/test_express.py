@@ -241,13 +241,16 @@ def seqs(answers: BinaryIO, count: int) -> list[int]:
 
 
 def test_ways_may_change_on_one_connection(hub: RunningHub, alice: Writer, taken: list[Express]) -> None:
+    """A submit that comes before aiohttp is quite done with the request before it goes aiohttp's way."""
     with talk(hub) as connection:
-        for _ in range(3):
+        for _ in range(60):
             connection.sendall(post(SUBMIT, envelope(alice.next())))
             assert answer_to(connection).status == 200
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n")
             assert answer_to(connection).status == 200
-    assert len(taken) == 3
+            if len(taken) == 3:
+                return
+    pytest.fail(f"{len(taken)} of 60 submits went the short way")
 
 
 def test_after_a_request_in_parts_the_connection_keeps_to_the_usual_way(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -26,7 +30,7 @@ from .certificates import Certificates
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import BORN, HUB_KEY, Writer, signing_key
-from .serving import PATIENCE, HubProcess, RunningHub, SetClock, request, until
+from .serving import PATIENCE, HubProcess, RunningHub, SetClock, make_directory, request, until
 from .test_failures import Gate
 
 
@@ -112,6 +116,23 @@ def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) ->
     assert gated.status().gating
     gated.stop()
     assert [line["event"] for line in gated.lines[-3:]] == ["listening", "draining", "stopped"]
+
+
+def test_where_it_listens_is_said_in_one_write_also_unbuffered(tmp_path: Path) -> None:
+    """With its log in the same file, a line of that between address and line end spoilt the address."""
+    make_directory(tmp_path / "data")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a datagram is a write
+    ours.settimeout(PATIENCE)
+    command = [sys.executable, "-m", "veen_hub.main", f"--data-dir={tmp_path / 'data'}", "--port=0", "--open"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with (
+        ours,
+        subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process,
+        theirs,
+    ):
+        said = ours.recv(1_000)
+        process.terminate()
+    assert re.fullmatch(rb"veen-hub listening on http://127\.0\.0\.1:\d+\n", said)
 
 
 def test_a_hub_stops_by_itself_only_once(hub: RunningHub) -> None:

@@ -49,6 +49,40 @@ def test_a_process_signs_what_the_thread_would(signer: Signer) -> None:
     assert not signer(HUB_KEY, [])
 
 
+def test_what_was_expected_is_signed_ahead(signer: Signer) -> None:
+    signer.expect(HUB_KEY, DIGESTS[:WORTH_THE_WAY])
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    signer.expect(HUB_KEY, DIGESTS)
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert signer.apart.ready
+
+
+def test_what_was_expected_and_never_asked_for_disturbs_nothing(signer: Signer) -> None:
+    """A batch that failed."""
+    signer.expect(HUB_KEY, [H(b"dropped" + digest) for digest in DIGESTS])
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    signer.expect(HUB_KEY, [H(b"dropped" + digest) for digest in DIGESTS])
+    signer.expect(HUB_KEY, DIGESTS)
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+    assert signer.apart.ready
+
+
+def test_what_a_process_took_along_when_it_died_is_signed_again(signer: Signer) -> None:
+    signer.expect(HUB_KEY, DIGESTS)
+    for child in signers_of(os.getpid()):
+        os.kill(child, signal.SIGKILL)
+    until(lambda: not signers_of(os.getpid()) or signer(HUB_KEY, DIGESTS) == EXPECTED, "it is gone")
+    signer.expect(HUB_KEY, DIGESTS)
+    assert signer(HUB_KEY, DIGESTS) == EXPECTED
+
+
+def test_what_the_old_key_was_to_sign_is_not_taken_for_the_new_ones(signer: Signer) -> None:
+    new = signing_key("hub/1")
+    signer.expect(HUB_KEY, DIGESTS)
+    assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
+
+
 def test_the_secret_shows_in_no_argument_and_no_environment(signer: Signer) -> None:
     assert signer.apart.ready
     (child,) = signers_of(os.getpid())

@@ -12,6 +12,7 @@ from logs import log_of
 from veen_core.cap import Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
 from veen_core.validity import until
+from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import DEFAULT_HANDLING, FOREVER_SEC, HANDLING, Bound, Level, PolicyView
 from veen_overlays.control.records import (
     Authority,
@@ -125,6 +126,20 @@ def test_only_the_primary_of_a_stream_accepts() -> None:
     assert view(authorities=bound(AUTHORITIES, authority(HERE))).not_primary(STREAM, NOW) is None
     multi = bound(AUTHORITIES, authority(THERE, policy="multi-primary"))
     assert view(authorities=multi).not_primary(STREAM, NOW) is None
+
+
+def test_streams_of_many_primaries_are_counted_in_the_status() -> None:
+    """3.3, step 3: SHOULD record that a label is multi-primary, for operational monitoring."""
+    many = bound(AUTHORITIES, authority(THERE, policy="multi-primary"))
+    held = view(Level.FEDERATED, authorities=many)
+    assert (held.multi_primary(NOW), held.multi_primary(NOW + 100)) == ({STREAM}, set())
+    assert view(Level.CORE, authorities=many).multi_primary(NOW) == set()
+    single = view(Level.FEDERATED, authorities=bound(AUTHORITIES, authority(THERE)))
+    assert single.multi_primary(NOW) == set()
+    for each, shown in ((held, 1), (single, 0)):
+        policy = ViewPolicy(each, lambda _label: None, 5)
+        policy.stale(UnixTime(NOW))
+        assert sum("multi-primary: 1 of" in line for line in policy.enforces()) == shown
 
 
 def test_a_stream_without_a_record_or_unknown_is_accepted() -> None:

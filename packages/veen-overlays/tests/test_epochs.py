@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
+from failing_store import DiskFullError, FailingStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_log import READER
@@ -317,6 +319,45 @@ def test_two_views_on_one_store_do_not_lead_each_other_astray() -> None:
             await view.catch_up()
             assert KV.encode((await view.state()).summary) == KV.encode(wanted)
             assert [position for position, _ in await everything(view)] == list(range(1, view.size + 1))
+
+    asyncio.run(check())
+
+
+def test_a_window_holds_what_another_process_has_stored_as_complete() -> None:
+    """What it folds beyond its own tree came before nothing, though the shared index knows it already."""
+
+    async def check() -> None:
+        stream, store = Stream(), MemoryStore()
+        stream.write(5, *(put(f"{n}", "5") for n in range(1 << FLOOR)))
+        slow = await taken_up(stream, store)
+        stream.now = 12
+        fast = await taken_up(stream, store)
+        assert KV.encode((await slow.state()).summary) == KV.encode((await fast.state()).summary)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("happens", [False, True], ids=["before it happened", "after it happened"])
+@pytest.mark.parametrize("fail_in", range(1, 14))
+def test_a_write_that_fails_loses_no_message(fail_in: int, happens: bool) -> None:
+    """Rows, cursor and tree are written in turn; whoever goes on with the view, or anew, has it all."""
+
+    async def check() -> None:
+        stream, store = Stream(), FailingStore(happens=happens)
+        view = await taken_up(stream, store)
+        store.fail_in = fail_in
+        for epoch in range(5, 14):
+            stream.now = epoch
+            stream.write(epoch, *(put(f"{n}", f"{epoch}") for n in range(5)))
+            with suppress(DiskFullError):
+                await view.catch_up()
+        await view.catch_up()
+        assert store.fail_in <= 0, "it has failed"
+        wanted = KV.encode(KV.fold(stream.in_order()))
+        for each in (view, await taken_up(stream, store)):
+            answer = await each.state()
+            assert (KV.encode(answer.summary), answer.range.to_seq) == (wanted, 45)
+            assert [position for position, _ in await everything(each)] == list(range(1, 46))
 
     asyncio.run(check())
 

@@ -421,6 +421,33 @@ def test_a_revocation_in_one_realm_leaves_the_others() -> None:
     assert isinstance(authenticate(claim(token()), everywhere), Denied)
 
 
+@pytest.mark.parametrize(
+    ("revoked", "step"),
+    [
+        ({"device_id": device_id(PHONE_PK)}, Step.DEVICE_ACTIVE),
+        ({"revoked_auth_ref": token().auth_ref}, Step.TOKEN_REVOKED),
+        ({"ctx_id": ANN_CTX, "realm_id": REALM}, Step.CTX_REVOKED),
+    ],
+    ids=["device", "token", "account"],
+)
+def test_an_organisation_revokes_for_those_who_ask_on_its_behalf(revoked: dict[str, Any], step: Step) -> None:
+    """11.1, "Stream: stream_id_principal or stream_id_org"; to others it has nothing to say."""
+    mine, theirs = principal_stream(ANN_PK), org_stream(ORG)
+    record = Revoke(org_id=ORG, ts=NOW, **revoked)
+    held = Directory(
+        streams={
+            mine: on_stream(mine).fold(log_of(*BASE)).inner,
+            theirs: on_stream(theirs).fold(log_of(record)).inner,
+        }
+    )
+    assert isinstance(authenticate(claim(token()), held), Authenticated)
+    found = authenticate(claim(token(), org=ORG), held)
+    assert isinstance(found, Denied)
+    assert found.step is step
+    elsewhere = authenticate(claim(token(), org=org_id(OrgPk(b"\x0e" * 32))), held)
+    assert isinstance(elsewhere, Authenticated)
+
+
 def test_required_roles_are_found_through_groups() -> None:
     held = directory(*BASE, group(1, add=(ANN_CTX,)), role("admin", targets_group=(OPS,)))
     assert isinstance(authenticate(claim(token(), org=ORG, roles=("admin",)), held), Authenticated)

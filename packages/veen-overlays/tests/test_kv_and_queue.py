@@ -7,7 +7,7 @@ from logs import log_of, state_of
 from veen_core.ids import LeafHash
 from veen_overlays.event import Event
 from veen_overlays.kv import KV, Change, Delete, Put, change_of, get
-from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, holder, job_id
+from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, begins, holder, job_id
 from veen_overlays.record import Record
 
 ANN, BEN = WorkerId(b"a" * 32), WorkerId(b"b" * 32)
@@ -71,6 +71,15 @@ def test_of_two_takes_the_first_in_the_stream_holds() -> None:
     assert holder(jobs, JOB, 105) == bytes(ANN)  # type: ignore[arg-type]
     [shown] = QUEUE.view(jobs)  # type: ignore[arg-type]
     assert (shown["worker"], shown["deliveries"]) == (bytes(ANN), 1)
+
+
+def test_a_take_begins_a_lease_only_of_a_job_that_waits_and_nobody_holds() -> None:
+    assert begins(after(), take(ANN, 100))  # type: ignore[arg-type]
+    assert not begins(after(take(ANN, 100)), take(BEN, 109))  # type: ignore[arg-type]
+    assert not begins(after(take(ANN, 100)), take(ANN, 100)), "it renews"  # type: ignore[arg-type]
+    assert begins(after(take(ANN, 100)), take(ANN, 110))  # type: ignore[arg-type]
+    assert not begins(after(Ack(job=JOB, worker=ANN, ts=1)), take(BEN, 200))  # type: ignore[arg-type]
+    assert not begins({}, take(ANN, 1))
 
 
 def test_a_worker_may_renew_and_another_takes_over_after_the_end() -> None:

@@ -212,6 +212,26 @@ def test_a_snapshot_is_published_read_back_and_verified() -> None:
     run(check())
 
 
+def test_snapshots_of_two_classes_stand_side_by_side_and_of_one_the_latest_holds() -> None:
+    """S1; a stream's id is a good name for its state under every class."""
+
+    async def check() -> None:
+        log, published = ledger_log(9), MemoryLog()
+        for overlay in (KV, LEDGER, KV):
+            view = await opened(log, overlay=overlay)
+            await view.catch_up()
+            published.write(await view.snapshot(STATE_ID))
+        wrong = replace(await view.snapshot(STATE_ID), state_hash=StateHash(b"\x00" * 32))
+        published.write(wrong)
+        registry = await opened(published, overlay=SNAPSHOTS)
+        await registry.catch_up()
+        shown = {each["state_class"]: each["state_hash"] for each in (await registry.state()).view}
+        ledger = LEDGER.state_hash(LEDGER.fold([open_entry(e, e.receipt, READER) for e in log.entries]))
+        assert shown == {"kv.map": bytes(32), "wallet.ledger": bytes(ledger)}
+
+    run(check())
+
+
 async def _caught_up(log: MemoryLog) -> Materializer[Any]:
     view = await opened(log)
     await view.catch_up()

@@ -172,3 +172,33 @@ def test_a_key_set_with_a_weak_broken_or_doubled_key_is_refused() -> None:
             jwks_keys(jwks(**bad))
     with pytest.raises(VerificationError, match="no object"):
         jwks_keys("[]")
+    for no_list in ("{}", '{"keys": 5}', '{"keys": null}', '{"keys": {"kid": "ed"}}'):
+        with pytest.raises(VerificationError, match="want a list of keys"):
+            jwks_keys(no_list)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"use": "enc"}, {"alg": "PS256"}, {"alg": "RS256"}, {"key_ops": ["encrypt"]}, {"key_ops": "verify"}],
+    ids=["for encryption", "another algorithm", "another type's algorithm", "other operations", "no list"],
+)
+def test_a_key_that_is_for_something_else_signs_nothing(said: dict[str, Any]) -> None:
+    """RFC 7517 4.2-4.4: what the provider says a key is for holds."""
+    key = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(ED.public_key().public_bytes_raw())}
+    assert set(jwks_keys(_set(key))) == {"ed"}
+    assert set(jwks_keys(_set(key | {"alg": "EdDSA", "key_ops": ["verify"]}))) == {"ed"}
+    assert jwks_keys(_set(key | said)) == {}
+
+
+def test_a_key_under_which_anybody_signs_anything_signs_nothing() -> None:
+    """The neutral element as a key: R = B, S = 1 verifies over every text where small orders are let in."""
+    weak = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(b"\x01" + bytes(31))}
+    provider = Provider(name="p", issuer="https://id.example", audience="app", keys=jwks_keys(_set(weak)))
+    head, claims, _ = token(CLAIMS).split(".")
+    forged = b"\x58" + b"\x66" * 31 + b"\x01" + bytes(31)
+    with pytest.raises(VerificationError, match="does not hold"):
+        verify_id_token(f"{head}.{claims}.{b64(forged)}", provider, NOW)
+
+
+def _set(*keys: dict[str, Any]) -> str:
+    return json.dumps({"keys": keys})

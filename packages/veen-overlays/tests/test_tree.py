@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from failing_store import DiskFullError, FailingStore
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import log_of
@@ -270,6 +271,33 @@ def test_messages_out_of_turn_are_refused() -> None:
         drive(tree.fold(1, 3), lambda _: messages[:1])
     with pytest.raises(VerificationError, match="no range"):
         drive(tree.fold(2, 6), Log(messages).read)
+
+
+def _one_by_one(tree: SummaryTree[Any], messages: list[Message]) -> None:
+    for message in messages:
+        tree.append(message)
+
+
+@pytest.mark.parametrize("happens", [False, True], ids=["before it happened", "after it happened"])
+@pytest.mark.parametrize("grow", [_one_by_one, SummaryTree.extend], ids=["one by one", "in blocks"])
+@pytest.mark.parametrize("fail_in", range(1, 16))
+def test_a_write_that_fails_leaves_the_tree_as_it_was(
+    fail_in: int, grow: Callable[[SummaryTree[Any], list[Message]], None], happens: bool
+) -> None:
+    """Whoever goes on with the same tree gets the same answers, and so does the next one to take it up."""
+    messages, store = ledger_log(60), FailingStore(happens=happens)
+    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    drive(tree.load(), log.read)
+    store.fail_in = fail_in
+    with pytest.raises(DiskFullError):
+        grow(tree, messages)
+    assert tree.size < len(messages)
+    assert tree.state() == LEDGER.fold(messages[: tree.size])
+    grow(tree, messages[tree.size :])
+    for each in (tree, grown(LEDGER, messages, store)):
+        assert each.state() == LEDGER.fold(messages)
+        for a, b in ((1, 60), (1, 57), (5, 52), (33, 48)):
+            assert folded(each, log, a, b).summary == plain(LEDGER, messages, a, b)
 
 
 # --- cost

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from logs import log_of
@@ -98,6 +100,19 @@ def test_a_second_open_and_closing_with_money_left_are_refused_but_no_violation(
 def test_a_copy_of_a_transfer_is_not_reported_again() -> None:
     log = log_of(opened(), transfer(5, b"t"), transfer(5, b"t"))
     assert [found.seq for found in violations(log)] == [2]
+
+
+def test_a_second_withdrawal_under_one_ref_is_the_first_tried_again() -> None:
+    """§7; of one that was not paid out the second is the first. The fold is §6's and pays both."""
+    paid = replace(withdraw(3), ref=b"bank 17")
+    log = log_of(*FUNDED, FREEZE, paid, Unfreeze(wallet_id=W, ts=NOON), paid, withdraw(3), withdraw(3), paid)
+    found = [(each.seq, each.code) for each in violations(log)]
+    assert found == [(4, WalCode.FROZEN), (9, WalCode.DUPLICATE_REF)]
+    assert state_of(LEDGER.fold(log).inner, W).balance == 100 - 4 * 3
+    mirrored = [*log[:6], log[5]._replace(seq=7, msg_id=b"\x01" * 32, parent_id=log[5].msg_id)]
+    assert [each.code for each in violations(mirrored)] == [WalCode.FROZEN], "a copy is no second attempt"
+    two = (opened(OTHER), replace(deposit(9), wallet_id=TO), paid, replace(paid, wallet_id=TO))
+    assert list(violations(log_of(*FUNDED, *two))) == [], "a ref is one wallet's"
 
 
 def test_a_credit_lost_in_a_closed_wallet_is_reported() -> None:

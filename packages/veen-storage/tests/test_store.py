@@ -17,6 +17,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import ClientId, HubPk, Signature, StreamSeq, UnixTime
 from veen_core.keys import SigningKey
+from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
 from veen_storage import journal
@@ -28,8 +29,9 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.hub_keys import HubKeys, sign_here
+from veen_storage.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.store import Store, create
+from veen_storage.writer import AHEAD
 
 from .conftest import MakeStore
 from .sample import (
@@ -243,8 +245,9 @@ def test_a_batch_that_is_dropped_changes_nothing(store: Store) -> None:
 
 
 def test_an_empty_batch_writes_nothing(store: Store) -> None:
+    before = tree(store.layout.journal)
     store.commit(store.batch(at(1)))
-    assert tree(store.layout.journal) == {}
+    assert tree(store.layout.journal) == before
 
 
 def test_receipts_are_visible_only_after_the_commit(make_store: MakeStore) -> None:
@@ -411,17 +414,41 @@ def test_a_signer_of_ones_own_is_used(make_store: MakeStore) -> None:
     assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 10)] == batch.receipts
 
 
+def test_whoever_signs_is_told_of_receipts_while_others_are_still_placed(make_store: MakeStore) -> None:
+    calls: list[tuple[str, list[bytes]]] = []
+
+    class Told(SignHere):
+        def expect(self, key: SigningKey, digests: list[bytes]) -> None:
+            calls.append(("expect", digests))
+
+        def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
+            calls.append(("sign", digests))
+            return super().__call__(key, digests)
+
+    store = make_store(limits=DEFAULT_LIMITS)
+    store.set_sign_many(Told())
+    batch = store.batch(BORN)
+    for _ in range(2 * AHEAD + 1):
+        add(batch, ORDERS)
+    store.commit(batch)
+    (_, first), (_, second), (_, everything) = calls
+    assert [what for what, _digests in calls] == ["expect", "expect", "sign"]
+    assert everything[:-1] == first + second
+    assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 2 * AHEAD + 2)] == batch.receipts
+
+
 @pytest.mark.parametrize("wrong", ["too few", "not a signature", "raises"])
 def test_a_batch_that_could_not_be_signed_is_whole_or_not_there(make_store: MakeStore, wrong: str) -> None:
     store = make_store()
 
-    def sign_many(key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
-        signed: list[Any] = list(sign_here(key, digests))
-        if wrong == "raises":
-            raise StorageError("no")
-        return signed[:-1] if wrong == "too few" else [*signed[:2], None, *signed[3:]]
+    class SignWrongly(SignHere):
+        def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
+            signed: list[Any] = list(super().__call__(key, digests))
+            if wrong == "raises":
+                raise StorageError("no")
+            return signed[:-1] if wrong == "too few" else [*signed[:2], None, *signed[3:]]
 
-    store.set_sign_many(sign_many)
+    store.set_sign_many(SignWrongly())
     batch = store.batch(BORN)
     for _ in range(5):
         add(batch, ORDERS)

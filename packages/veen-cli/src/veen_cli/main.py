@@ -65,7 +65,7 @@ COMMANDS: Final = {
     "queue": Own("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
     "wallet": Own("veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, and its rules."),
     "snapshot": Own("veen_cli.overlays.snapshot:snapshot", "States published by their hash, and checked."),
-    "authority": Own("veen_cli.overlays.control:authority", "Which hub may accept for a stream (FED1)."),
+    "authority": Own("veen_cli.overlays.authority:authority", "Which hub may accept for a stream (FED1)."),
     "revoke": Own(
         "veen_cli.overlays.control:revoke", "Revoke a client key, a token's auth_ref or a token in a realm."
     ),

@@ -62,23 +62,36 @@ class Apart:
         """Whether its process takes questions."""
 
     def ask(self, opening: list[bytes], questions: list[bytes]) -> list[Any] | None:
-        """An answer for each; None if the thread that asks must do the work.
+        """An answer for each; None if the thread that asks must do the work."""
+        return self.take(len(questions)) if self.post(opening, questions) else None
+
+    def post(self, opening: list[bytes], questions: list[bytes]) -> bool:
+        """Whether the process has them: then ``take`` gets its answers, in the order of posting.
 
         ``opening`` is what the process is told when it starts.
         """
         if not self._enabled or len(questions) < WORTH_THE_WAY or time.monotonic() < self._not_before:
-            return None
+            return False
         try:
             if not self._is_ready(opening):
-                return None
-            to, back = self._fds()
-            _send(to, questions, self.patience)
-            answers = _receive(back, self.patience)
+                return False
+            _send(self._fds()[0], questions, self.patience)
+        except OSError as exc:  # gone
+            self.give_up(str(exc))
+            return False
+        return True
+
+    def take(self, count: int) -> list[Any] | None:
+        """The answers to so many questions that were posted together; None if the process is lost."""
+        if not self.ready:
+            return None
+        try:
+            answers = _receive(self._fds()[1], self.patience)
         except (OSError, EOFError, TypeError, ValueError, VeenError) as exc:  # gone, or no sense in it
             self.give_up(str(exc))
             return None
-        if len(answers) != len(questions):
-            self.give_up(f"{len(answers)} answers to {len(questions)} questions")
+        if len(answers) != count:
+            self.give_up(f"{len(answers)} answers to {count} questions")
             return None
         return answers
 

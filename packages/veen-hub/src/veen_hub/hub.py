@@ -197,28 +197,42 @@ class Hub:
         return placed
 
     def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
-        """In the sequencer's thread, after every batch."""
+        """In the sequencer's thread, after every batch; what can wait goes to the loop, behind the answers."""
         if committed:
             self._kept = self.accepted
         else:
             self.accepted = self._kept  # what the batch took in did not happen
-        if not batch.items:
+        if not batch.items or self._loop is None:
             return
+        entries = batch.entries if committed else []
+        counts = Counter(entry.label for entry in entries)
+        names = {label: self._stream_name(label, batch.hub_ts) for label in counts}
+        times = (seconds, sync_seconds if committed else None)
+        self._loop.call_soon_threadsafe(self._note, len(batch.items), times, entries, counts, names)
+
+    def _note(
+        self,
+        actions: int,
+        times: tuple[float, float | None],
+        entries: list[Entry],
+        counts: Counter[Label],
+        names: dict[Label, str],
+    ) -> None:
+        """On the loop: metrics of a batch, and its entries for whoever follows."""
+        seconds, sync_seconds = times
         self.metrics.commit_ms.observe(seconds * 1_000)
-        self.metrics.batch_size.observe(len(batch.items))
-        if not committed:
+        self.metrics.batch_size.observe(actions)
+        if sync_seconds is None:
             return
         self.metrics.fsync_ms.observe(sync_seconds * 1_000)
-        entries = batch.entries
         if entries:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
-        counts = Counter(entry.label for entry in entries)
         self.upkeep.grew(counts)
         for label, count in counts.items():
-            self.metrics.appends.labels(self._stream_name(label, batch.hub_ts)).inc(count)
-        if self._loop is not None and self.feed.followers:
-            self._loop.call_soon_threadsafe(self.feed.announce, entries)
+            self.metrics.appends.labels(names[label]).inc(count)
+        if self.feed.followers:
+            self.feed.announce(entries)
 
     def _stream_name(self, label: Label, now: UnixTime) -> str:
         """As the configuration names it; all others count as one, so that metrics stay few."""

@@ -135,8 +135,8 @@ async def serve(config: HubConfig) -> None:
     )
     if plain_beyond_loopback(config):
         log(logging.WARNING, "listening in plain HTTP beyond this machine: set tls in hub.yaml", url=url)
-    # In one write: unbuffered, the end of a line is another, and a line of the log gets between the two.
-    print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201 - whoever started it waits for it
+    # Whoever started it waits for this line. One write, also unbuffered: the log may go to the same file.
+    print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201
     await stopping.wait()
     log(logging.INFO, "draining")
     await server.stop()

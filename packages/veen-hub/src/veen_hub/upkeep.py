@@ -104,7 +104,7 @@ class Upkeep:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def grew(self, labels: Iterable[Label]) -> None:
-        """In the sequencer's thread: these have new entries, and they are durable."""
+        """These have new entries, and they are durable."""
         self._grown.update(labels)
 
     # --- checkpoints

@@ -46,28 +46,32 @@ class Index:
         self._store, self._prefix = store, prefix + b"k"
         self.pending: dict[bytes, bytes] = {}
 
-    def has(self, key: bytes) -> bool:
-        stored = self._prefix + key
-        return stored in self.pending or self._store.get(stored) is not None
-
-    def first(self, key: bytes, seq: int) -> bool:
+    def seq_of(self, key: bytes) -> int | None:
+        """The first event that had it."""
         stored = self._prefix + key
         held = self.pending.get(stored) or self._store.get(stored)
+        return None if held is None else int.from_bytes(held, "big")
+
+    def first(self, key: bytes, seq: int) -> bool:
+        held = self.seq_of(key)
         if held is None:
-            self.pending[stored] = seq.to_bytes(8, "big")
-            return True
-        return int.from_bytes(held, "big") == seq
+            self.pending[self._prefix + key] = seq.to_bytes(8, "big")
+        return held is None or held == seq
 
 
 class Beyond:
-    """Which keys came before, for messages after those of an index, which learns nothing of them."""
+    """Which keys came before, for messages after ``size``; an index learns nothing of them.
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    What the index has of later ones another process has written, which has folded further than we have.
+    """
+
+    def __init__(self, index: Index, size: int) -> None:
+        self._index, self._size = index, size
         self._keys = SeenOnce()
 
     def first(self, key: bytes, seq: int) -> bool:
-        return not self._index.has(key) and self._keys.first(key, seq)
+        held = self._index.seq_of(key)
+        return (held is None or held > self._size) and self._keys.first(key, seq)
 
 
 Reading = Generator[Range, Sequence[Message], Tile[S]]

@@ -25,7 +25,7 @@ from veen_overlays.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-FORM: Final = 2
+FORM: Final = 3
 """Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
 LISTED: Final = 16
 """How many foreign or undecodable messages a summary names; it counts them all."""

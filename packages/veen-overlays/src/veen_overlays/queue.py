@@ -137,6 +137,15 @@ def holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
     return counted[-1].worker if counted and not found.done and now < counted[-1].until else None
 
 
+def begins(jobs: Jobs, take: Take) -> bool:
+    """Whether a take, after these jobs, is a delivery: its job waits and nobody holds it.
+
+    A take by who holds the job already only renews the lease: two that work under one name are told apart.
+    """
+    job = jobs.get(bytes(take.job), DONE)
+    return bool(job.seq) and not job.done and holder(jobs, take.job, take.ts) is None
+
+
 def available(jobs: Jobs, now: int) -> Iterator[tuple[bytes, Job]]:
     """The jobs to take at ``now``, oldest first: never taken, or taken and not acknowledged in time."""
     waiting = sorted((job.seq, job_id) for job_id, job in jobs.items() if job.seq and not job.done)

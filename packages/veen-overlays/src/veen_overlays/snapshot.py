@@ -65,7 +65,8 @@ def verify_snapshot(
 def _lift(event: Event) -> Mapping[bytes, Written | None]:
     claimed = event.record
     assert isinstance(claimed, StateCheckpoint)
-    return {claimed.state_id + u64be(claimed.upto_stream_seq): (event.stamp(0), claimed.encode())}
+    key = claimed.state_id + u64be(claimed.upto_stream_seq) + claimed.state_class.encode()
+    return {key: (event.stamp(0), claimed.encode())}
 
 
 def _published(state: Mapping[bytes, Written | None]) -> list[Any]:
@@ -74,7 +75,7 @@ def _published(state: Mapping[bytes, Written | None]) -> list[Any]:
 
 SNAPSHOTS: Overlay[Mapping[bytes, Written | None]] = Overlay(
     name="state.checkpoints",
-    title="Published snapshots; of several for one state and prefix, the latest (spec-3 7.5).",
+    title="Published snapshots; of several for one state, class and prefix, the latest (spec-3 7.5).",
     schemas=(StateCheckpoint,),
     monoid=table(LWW),
     lift=_lift,

@@ -105,12 +105,15 @@ class SummaryTree(Generic[S]):
         """Fold the next message; returns the root that its receipt must have."""
         if message.seq != self.size + 1:
             raise VerificationError(f"stream_seq {message.seq} does not follow {self.size}")
-        lifted = self._nodes.lift_one(message)
-        self._open.append(Tile(message.msg_id, lifted))
-        completed = self.mmr.append(message.msg_id)
-        self._state = None if self._state is None else self.overlay.combine(self._state, lifted)
+        tile = Tile(message.msg_id, self._nodes.lift_one(message))
+        grown = self.mmr.copy()
+        completed = grown.append(message.msg_id)
         if len(completed) > self.floor:
-            self._close_block(self.overlay.merge(tile.summary for tile in self._open), completed)
+            self._close_block(self.overlay.merge(t.summary for t in (*self._open, tile)), grown, completed)
+        else:
+            self.mmr = grown
+            self._open.append(tile)
+        self._state = None if self._state is None else self.overlay.combine(self._state, tile.summary)
         return self.mmr.root
 
     def extend(self, messages: Iterable[Message]) -> None:
@@ -130,15 +133,18 @@ class SummaryTree(Generic[S]):
     def _append_block(self, block: list[Message]) -> None:
         if [message.seq for message in block] != list(range(self.size + 1, self.size + len(block) + 1)):
             raise VerificationError(f"messages do not follow {self.size} one by one")
-        summary = self._nodes.lift(block)
+        summary, grown = self._nodes.lift(block), self.mmr.copy()
         completed: list[Node] = []
         for message in block:
-            completed = self.mmr.append(message.msg_id)
+            completed = grown.append(message.msg_id)
+        self._close_block(summary, grown, completed)
         self._state = None
-        self._close_block(summary, completed)
 
-    def _close_block(self, summary: Summary[S], completed: list[Node]) -> None:
-        """Carry a complete block up as far as it completes subtrees, and store it all."""
+    def _close_block(self, summary: Summary[S], grown: Mmr, completed: list[Node]) -> None:
+        """Carry a complete block up as far as it completes subtrees, and store it all; memory follows.
+
+        If storing fails, the block's last message is not folded and may be appended again.
+        """
         tile = Tile(completed[self.floor].hash, summary)
         peaks = list(self._peaks)
         fresh = [(self.floor, completed[self.floor].index, tile, b"")]
@@ -147,8 +153,8 @@ class SummaryTree(Generic[S]):
             below = left.hash + tile.hash
             tile = Tile(node.hash, self.overlay.combine(left.summary, tile.summary))
             fresh.append((node.height, node.index, tile, below))
-        self._nodes.commit(self.mmr, fresh)
-        self._peaks, self._open = [*peaks, tile], []
+        self._nodes.commit(grown, fresh)
+        self.mmr, self._peaks, self._open = grown, [*peaks, tile], []
 
     # --- answering
 
@@ -161,7 +167,7 @@ class SummaryTree(Generic[S]):
 
     def beyond(self) -> Seen:
         """For messages that follow and are not to be appended yet."""
-        return Beyond(self._nodes.index)
+        return Beyond(self._nodes.index, self.size)
 
     def fold(self, from_seq: int, to_seq: int) -> Folding[S]:
         """Any range of what is folded: O(log n) tiles, the small ones at its edges from the log."""

@@ -6,10 +6,10 @@ key, mode 0600. The artifacts are public: hub-identity.cbor, its signature and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 from veen_core import cbor, hub_identity
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
@@ -33,12 +33,26 @@ class KeyFile(Wire):
     seed: SigningSeed
 
 
-SignMany = Callable[[SigningKey, list[bytes]], Sequence[Signature]]
+class SignMany(Protocol):
+    """Signs the receipts of a batch."""
+
+    def expect(self, key: SigningKey, digests: list[bytes]) -> None:
+        """These will be asked for: whoever signs elsewhere may begin."""
+
+    def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]: ...
 
 
-def sign_here(key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
-    """One after another, in this thread."""
-    return [key.sign(digest) for digest in digests]
+class SignHere:
+    """One after another, in the thread that asks."""
+
+    def expect(self, key: SigningKey, digests: list[bytes]) -> None:
+        """Nothing begins before it is asked for."""
+
+    def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
+        return [key.sign(digest) for digest in digests]
+
+
+sign_here: Final = SignHere()
 
 
 @dataclass
@@ -55,6 +69,10 @@ class HubKeys:
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
         """``hub_sig`` over a RECEIPT's digest, by the key of its hub_ts."""
         return self._key_at(now).sign(digest)
+
+    def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None:
+        """``sign_receipts`` will be asked for these, and maybe for others with them."""
+        self.sign_many.expect(self._key_at(now), digests)
 
     def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]:
         """Many of one time."""

@@ -6,7 +6,8 @@
     store.commit(batch)              journal written and synced; now the receipts are
 
 A place needs the root before it, not the receipt: so the receipts of a batch are signed together, when
-something needs them (the commit, the end of a chunk, a checkpoint).
+something needs them (the commit, the end of a chunk, a checkpoint). Whoever signs is told of them before,
+``AHEAD`` at a time, and may sign the first while the last are still being placed.
 
 Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
 that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from veen_core import checkpoint as checkpoints
 from veen_core import hub_identity, stream
@@ -37,12 +38,17 @@ from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import LabelCursor, Location
 
 
+AHEAD: Final = 32
+"""Receipts that are announced together: some 100 µs of a signer's time for each message to it."""
+
+
 class Signer(Protocol):
     """Signs as the hub; ``HubKeys`` is the real one."""
 
     identity: HubIdentity
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature: ...
+    def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None: ...
     def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]: ...
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
 
@@ -75,6 +81,8 @@ class Place:
     msg_bytes: bytes
     unsigned: bytes
     """The RECEIPT's first six fields."""
+    digest: bytes
+    """What ``hub_sig`` is over."""
     flags: int
     location: Location
     nodes: list[Node]
@@ -178,15 +186,18 @@ class Batch:
         cursor.hub_ts = hub_ts
         unsigned = receipts.unsigned_bytes(cursor.label, seq, leaf, cursor.log.root, hub_ts)
         location = self._draft.reserve(cursor, size)
-        place = Place(cursor, seq, msg_bytes, unsigned, flags, location, nodes, self)
+        digest = Ht("veen/sig", unsigned)
+        place = Place(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
         self._unsigned.append(place)
+        if len(self._unsigned) % AHEAD == 0:
+            self._signer.expect_receipts([place.digest for place in self._unsigned[-AHEAD:]], hub_ts)
         return place
 
     def sign(self) -> None:
         """Give every place that was decided so far its receipt."""
         if not self._unsigned:
             return
-        digests = [Ht("veen/sig", place.unsigned) for place in self._unsigned]
+        digests = [place.digest for place in self._unsigned]
         signatures = self._signer.sign_receipts(digests, self.hub_ts)
         if len(signatures) != len(digests):
             raise StorageError(f"{len(signatures)} signatures came for {len(digests)} receipts")

@@ -144,7 +144,7 @@ async def _judge(
     help="The token that it was sent with.",
 )
 @realm_option
-@click.option("--org", type=Hex(OrgId), help="With --role: whose roles.")
+@click.option("--org", type=Hex(OrgId), help="On whose behalf: its roles and revocations count.")
 @click.option("--role", "roles", multiple=True, help="A role that the account must have; may be repeated.")
 @reaches
 def authenticate(

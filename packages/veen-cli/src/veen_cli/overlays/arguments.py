@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from veen_core.errors import DecodeError
+from veen_core import cbor
+from veen_core.errors import DecodeError, VeenError
 from veen_overlays.identifiers import RealmId, realm_id
 
 
@@ -28,7 +29,7 @@ class Realm(click.ParamType[RealmId]):
 
 
 class JsonMap(click.ParamType[dict[str, Any]]):
-    """A JSON object."""
+    """A JSON object that a record can hold: no fractions, no number beyond 64 bits (§3.1)."""
 
     name = "json"
 
@@ -41,6 +42,10 @@ class JsonMap(click.ParamType[dict[str, Any]]):
             found = None
         if not isinstance(found, dict):
             self.fail(f'{value!r} is no JSON object: write \'{{"name": "Bob"}}\'', param, ctx)
+        try:
+            cbor.encode(found)
+        except VeenError as exc:
+            self.fail(f"{value!r}: {exc}; write such a value as text", param, ctx)
         return found
 
 

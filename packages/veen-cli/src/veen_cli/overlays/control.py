@@ -1,16 +1,18 @@
-"""``veen authority``, ``revoke``, ``label-class``, ``schema``: a realm's control plane (spec-2).
+"""``veen revoke``, ``label-class``, ``schema``: a realm's control plane (spec-2; ``authority`` is beside it).
 
 Records go to the realm's admin streams, sealed to whoever follows them: name the realm's reader key with
 ``--reader``, or its card with ``--to``. Hubs of a level read them with that key and enforce what they say.
+"Now" is the hub's, not this machine's: by a clock that runs ahead a revocation would begin only later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
-from veen_cli import moments
+from veen_cli import loop, moments
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -21,35 +23,23 @@ from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.place import Reach, reaches, sent_told
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
+from veen_core.receipt import Receipt
 from veen_core.stream import label as label_of
 from veen_core.stream import routing_key, stream_id
 from veen_overlays.control.records import (
-    Authority,
     LabelClass,
     Revocation,
     RevokedId,
     SchemaDescriptor,
-    admin_stream,
     label_class_stream,
     revocation_stream,
     schema_stream,
 )
-from veen_overlays.control.state import (
-    AUTHORITIES,
-    LABEL_CLASSES,
-    SCHEMAS,
-    authority_at,
-    class_of,
-    schema_of,
-)
+from veen_overlays.control.state import LABEL_CLASSES, SCHEMAS, class_of, schema_of
 from veen_overlays.identifiers import RealmId
 from veen_overlays.record import Record, schema_id
 
 _HERE: Final = "veen_cli.overlays.control"
-AUTHORITY: Final = {
-    "set": Own(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
-    "show": Own(f"{_HERE}:authority_show", "Show the record in force for a stream."),
-}
 LABEL_CLASS: Final = {
     "set": Own(f"{_HERE}:class_set", "Say what kind of traffic a label carries."),
     "show": Own(f"{_HERE}:class_show", "Show a label's class."),
@@ -58,20 +48,32 @@ SCHEMA: Final = {
     "register": Own(f"{_HERE}:schema_register", "Register what a schema id means."),
     "show": Own(f"{_HERE}:schema_show", "Show what is registered for a schema."),
 }
-authority = Group("authority", AUTHORITY, path="authority", help="Which hub may accept for a stream (FED1).")
 label_class = Group(
     "label-class", LABEL_CLASS, path="label-class", help="What kind of traffic a label carries (LCLASS0)."
 )
 schema = Group("schema", SCHEMA, path="schema", help="What schema ids mean (META0+).")
 
 
-def _publish(reach: Reach, stream: StreamId, record: Record, line: str) -> Answer:
-    receipt = reach.send(stream, record)
-    data = {**sent_told(record, receipt, stream.hex()), "record": _fields(record)}
+def _publish(
+    reach: Reach, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
+) -> Answer:
+    """Make it for the hub's now, send it, and say so."""
+
+    async def work() -> tuple[Record, Receipt]:
+        async with reach.at(stream) as place:
+            record = make(place.now)
+            return record, await place.send(record)
+
+    record, receipt = loop.run(work())
+    return published(record, receipt, stream, line(record))
+
+
+def published(record: Record, receipt: Receipt, stream: StreamId, line: str) -> Answer:
+    data = {**sent_told(record, receipt, stream.hex()), "record": fields_of(record)}
     return Answer(data, [f"{line} (message {receipt.stream_seq} of the realm's stream)"])
 
 
-def _fields(record: Record) -> dict[str, Any]:
+def fields_of(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in record.codec.fields:
         value = getattr(record, field.name)
@@ -81,69 +83,11 @@ def _fields(record: Record) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _shown(record: Record | None, what: str) -> Answer:
+def shown(record: Record | None, what: str) -> Answer:
     if record is None:
         raise CommandFailed(f"the realm says nothing of {what}", Exit.USAGE)
-    told = _fields(record)
+    told = fields_of(record)
     return Answer(told, fields(told))
-
-
-@command(
-    "veen authority set orders --realm shop --primary HUB_ID --replica HUB_ID --ttl 30d --reader realm",
-    name="set",
-)
-@click.argument("stream")
-@realm_option
-@click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
-@click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
-@click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
-@click.option("--ttl", type=moments.Duration(1), default="30d", show_default=True, help="How long it holds.")
-@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
-@reaches
-def authority_set(
-    out: Output,
-    *,
-    reach: Reach,
-    stream: str,
-    realm: RealmId,
-    primary: HubId,
-    replica: tuple[HubId, ...],
-    multi_primary: bool,
-    ttl: int,
-    ts: int | None,
-) -> Answer:
-    """Say which hub is the primary of a stream.
-
-    Of several records in force the earliest holds, so a new primary needs the old record to end first.
-    """
-    del out
-    record = Authority(
-        realm_id=realm,
-        stream_id=stream_id(stream),
-        primary_hub=primary,
-        replica_hubs=replica,
-        policy="multi-primary" if multi_primary else "single-primary",
-        ts=UnixTime(ts if ts is not None else moments.now()),
-        ttl=ttl,
-    )
-    line = f"{stream}: primary {primary.hex()} for {ttl} s"
-    return _publish(reach, admin_stream(realm), record, line)
-
-
-@command("veen authority show orders --realm shop --reader realm", name="show")
-@click.argument("stream")
-@realm_option
-@click.option("--at", type=moments.Moment(), help="At this time [default: now].")
-@reaches
-def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at: int | None) -> Answer:
-    """Show the record in force for a stream.
-
-    Ends with exit code 1 if there is none: then every hub of the realm accepts.
-    """
-    del out
-    state = reach.state(admin_stream(realm), AUTHORITIES)
-    found = authority_at(state, realm, stream_id(stream), at if at is not None else moments.now())
-    return _shown(found, f"the stream {stream}")
 
 
 @command(
@@ -174,10 +118,17 @@ def revoke(
     `veen fold revocation` over the realm's stream.
     """
     del out
-    at = UnixTime(ts if ts is not None else moments.now())
-    record = Revocation(kind=kind, target=revoked, reason=reason, ts=at, ttl=ttl)
-    line = f"{kind} {revoked.hex()} is revoked from {moments.shown(at)} on"
-    return _publish(reach, revocation_stream(realm), record, line)
+
+    def make(now: UnixTime) -> Record:
+        at = UnixTime(ts) if ts is not None else now
+        return Revocation(kind=kind, target=revoked, reason=reason, ts=at, ttl=ttl)
+
+    return _publish(
+        reach,
+        revocation_stream(realm),
+        make,
+        lambda record: f"{kind} {revoked.hex()} is revoked from {moments.shown(record.ts)} on",
+    )
 
 
 def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
@@ -230,7 +181,7 @@ def class_set(
     found = _label(label, at_hub, epoch)
     record = LabelClass(label=found, class_=class_, sensitivity=sensitivity, retention_hint=retention)
     line = f"label {found.hex()} is {class_}"
-    return _publish(reach, label_class_stream(realm), record, line)
+    return _publish(reach, label_class_stream(realm), lambda _now: record, lambda _record: line)
 
 
 @command("veen label-class show LABEL --realm shop --reader realm", name="show")
@@ -248,7 +199,7 @@ def class_show(
     """
     del out
     found = _label(label, at_hub, epoch)
-    return _shown(class_of(reach.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
+    return shown(class_of(reach.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
 
 
 def _schema(text: str, *, operation: bool) -> SchemaId:
@@ -288,10 +239,13 @@ def schema_register(
     """
     del out
     found = schema_id(name, operation=operation)
-    record = SchemaDescriptor(
-        schema_id_=found, name=name, version=version, doc_url=doc, owner=owner, ts=UnixTime(moments.now())
-    )
-    return _publish(reach, schema_stream(realm), record, f"{name} is {found.hex()}")
+
+    def make(now: UnixTime) -> Record:
+        return SchemaDescriptor(
+            schema_id_=found, name=name, version=version, doc_url=doc, owner=owner, ts=now
+        )
+
+    return _publish(reach, schema_stream(realm), make, lambda _record: f"{name} is {found.hex()}")
 
 
 @command("veen schema show shop.order.v1 --realm shop", name="show")
@@ -306,4 +260,4 @@ def schema_show(out: Output, *, reach: Reach, name: str, operation: bool, realm:
     """
     del out
     wanted = _schema(name, operation=operation)
-    return _shown(schema_of(reach.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")
+    return shown(schema_of(reach.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")

@@ -62,9 +62,14 @@ def fold(
     del out
 
     async def work() -> Folded[Any]:
-        async with reach.at(stream) as place, place.view(OVERLAYS[overlay], epoch) as view:
-            check_upto(upto, view.size, stream)
-            return await view.state(upto)
+        async with reach.at(stream) as place:
+            if epoch and not place.hub.link.profile.epoch_sec:
+                raise CommandFailed(
+                    f"this hub has no epochs, so {stream} has none: leave --epoch out", Exit.USAGE
+                )
+            async with place.view(OVERLAYS[overlay], epoch) as view:
+                check_upto(upto, view.size, stream)
+                return await view.state(upto)
 
     folded = loop.run(work())
     told = {"stream": stream, **folded_told(folded)}

@@ -1,7 +1,8 @@
 """``veen id principal``, ``device``, ``ctx``, ``org``, …: what an identity says of its own (ID §6-§11).
 
 Each record goes to the one stream that may hold it, derived from the identity that acts: its signing key is
-the principal's, or the organisation's. Others read these streams with a reader key they were given.
+the principal's, or the organisation's. Others read these streams with a reader key they were given. That
+nobody else writes there is the hub's to see to, by its tokens: a fold looks at no signatures (§11).
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def ctx(
 def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
     """Publish the profile of an organisation.
 
-    The identity that acts is the organisation: its key names it, and only it may speak for it.
+    The identity that acts is the organisation: its key names it. Who may write its stream speaks for it.
     """
     del out
     found, now = own_org(reach), _now()
@@ -164,7 +165,7 @@ def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[s
 @click.argument("name")
 @click.option("--add", multiple=True, type=Hex(CtxId), help="An account to add; may be repeated.")
 @click.option("--remove", multiple=True, type=Hex(CtxId), help="An account to remove; may be repeated.")
-@click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
+@click.option("--realm", type=Realm(), help="The realm of these accounts, for readers; it restricts nothing.")
 @reaches
 def group(
     out: Output,

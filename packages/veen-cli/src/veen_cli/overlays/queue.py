@@ -24,7 +24,7 @@ from veen_overlays.queue import (
     Take,
     WorkerId,
     available,
-    deliveries,
+    begins,
     job_id,
 )
 
@@ -73,8 +73,8 @@ async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job
             record = Take(job=JobId(named), worker=worker, ts=place.now, lease_sec=lease)
             receipt = await place.send(record)
             await view.catch_up()
-            jobs = (await view.state()).summary.inner
-            if (bytes(worker), record.ts, lease) in deliveries(jobs[named]):
+            before = await view.state(view.position_of(receipt) - 1)
+            if begins(before.summary.inner, record):
                 return named, job, record, receipt
 
 

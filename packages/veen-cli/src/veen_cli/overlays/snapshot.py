@@ -100,6 +100,10 @@ def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
             source = place(which.stream)
             async with _one_label(source, which.overlay) as view:
                 check_upto(which.upto, view.size, which.stream)
+                if not view.size:
+                    raise CommandFailed(
+                        f"{which.stream} holds no message yet: nothing to publish", Exit.USAGE
+                    )
                 claim = await view.snapshot(which.id(source), which.upto)
             return claim, await place(into).send(claim)
 

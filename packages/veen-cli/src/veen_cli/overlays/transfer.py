@@ -77,9 +77,14 @@ async def _check_destination(place: Place, account: Account, credit_to: str | No
         )
 
 
-async def _debit(place: Place, account: Account, record: Transfer) -> tuple[Transfer, LeafHash]:
-    """Emitted once: one that an earlier call left is taken up as it is, if it is the same."""
-    before = await _found(place, account, record.transfer_id)
+async def _debit(
+    place: Place, account: Account, record: Transfer, *, again: bool
+) -> tuple[Transfer, LeafHash]:
+    """Emitted once: one that an earlier call left is taken up as it is, if it is the same.
+
+    Only who goes on with an id has the log read for it; one just drawn is in no log.
+    """
+    before = await _found(place, account, record.transfer_id) if again else None
     if before is None:
         return record, (await account.send(place, record)).leaf_hash
     if replace(before.record, ts=record.ts) != record:
@@ -95,12 +100,14 @@ async def _pay(
     to: Account,
     record: Transfer,
     credit_to: str | None,
+    *,
+    again: bool,
 ) -> tuple[LeafHash, Receipt | None, State]:
     """The debit; the mirrored credit where the destination has a stream of its own; the source then."""
     here = place(source.stream)
     if source.wallet != to.wallet:
         await _check_destination(place(to.stream), to, credit_to)
-    record, debit = await _debit(here, source, record)
+    record, debit = await _debit(here, source, record, again=again)
     credit = None
     if source.stream != to.stream:
         try:
@@ -155,7 +162,8 @@ def transfer(
                 ts=place(source.stream).now,
                 transfer_id=chosen,
             )
-            return record, *await _pay(place, source, to, record, credit_to)
+            again = transfer_id is not None
+            return record, *await _pay(place, source, to, record, credit_to, again=again)
 
     record, debit, credit, state = loop.run(work())
     told: dict[str, Any] = {

@@ -7,6 +7,7 @@ as it is; of two producers that act at once both may pass it. The slower one is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,13 +27,14 @@ from veen_cli.overlays.place import Place, Reach, View, reaches, refused, sent_t
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
+from veen_overlays.event import Message
 from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of
-from veen_overlays.wallet.rules import WalCode, refusal, slipped
+from veen_overlays.wallet.rules import WalCode, refusal, slipped, violations
 
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
@@ -88,10 +90,20 @@ class Account:
         authors = () if policy.operators is None else await place.authors()
         if (found := refusal(await self.state(place), record, policy, authors)) is not None:
             raise refused(found.code, found.why)
+        if isinstance(record, wal.Withdraw) and record.ref is not None:
+            await self._check_ref(place, record)
         receipt = await place.send(record)
         async with place.view(self.overlay) as view:
             await self.check_stands(view, view.position_of(receipt), record)
         return receipt
+
+    async def _check_ref(self, place: Place, record: wal.Withdraw) -> None:
+        """A ref that was paid out under is not paid out under again (§7): as a verifier would say."""
+        log = [message async for message, _ in place.signed(self.overlay)]
+        tried = Message(len(log) + 1, os.urandom(32), bytes(record.SCHEMA), record.encode())
+        for found in violations([*log, tried]):
+            if found.seq == tried.seq and found.code is WalCode.DUPLICATE_REF:
+                raise refused(found.code, found.why)
 
     async def check_stands(self, view: View[Accounts], position: int, record: Record) -> None:
         """Raise if the record should not stand where it does, whoever was faster."""
@@ -187,7 +199,8 @@ def withdraw(
 ) -> Answer:
     """Pay out to outside.
 
-    Refused with exit code 6 if the balance or the day's limit does not cover it, or the wallet is frozen.
+    Refused with exit code 6 if the balance or the day's limit does not cover it, the wallet is frozen, or
+    something was paid out of it under the same --ref: that is the first attempt, and it was made.
     """
     del out
 

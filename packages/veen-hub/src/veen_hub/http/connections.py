@@ -107,6 +107,7 @@ class Connection(web.RequestHandler):
         express, self._express = self._express, None
         assert express is not None
         self._write(express.answer())
+        express.note()
         if self._held:
             data, self._held = self._held, b""
             self._resume_transport_reading()

@@ -83,15 +83,16 @@ def _length(head: bytes) -> int | None:
 
 
 class Express:
-    """One submit on its way; ``enter`` it, and ``answer`` when it is done."""
+    """One submit on its way; ``enter`` it, ``answer`` when it is done, and ``note`` it after that."""
 
-    __slots__ = ("_hub", "_pending", "_request_id", "_started", "_wire")
+    __slots__ = ("_hub", "_pending", "_request_id", "_seconds", "_started", "_wire")
 
     def __init__(self, hub: Hub, wire: bytes, request_id: str) -> None:
         self._hub = hub
         self._wire = wire
         self._request_id = request_id
         self._started = time.perf_counter()
+        self._seconds = 0.0
         self._pending: Pending | None = None
 
     @classmethod
@@ -116,13 +117,17 @@ class Express:
         """What it came to, as bytes for the connection."""
         pending = self._pending
         assert pending is not None
-        outcomes = pending.done.result()
-        total = time.perf_counter() - self._started
-        note(self._hub, self._request_id, [self._wire], outcomes, pending, total=total)
-        outcome = outcomes[0]
+        outcome = pending.done.result()[0]
+        self._seconds = time.perf_counter() - self._started
         if isinstance(outcome, VeenError):
             return _refusal(as_api_error(outcome), self._request_id)
         return _response(HTTPStatus.OK, encode(outcome, self._request_id), self._request_id)
+
+    def note(self) -> None:
+        """Metrics and log, when nobody waits for them any more."""
+        assert self._pending is not None
+        outcomes = self._pending.done.result()
+        note(self._hub, self._request_id, [self._wire], outcomes, self._pending, total=self._seconds)
 
     def refuse(self, error: ApiError) -> bytes:
         """What ``enter`` raised."""

@@ -45,6 +45,7 @@ class ViewPolicy:
         self._stream_of = stream_of
         self._max_age_sec = max_age_sec
         self._now = UnixTime(0)
+        self._counted: tuple[tuple[int, int], int] = ((0, 0), 0)
 
     def not_primary(self, question: Question) -> str | None:
         """AUTH1 3.3 → E.AUTH / NOT_PRIMARY."""
@@ -69,7 +70,21 @@ class ViewPolicy:
         return self.view.retention()
 
     def enforces(self) -> tuple[str, ...]:
-        return self.view.enforces()
+        """What the level does; and of how many streams this hub is not the only one to accept (AUTH1 3.3).
+
+        How many, not which: a hub's status is for everybody.
+        """
+        many = self._multi_primary()
+        shared = f"multi-primary: {many} of the realm's streams, for which every hub accepts (AUTH1)"
+        return (*self.view.enforces(), shared) if many else self.view.enforces()
+
+    def _multi_primary(self) -> int:
+        """Counted when the records change, and once a minute: a status costs nothing."""
+        held = self.view.authorities
+        of = (0 if held is None else held.upto_seq, self._now // 60)
+        if self._counted[0] != of:
+            self._counted = of, len(self.view.multi_primary(self._now))
+        return self._counted[1]
 
     def stale(self, now: UnixTime) -> str | None:
         """Why the view is too old to answer from."""

@@ -134,6 +134,11 @@ class PolicyView:
             return None
         return f"not primary for label: submit to hub {record.primary_hub.hex()}"
 
+    def multi_primary(self, now: int) -> frozenset[StreamId]:
+        """The streams for which every hub may accept: to be watched (3.3, step 3)."""
+        named = ((stream, self.authority(stream, now)) for stream in self.named_streams)
+        return frozenset(s for s, record in named if record is not None and record.policy == "multi-primary")
+
     @property
     def named_streams(self) -> frozenset[StreamId]:
         """Those that the realm's authority records name: a hub that knows their labels can refuse them."""

@@ -20,7 +20,6 @@ from veen_overlays.identifiers import (
     RealmId,
     ctx_id,
     device_id,
-    principal_stream,
 )
 from veen_overlays.identity.directory import Directory
 from veen_overlays.identity.records import Device, DeviceFlags, Revoke
@@ -74,6 +73,7 @@ class Claim:
     """The streams that the token must allow."""
     now: UnixTime
     org: OrgId | None = None
+    """On whose behalf it is asked: what this organisation revoked on its own stream counts too (11.1)."""
     roles: Collection[str] = ()
     """Roles of ``org`` that the account must have."""
 
@@ -139,7 +139,7 @@ def _token_ttl(claim: Claim, _directory: Directory) -> str | None:
 
 def _token_revoked(claim: Claim, directory: Directory) -> str | None:
     assert claim.token is not None
-    revoked = directory.auth_ref_revoked(principal_stream(claim.principal), claim.token.auth_ref)
+    revoked = directory.auth_ref_revoked(claim.principal, claim.token.auth_ref, claim.org)
     return "the token is revoked" if revoked else None
 
 
@@ -153,12 +153,12 @@ def _principal(claim: Claim, directory: Directory) -> str | None:
 
 
 def _ctx_revoked(claim: Claim, directory: Directory) -> str | None:
-    revoked = directory.ctx_revoked(claim.principal, claim.ctx, claim.realm)
+    revoked = directory.ctx_revoked(claim.principal, claim.ctx, claim.realm, claim.org)
     return "the account is revoked in this realm" if revoked else None
 
 
 def _device_active(claim: Claim, directory: Directory) -> str | None:
-    return directory.inactive(claim.principal, device_id(claim.device_pk), claim.now)
+    return directory.inactive(claim.principal, device_id(claim.device_pk), claim.now, claim.org)
 
 
 def _roles(claim: Claim, directory: Directory) -> str | None:

@@ -1,7 +1,8 @@
 """Questions to the identity state: who is active, a member, named so, allowed to (ID §6-§11).
 
 A ``Directory`` holds the state of each identity stream that was folded, and asks the stream whose owner
-may answer: a device of its principal's stream, a group of its organisation's.
+may answer: a device of its principal's stream, a group of its organisation's. A revocation may stand on
+either (11.1): who asks on behalf of an organisation goes by that one's, too.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ class Directory:
         found = None if held is None else Device.decode(held[1])
         return found if found is not None and found.principal_pk == principal else None
 
-    def inactive(self, principal: PrincipalPk, device: DeviceId, now: int) -> str | None:
-        """Why a device is not ACTIVE (6.2, 11.1); None: it is."""
+    def inactive(
+        self, principal: PrincipalPk, device: DeviceId, now: int, org: OrgId | None = None
+    ) -> str | None:
+        """Why a device is not ACTIVE (6.2, 11.1), for ``org`` if one asks; None: it is."""
         found = self.device(principal, device)
         if found is None:
             return "the principal has no such device; publish an id.device.v1 record"
@@ -68,26 +71,29 @@ class Directory:
             return "the device is disabled"
         if found.expires_at is not None and now > found.expires_at:
             return f"the device expired at {found.expires_at}"
-        if self._revoked(principal_stream(principal), b"device" + device):
+        if self._revoked(b"device" + device, principal, org):
             return "the device is revoked"
         return None
 
     # --- revocation (§11)
 
-    def _revoked(self, stream: StreamId, key: bytes) -> bool:
-        return key in self._at(stream, "revoked")
+    def _revoked(self, key: bytes, principal: PrincipalPk | None, org: OrgId | None) -> bool:
+        """Whether the principal or the organisation has said so, on its own stream."""
+        of_principal = principal is not None and key in self._at(principal_stream(principal), "revoked")
+        return of_principal or (org is not None and key in self._at(org_stream(org), "revoked"))
 
-    def auth_ref_revoked(self, issuer_stream: StreamId, auth_ref: AuthRef) -> bool:
-        """Whether the issuer of a capability took it back."""
-        return self._revoked(issuer_stream, b"auth" + auth_ref)
+    def auth_ref_revoked(self, principal: PrincipalPk, auth_ref: AuthRef, org: OrgId | None = None) -> bool:
+        """Whether the issuer of a capability took it back, or ``org`` does not take it."""
+        return self._revoked(b"auth" + auth_ref, principal, org)
 
-    def ctx_revoked(self, principal: PrincipalPk, ctx: CtxId, realm: RealmId) -> bool:
+    def ctx_revoked(
+        self, principal: PrincipalPk, ctx: CtxId, realm: RealmId, org: OrgId | None = None
+    ) -> bool:
         """Whether an account is disabled, in this realm or in all."""
-        stream = principal_stream(principal)
-        return any(self._revoked(stream, b"ctx" + ctx + where) for where in (realm, b""))
+        return any(self._revoked(b"ctx" + ctx + where, principal, org) for where in (realm, b""))
 
     def org_revoked(self, org: OrgId) -> bool:
-        return self._revoked(org_stream(org), b"org" + org)
+        return self._revoked(b"org" + org, None, org)
 
     # --- accounts and organisations (§7, §8)
 

@@ -2,7 +2,8 @@
 
 Pure: keys and time are handed in, nothing is fetched. Accepted are RS256, ES256 and EdDSA, each only with
 a key of its own type; ``none``, shared secrets and anything else are refused. What is checked, in order:
-form, algorithm, key, signature, issuer, audience, times, nonce. Only then is a claim believed.
+form, algorithm, key, signature, issuer, audience, times, nonce. Only then is a claim believed. A key that the
+set names for another algorithm or another use is none of the provider's signature keys.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from veen_core.errors import DecodeError, VerificationError
-from veen_core.ids import UnixTime
+from veen_core.errors import DecodeError, SignatureError, VerificationError
+from veen_core.ids import Signature, UnixTime, VerifyKey
+from veen_core.keys import verify
 from veen_core.wire import parse_json
 from veen_overlays.identifiers import CtxId, RealmId
 from veen_overlays.identity.records import ExternalLink
@@ -28,7 +30,10 @@ MIN_RSA_BITS: Final = 2_048
 LEEWAY_SEC: Final = 60
 """How far the provider's clock may be off."""
 
-PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+ALGORITHMS: Final = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
+"""By the type of the key."""
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | VerifyKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +93,34 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
             x, y = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("x", "y"))
             return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
         case "OKP", "Ed25519":
-            return ed25519.Ed25519PublicKey.from_public_bytes(_bytes(jwk.get("x"), "key x"))
+            return VerifyKey(_bytes(jwk.get("x"), "key x"))
     return None
 
 
+def _verifies(jwk: Mapping[str, Any]) -> bool:
+    """Whether the set offers a key for signatures of this kind (RFC 7517 4.2-4.4)."""
+    operations, kty = jwk.get("key_ops", ["verify"]), jwk.get("kty")
+    algorithm = ALGORITHMS.get(kty) if type(kty) is str else None
+    return (
+        jwk.get("use", "sig") == "sig"
+        and type(operations) is list
+        and "verify" in operations
+        and jwk.get("alg", algorithm) == algorithm
+    )
+
+
 def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
-    """The signature keys of a JWK set by ``kid``; unusable and encryption keys are passed over."""
+    """The signature keys of a JWK set by ``kid``; unusable and other keys are passed over."""
     keys: dict[str, PublicKey] = {}
-    for jwk in _object(jwks, "key set").get("keys", ()):
-        if type(jwk) is not dict or type(jwk.get("kid")) is not str or jwk.get("use", "sig") != "sig":
+    listed = _object(jwks, "key set").get("keys")
+    if type(listed) is not list:
+        raise VerificationError("key set: want a list of keys under `keys` (RFC 7517 5.1)")
+    for jwk in listed:
+        if type(jwk) is not dict or type(jwk.get("kid")) is not str or not _verifies(jwk):
             continue
         try:
             key = _public_key(jwk)
-        except (ValueError, UnsupportedAlgorithm):
+        except (ValueError, UnsupportedAlgorithm, DecodeError):
             raise VerificationError(f"key {jwk['kid']!r} of the key set is not a valid key") from None
         if isinstance(key, rsa.RSAPublicKey) and key.key_size < MIN_RSA_BITS:
             raise VerificationError(f"key {jwk['kid']!r} of the key set is shorter than {MIN_RSA_BITS} bits")
@@ -120,11 +140,11 @@ def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> Non
             case ec.EllipticCurvePublicKey(), "ES256" if len(signature) == 64:
                 r, s = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
                 key.verify(utils.encode_dss_signature(r, s), signed, ec.ECDSA(SHA256()))
-            case ed25519.Ed25519PublicKey(), "EdDSA":
-                key.verify(signature, signed)
+            case VerifyKey(), "EdDSA":
+                verify(key, signed, Signature(signature), "ID token")  # refuses keys of small order
             case _:
                 raise VerificationError("ID token alg: is not the algorithm of the provider's key")
-    except InvalidSignature:
+    except (InvalidSignature, SignatureError, DecodeError):
         raise VerificationError("ID token signature: does not hold") from None
 
 

@@ -59,13 +59,14 @@ class Rows:
 
     def close(self, epoch: Epoch, size: int, root: MmrRoot) -> None:
         """The label of the cursor's epoch is complete."""
-        self.cursor = Cursor(next=Epoch(epoch + 1), total=StreamSeq(self.cursor.total + size))
-        puts = {self._name: self.cursor.encode()}
+        cursor = Cursor(next=Epoch(epoch + 1), total=StreamSeq(self.cursor.total + size))
+        puts = {self._name: cursor.encode()}
         if size:
             row = Row(epoch=epoch, size=StreamSeq(size), mmr_root=root)
-            puts[self._key_of(self.cursor.total)] = row.encode()
+            puts[self._key_of(cursor.total)] = row.encode()
         if size or epoch % SPARSE == 0:
-            self._store.write(puts)
+            self._store.write(puts)  # commit point; memory follows
+        self.cursor = cursor
 
     def _key_of(self, end: int) -> bytes:
         return self._name + b"/" + end.to_bytes(8, "big")

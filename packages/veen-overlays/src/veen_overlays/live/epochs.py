@@ -143,6 +143,12 @@ class EpochView(Generic[S]):
         _, row = next(self._rows.holding(total))
         label = self._epochs.label_of(row.epoch)
         self._last = await receipt_at(self._reader, label, row.size, row.mmr_root, held=row.encode())
+        await self._fill()
+
+    async def _fill(self) -> None:
+        """What complete labels have and the tree has not: it was not stored before a restart or a failure."""
+        if self._tree.size == self._total:
+            return
         for start, row in tuple(self._rows.holding(self._tree.size + 1)):
             missing = Range(max(start, self._tree.size + 1), start + row.size - 1)
             self._tree.extend(await self._messages(missing))
@@ -171,6 +177,7 @@ class EpochView(Generic[S]):
 
     async def catch_up(self) -> int:
         """Fold everything up to the present ends of the labels; returns how many messages that is."""
+        await self._fill()
         window = self._epochs.window()
         if window.start - MARGIN > self._rows.cursor.next:
             await self._close_passed((await self._epochs.confirmed()).start - MARGIN)
@@ -187,7 +194,7 @@ class EpochView(Generic[S]):
                 held = self._held_at(epoch)
                 if first:
                     await self._read(held)
-                self._close(epoch, self._held.pop(epoch))
+                self._close(epoch, held)
                 await self._epochs.forget(held.prefix.label)
 
     def _held_at(self, epoch: Epoch) -> Held:
@@ -199,9 +206,10 @@ class EpochView(Generic[S]):
             held.messages.append(open_entry(entry, entry.receipt, self._key))
 
     def _close(self, epoch: Epoch, held: Held) -> None:
-        """The row first, then the tree."""
+        """The row first, then memory and the tree; what the tree fails to take, ``_fill`` reads again."""
         start = self._total + 1
         self._rows.close(epoch, len(held.messages), held.prefix.mmr.root)
+        del self._held[epoch]
         if held.prefix.last is not None:
             self._last = held.prefix.last
             if self._passed is not None:

@@ -94,6 +94,7 @@ class RealmPolicy(ViewPolicy):
                 await around.learn(view.named_streams)
                 self._known |= view.named_streams
             self.view = view
+            self.stale(around.clock.now())  # a status is of this moment, also of a hub that nobody writes to
             await asyncio.sleep(self._refresh_sec)
 
 

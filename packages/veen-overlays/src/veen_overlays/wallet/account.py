@@ -37,6 +37,11 @@ class State(NamedTuple):
     last_limit_reset_ts: int = 0
     lowest: int = 0
 
+    @property
+    def pays_out(self) -> bool:
+        """Whether a debit counts (§6)."""
+        return self.exists and not self.closed and not self.frozen
+
     def item(self) -> dict[str, Any]:
         """§4's fields in their order: what is shown and hashed."""
         fields = self._asdict()

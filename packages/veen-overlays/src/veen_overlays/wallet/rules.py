@@ -46,6 +46,7 @@ class WalCode(enum.StrEnum):
     INSUFFICIENT_FUNDS = "WAL.INSUFFICIENT_FUNDS"
     NOT_EMPTY = "WAL.NOT_EMPTY"
     DUPLICATE_TRANSFER = "WAL.DUPLICATE_TRANSFER"
+    DUPLICATE_REF = "WAL.DUPLICATE_REF"
     NOT_DEBITED = "WAL.NOT_DEBITED"
     NOT_CREDITED = "WAL.NOT_CREDITED"
     UNVERIFIED = "WAL.UNVERIFIED"
@@ -204,6 +205,7 @@ def violations(
     log's (5.5), and ``settlement`` compares the two.
     """
     states: dict[bytes, State] = {}
+    refs: dict[tuple[bytes, bytes], int] = {}
     seen = SeenOnce() if seen is None else seen
     for message in messages:
         event = LEDGER.distinct(message, seen)
@@ -215,6 +217,7 @@ def violations(
         only_credits = message.parent_id is not None and not states.get(wallet, NEVER).exists
         if not only_credits and not (event.repeated and event.repeated[0]):
             yield from _of_source(states, event, message.origin)
+            yield from _of_its_ref(states, refs, event, message.origin)
         yield from _of_destination(states, event, message.origin)
         yield from _of_its_id(event, message.origin)
         advance(states, event)
@@ -231,6 +234,21 @@ def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Itera
     broken = slipped(states.get(wallet, NEVER), event.record)
     if broken is not None:
         yield Violation(event.seq, origin, wallet, *broken)
+
+
+def _of_its_ref(
+    states: dict[bytes, State], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
+) -> Iterator[Violation]:
+    """A second withdrawal under one ref is the first one tried again (§7). It counts: the fold is §6's."""
+    if not isinstance(record := event.record, Withdraw) or record.ref is None:
+        return
+    wallet = bytes(record.wallet_id)
+    if not states.get(wallet, NEVER).pays_out:
+        return
+    first = refs.setdefault((wallet, record.ref), event.seq)
+    if first != event.seq:
+        why = f"message {first} has paid out under this ref"
+        yield Violation(event.seq, origin, wallet, WalCode.DUPLICATE_REF, why)
 
 
 def _of_its_id(event: Event, origin: bytes) -> Iterator[Violation]:

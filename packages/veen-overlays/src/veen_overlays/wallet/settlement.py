@@ -57,8 +57,7 @@ def halves(messages: Iterable[Message]) -> Halves:
         if isinstance(record := event.record, Transfer):
             source = states.get(record.wallet_id, NEVER)
             to = states.get(record.to_wallet_id, NEVER)
-            out = source.exists and not source.closed and not source.frozen
-            debit = Half(event.seq, message.origin, record, out)
+            debit = Half(event.seq, message.origin, record, source.pays_out)
             transfer_id = bytes(record.transfer_id)
             debits.setdefault((bytes(record.wallet_id), transfer_id), debit)
             if record.to_wallet_id != record.wallet_id:  # to oneself there is no credit (§6)

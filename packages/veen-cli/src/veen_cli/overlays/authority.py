@@ -1,0 +1,104 @@
+"""``veen authority``: which hub is the primary of a stream (spec-2 §2, FED1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from veen_cli import loop, moments
+from veen_cli.commands import Group, Own
+from veen_cli.frame import command
+from veen_cli.identifiers import Hex
+from veen_cli.output import Answer, Output
+from veen_cli.overlays.arguments import realm_option
+from veen_cli.overlays.control import published, shown
+from veen_cli.overlays.place import Reach, reaches
+from veen_core.ids import HubId, UnixTime
+from veen_core.receipt import Receipt
+from veen_core.stream import stream_id
+from veen_overlays.control.records import Authority, admin_stream
+from veen_overlays.control.state import AUTHORITIES, authority_at
+from veen_overlays.identifiers import RealmId
+
+_HERE: Final = "veen_cli.overlays.authority"
+AUTHORITY: Final = {
+    "set": Own(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
+    "show": Own(f"{_HERE}:authority_show", "Show the record in force for a stream."),
+}
+authority = Group("authority", AUTHORITY, path="authority", help="Which hub may accept for a stream (FED1).")
+
+
+@command(
+    "veen authority set orders --realm shop --primary HUB_ID --replica HUB_ID --ttl 30d --reader realm",
+    name="set",
+)
+@click.argument("stream")
+@realm_option
+@click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
+@click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
+@click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
+@click.option("--ttl", type=moments.Duration(1), default="30d", show_default=True, help="How long it holds.")
+@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
+@reaches
+def authority_set(
+    out: Output,
+    *,
+    reach: Reach,
+    stream: str,
+    realm: RealmId,
+    primary: HubId,
+    replica: tuple[HubId, ...],
+    multi_primary: bool,
+    ttl: int,
+    ts: int | None,
+) -> Answer:
+    """Say which hub is the primary of a stream.
+
+    Of several records in force the earliest holds, so a new primary needs the old record to end first. If
+    one holds, that is said, as far as your keys open it.
+    """
+    del out
+
+    async def work() -> tuple[Authority, Receipt, Authority | None]:
+        async with reach.at(admin_stream(realm)) as place:
+            record = Authority(
+                realm_id=realm,
+                stream_id=stream_id(stream),
+                primary_hub=primary,
+                replica_hubs=replica,
+                policy="multi-primary" if multi_primary else "single-primary",
+                ts=UnixTime(ts) if ts is not None else place.now,
+                ttl=ttl,
+            )
+            receipt = await place.send(record)
+            holds = authority_at(await place.state(AUTHORITIES), realm, record.stream_id, record.ts)
+            return record, receipt, holds
+
+    record, receipt, holds = loop.run(work())
+    line = f"{stream}: primary {primary.hex()} for {ttl} s"
+    answer = published(record, receipt, admin_stream(realm), line)
+    held = [] if holds is None or holds == record else [_until(holds)]
+    told = {**answer.data, "in_force": None if holds is None else not held}
+    return Answer(told, [*answer.lines, *held])
+
+
+def _until(holds: Authority) -> str:
+    end = moments.shown(holds.ts + holds.ttl)
+    return f"  not yet: an earlier record holds until {end}, of hub {holds.primary_hub.hex()}"
+
+
+@command("veen authority show orders --realm shop --reader realm", name="show")
+@click.argument("stream")
+@realm_option
+@click.option("--at", type=moments.Moment(), help="At this time [default: now].")
+@reaches
+def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at: int | None) -> Answer:
+    """Show the record in force for a stream.
+
+    Ends with exit code 1 if there is none: then every hub of the realm accepts.
+    """
+    del out
+    state = reach.state(admin_stream(realm), AUTHORITIES)
+    found = authority_at(state, realm, stream_id(stream), at if at is not None else moments.now())
+    return shown(found, f"the stream {stream}")

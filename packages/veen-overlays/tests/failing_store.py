@@ -1,0 +1,28 @@
+"""A store of which one write fails: before it happened, or after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from veen_core.errors import VeenError
+from veen_overlays.store import MemoryStore
+
+
+class DiskFullError(VeenError):
+    """What a store on disk would say."""
+
+
+class FailingStore(MemoryStore):
+    """``fail_in`` counts writes down to the one that fails."""
+
+    def __init__(self, *, happens: bool) -> None:
+        super().__init__()
+        self.happens = happens
+        self.fail_in = 0
+
+    def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes] = ()) -> None:
+        self.fail_in -= 1
+        if self.fail_in or self.happens:
+            super().write(puts, deletes)
+        if not self.fail_in:
+            raise DiskFullError("no space left on device")
