@@ -37,7 +37,7 @@ def test_a_line_that_was_not_printed_is_found() -> None:
 def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
     for name in PAGES:
         kinds = set(re.findall(r"^```(\w*)\n", (ROOT / name).read_text(), re.MULTILINE))
-        assert kinds <= {"", "console", "sh", "mermaid", "python", "py"}  # "" closes one
+        assert kinds <= {"", "console", "sh", "python", "py"}  # "" closes one
 
 
 def test_the_client_example_writes_and_reads(

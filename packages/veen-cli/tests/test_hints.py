@@ -170,10 +170,19 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
             ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--ttl", "0"],
             "no time at all",
         ),
+        (
+            ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate=100001,1"],
+            "more than any hub allows: at most 100000,1000000",
+        ),
+        (
+            ["proof", "get", "5", "--against", "3", "-s", "s", "--hub", "http://127.0.0.1:9"],
+            "message 5 is not among the first 3",
+        ),
         (["id", "rotate", "--ttl", "0d"], "no time at all"),
         (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
         (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--since", "9" * 20], "is no time that will come"),
         (["stream", "-s", "s", "--wait", "-1"], "write seconds"),
         (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
         (["stream", "-s", ""], "--stream is empty"),
@@ -204,6 +213,18 @@ def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_
     assert f"`veen stream --stream {STREAM}` lists them" in absent.failed(Exit.REFUSED)
     bare = town.as_("alice", "attachment", "get", seq, "-s", STREAM, "--out", tmp_path / "a")
     assert f"message {seq} has no attachment" in bare.failed(Exit.USAGE)
+
+
+def test_an_export_of_what_is_not_there_says_so_in_the_askers_words(town: Town, tmp_path: Path) -> None:
+    town.as_("alice", "send", "so that there is a stream", "-s", STREAM).ok()
+    for words, said in (
+        (("-s", "nothing"), "nothing has no entries; check the stream's name"),
+        (("-s", STREAM, "--to", 99_999), " entries, not 1 to 99999; check"),
+        (("-s", STREAM, "--since", 4_000_000_000), f"{STREAM} has no entry from 4000000000 on; check"),
+    ):
+        told = veen("hub", "export", "-d", town / "hub", *words, "--out", tmp_path / "x").failed(Exit.USAGE)
+        assert said in told
+        assert "label" not in told
 
 
 def test_a_directory_in_use_says_how_to_stop_its_hub(town: Town) -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from veen_cli.exits import Exit
+from veen_cli.hub.process import launch
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
@@ -100,6 +101,37 @@ def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
         end_hubs(place)
     assert not (place / "hub.pid").exists()
     assert "nothing to stop" in veen("hub", "stop", "--data-dir", place / "hub").failed(Exit.USAGE)
+
+
+def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('a stranger in the hub')")
+    try:
+        done = process(tmp_path, "hub", "start", "-d", place / "hub", "--port", 0, "--detach", "--json")
+        assert done.json["pid"] == holder(place / "hub")
+        veen("hub", "stop", "--data-dir", place / "hub").ok()
+    finally:
+        end_hubs(place)
+
+
+def test_half_a_line_of_a_starting_hub_is_not_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(
+        "#!/bin/sh\nprintf 'veen-hub listening on http://x:1'; sleep 0.3; echo 234; exec sleep 60\n"
+    )
+    slow.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(slow))
+    running, url = launch([], tmp_path / "log")
+    running.kill()
+    running.wait()
+    assert url == "http://x:1234"
+
+
+def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:
+    for file in (tmp_path / "nowhere" / "hub.pid", tmp_path):
+        assert "cannot be written" in start(place / "hub", "--pid-file", str(file)).failed(Exit.USAGE)
+        assert holder(place / "hub") is None
 
 
 def test_in_the_foreground_a_hub_ends_drained_on_ctrl_c(place: Path) -> None:

@@ -90,12 +90,15 @@ def test_what_was_sealed_to_either_key_opens_after_a_rotation(town: Town, tmp_pa
     assert read.out.splitlines() == ["to the old key", "to the new key"]
 
 
-def test_a_client_id_of_ones_own_can_be_given_a_token_and_renewed(town: Town, tmp_path: Path) -> None:
+def test_a_client_id_of_ones_own_can_be_given_a_token_and_renewed(
+    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dave = tmp_path / "dave"
     veen("keygen", "--out", dave, "--no-passphrase").ok()
     flags = ("--hub", town.url, "--trust", town.hub_id, "--client", dave)
     client_id = veen("id", "client-id", "-s", "side", *flags, "--json").json["client_id"]
-    assert veen("id", "client-id", "-s", "side", *flags).ok().out.strip() == client_id
+    monkeypatch.setenv("VEEN_STREAM", "side")
+    assert veen("id", "client-id", *flags).ok().out.strip() == client_id
     token = ("--subject", client_id, "-s", "side", "--out", tmp_path / "t")
     veen("cap", "issue", "--issuer", town / "admin", *token).ok()
     veen("send", "unlinked", "-s", "side", "--cap", tmp_path / "t", *flags).ok()

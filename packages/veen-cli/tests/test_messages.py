@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import Exit
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.output import harmless
+from veen_cli.send import split_lines
 
 from .conftest import STREAM, Town
 from .running import environment, process, veen
@@ -73,6 +74,14 @@ def test_a_body_comes_from_argument_file_or_stdin(
     assert raw.out == text
 
 
+def test_an_argument_that_is_no_text_is_sent_as_its_bytes_and_is_no_name(town: Town) -> None:
+    typed = os.fsdecode(b"caf\xe9")  # as a terminal in Latin-1 writes it
+    seq = town.as_("alice", "send", typed, "-s", STREAM, "--json").json["stream_seq"]
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--to", seq, "--json").json["messages"]
+    assert shown[0]["body"] == b"caf\xe9".hex()
+    assert "not UTF-8" in town.as_("alice", "send", "x", "-s", STREAM, "--schema", typed).failed(Exit.USAGE)
+
+
 def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
     first = town.as_("alice", "send", "a question", "-s", STREAM, "--json").json
     options = ("--parent", first["stream_seq"], "--schema", "example.answer.v1", "--expires", "+1h")
@@ -102,6 +111,15 @@ def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) ->
     flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
     done = process(town.root, "send", "--batch", "--json", *flags, stdin=b"one\ntwo\n")
     assert done.json["sent"] == 2
+
+
+def test_a_line_may_come_in_parts_and_is_refused_once_no_message_can_hold_it() -> None:
+    parts = [b"on", b"e\ntwo\n\nth", b"", b"lost"]
+    assert list(split_lines(iter(parts).__next__)) == [b"one", b"two", b"", b"th"]
+    endless = [bytes(65_536)] * 100
+    with pytest.raises(CommandFailed, match="--attach"):
+        list(split_lines(endless.pop))
+    assert len(endless) > 80, "it was not waited for"
 
 
 def test_an_input_that_cannot_be_read_is_told_and_not_waited_for(town: Town) -> None:

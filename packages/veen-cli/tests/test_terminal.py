@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -168,11 +169,18 @@ def test_messages_on_a_terminal_need_no_bar(square: Town, tmp_path: Path) -> Non
     assert "reading messages" not in seen
 
 
-def test_quickstart_fits_a_terminal_of_eighty_columns(tmp_path: Path) -> None:
-    code, seen = at_a_terminal(tmp_path, "bash", "-c", "stty cols 80; veen quickstart")
+@pytest.mark.parametrize(("columns", "term"), [(80, "xterm"), (40, "dumb")])
+def test_quickstart_fits_the_terminal(columns: int, term: str, tmp_path: Path) -> None:
+    line = f"unset COLUMNS; stty cols {columns}; TERM={term} veen quickstart"
+    code, seen = at_a_terminal(tmp_path, "bash", "-c", line)
     assert code == 0, seen
-    assert "\x1b[" in seen, "in colour"
-    assert "✗" in seen
+    assert ("\x1b[" in seen) == (term != "dumb"), "in colour, where there may be some"
+    told = re.sub(r"\x1b\[[0-9;]*m", "", seen.partition("Go on by hand")[0])
+    assert [each for each in told.splitlines() if len(each) > columns] == []
+    assert "Bob reads" in told
+    assert "✗" in told
+    if columns == 80:
+        assert re.search(r"hub_id +[0-9a-f]{64}\b", told), "whole: it is what one pins"
 
 
 def completed(tmp_path: Path, shell: str, words: str) -> str:

@@ -20,6 +20,7 @@ from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_core.cap import CapToken, Rate, mint, verify_token
 from veen_core.errors import DecodeError
 from veen_core.ids import AuthRef, ClientId
+from veen_core.limits import DEFAULT_LIMITS
 from veen_core.stream import stream_id
 from veen_hub.client import NotFound
 
@@ -49,7 +50,11 @@ class RateType(click.ParamType[Rate]):
         per_sec, _, burst = str(value).partition(",")
         if not (per_sec.isdecimal() and burst.isdecimal()):
             self.fail(f"{value!r} is no rate: write PER_SECOND,BURST as in 100,200", param, ctx)
-        return Rate(per_sec=int(per_sec), burst=int(burst))
+        rate = Rate(per_sec=int(per_sec), burst=int(burst))
+        fastest, largest = DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst
+        if rate.per_sec > fastest or rate.burst > largest:
+            self.fail(f"{value!r} is more than any hub allows: at most {fastest},{largest}", param, ctx)
+        return rate
 
 
 def told(token: CapToken) -> dict[str, Any]:
@@ -187,7 +192,10 @@ def _auth_ref(text: str) -> AuthRef:
     try:
         return AuthRef.from_hex(text)
     except DecodeError:
-        raise CommandFailed(f"{text}: neither a token's file nor an auth_ref in hex", Exit.USAGE) from None
+        raise CommandFailed(
+            f"{text}: neither a token's file nor an auth_ref in hex; `veen cap inspect` shows a token's",
+            Exit.USAGE,
+        ) from None
 
 
 @command("veen cap status alice.cap", "veen cap status AUTH_REF --json")

@@ -95,7 +95,7 @@ OPTIONS: Final = (
     click.option("--cert", type=click.Path(exists=True), help="PEM file: show this certificate (TLS)."),
     click.option("--cert-key", type=click.Path(exists=True), help="PEM file: the certificate's key."),
     click.option(
-        "--wait", type=Seconds(), default=2.0, show_default=True, help="Seconds to keep trying a silent hub."
+        "--wait", type=Seconds(), default=2.0, show_default=True, help="Seconds to try to reach the hub."
     ),
     passphrase_option,
 )

@@ -85,11 +85,15 @@ SILENCE: Final = {
     "not an address": "write an address like https://hub.example:8080 in --hub",
 }
 """What to do about a hub that does not answer, by what the network's words contain."""
+NOT_TEXT: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
+"""What Python makes of bytes in arguments and variables that are no text (PEP 383)."""
 _CONNECTING: Final = re.compile(r"Cannot connect to host \S+ ssl:\S+ \[(.*)\]", re.DOTALL)
 
 
 def judge(error: BaseException) -> tuple[str, Exit] | None:
     """What to say and how to end; None for what nobody foresaw."""
+    if isinstance(error, UnicodeEncodeError) and error.object[error.start] in NOT_TEXT:
+        return "a name or text on the command line is not UTF-8: write it in UTF-8", Exit.USAGE
     code = next((code for kind, code in CODES if isinstance(error, kind)), None)
     if code is None:
         return None

@@ -9,7 +9,7 @@ import click
 
 from veen_cli import loop, moments, settings
 from veen_cli.commands import Group, Own
-from veen_cli.connection import Target, connects
+from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
 from veen_cli.identity import Folder, card_of, with_prekey
 from veen_cli.output import Answer, Output, fields
@@ -147,7 +147,7 @@ def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path |
     "veen id client-id --stream orders --client alice --renew",
     name="client-id",
 )
-@click.option("--stream", "-s", required=True, help="Name of the stream, or its id in hex.")
+@stream_option
 @click.option("--renew", is_flag=True, help="Draw a fresh one (KEX1+ 4.1).")
 @connects
 def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answer:

@@ -10,6 +10,8 @@ from typing import Any, Final
 import click
 
 UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+LAST: Final = 253_402_300_799
+"""The end of the year 9999, which is also the last that can be shown."""
 _DURATION: Final = re.compile(r"(\d{1,12})([smhdw]?)")
 
 
@@ -55,6 +57,8 @@ class Moment(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = value if isinstance(value, int) else self._parse(str(value), param, ctx)
+        if found > LAST:
+            self.fail(f"{value!r} is no time that will come: the year 9999 is the last", param, ctx)
         if self.ahead and found <= now():
             self.fail(f"{value!r} has passed already: write a time to come, or +10m", param, ctx)
         return found

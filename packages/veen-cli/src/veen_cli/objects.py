@@ -24,10 +24,16 @@ def read_object(kind: type[W], path: Path, remedy: str = "") -> W:
         raise CommandFailed(f"{path} holds no {kind.codec.name}: {exc}; {remedy}", Exit.PROTOCOL) from None
 
 
-def writable(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+def must_be_writable(path: Path) -> None:
     """For a file that is written after something that cannot be undone: refused before it, not after."""
-    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.BadParameter(f"{path} cannot be written: choose a file in a folder that is yours")
+
+
+def writable(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """The same, as an option is read."""
+    if path is not None:
+        must_be_writable(path)
     return path
 
 

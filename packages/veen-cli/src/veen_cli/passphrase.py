@@ -40,7 +40,7 @@ class Passphrase:
             f"Passphrase for {what}", hide_input=True, confirmation_prompt=new, err=True, type=str
         )
         assert isinstance(typed, str)
-        return typed.encode()
+        return typed.encode(errors="surrogateescape")
 
     def _given(self) -> bytes | None:
         """From a file, without its last newline, or from the environment."""
@@ -48,7 +48,7 @@ class Passphrase:
             refuse_if_shared(self.file)
             return self.file.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
         value = os.environ.get("VEEN_PASSPHRASE")
-        return value.encode() if value is not None else None
+        return value.encode(errors="surrogateescape") if value is not None else None
 
 
 def passphrase_option(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,12 +26,15 @@ from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, Fault, OpenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
+from veen_core.limits import DEFAULT_LIMITS
 from veen_core.receipt import Receipt
 from veen_hub.client import Stream
 
 READ_AHEAD: Final = 1_024
 PART: Final = 65_536
 HEX: Final = 64
+LONGEST: Final = DEFAULT_LIMITS.max_msg_bytes
+"""Of a line, in bytes: a MSG is longer than the body in it (§14.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,8 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
     if argument is not None and file is not None:
         raise click.UsageError("a body or --file, not both.")
     if argument is not None and argument != "-":
-        return argument
-    if file is not None:
+        content = argument.encode(errors="surrogateescape")  # bytes that are no text, as they were typed
+    elif file is not None:
         content = file.read_bytes()
     elif argument is None and sys.stdin.isatty():
         raise click.UsageError("what is to be sent? Give a body, --file FILE, or pipe it in.")
@@ -123,19 +126,29 @@ def _stdin() -> Read:
 
 
 def split_lines(read: Read) -> Iterator[bytes]:
-    rest = b""
+    """Whole lines; one that no body can hold is refused while it comes, not kept until it ends."""
+    begun: list[bytes] = []
     while part := read():
-        *whole, rest = (rest + part).split(b"\n")
-        yield from whole
-    if rest:
+        first, *others = part.split(b"\n")
+        begun.append(first)
+        for line in others:
+            yield b"".join(begun)
+            begun = [line]
+        if sum(map(len, begun)) > LONGEST:
+            raise CommandFailed(
+                f"a line is longer than {LONGEST} bytes, too large to send: send less, or put it into a file "
+                "and --attach it",
+                Exit.USAGE,
+            )
+    if rest := b"".join(begun):
         yield rest
 
 
 async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
     """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
-    running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError | None](READ_AHEAD)
+    running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](READ_AHEAD)
 
-    def put(item: bytes | OSError | None) -> None:
+    def put(item: bytes | Exception | None) -> None:
         asyncio.run_coroutine_threadsafe(queue.put(item), running).result()
 
     def pump() -> None:
@@ -144,12 +157,12 @@ async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
                 for line in split_lines(read):
                     put(line)
                 put(None)
-            except OSError as exc:
+            except (OSError, CommandFailed) as exc:
                 put(exc)
 
     threading.Thread(target=pump, daemon=True, name="veen-lines").start()
     while (line := await queue.get()) is not None:
-        if isinstance(line, OSError):
+        if isinstance(line, Exception):
             raise line
         content = line.removesuffix(b"\r")
         try:

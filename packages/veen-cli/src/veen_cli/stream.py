@@ -184,7 +184,12 @@ async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
 @stream_option
 @click.option("--from", "from_seq", type=Whole(0), default=1, show_default=True, help="First message.")
 @click.option("--to", "to_seq", type=Whole(1), help="Last message [default: the newest].")
-@click.option("--follow", "-f", is_flag=True, help="Go on with new ones as they come, until Ctrl-C.")
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Go on with new ones as they come, until Ctrl-C or five minutes without the hub.",
+)
 @click.option("--proofs", is_flag=True, help="Fetch and verify an inclusion proof for each.")
 @click.option(
     "--with-proofs", "proofs", is_flag=True, hidden=True, help="The name that the SDR0 profile uses."

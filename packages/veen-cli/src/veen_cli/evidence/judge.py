@@ -22,7 +22,7 @@ from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, Label, MmrRoot, UnixTime
+from veen_core.ids import HubId, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
@@ -51,22 +51,15 @@ class Verdict:
 
 @dataclass(slots=True)
 class Roots:
-    """What signed objects say of the trees: (label, size) to root."""
+    """What signed objects say of the trees: by label and size, the root."""
 
-    known: dict[tuple[Label, int], MmrRoot] = field(default_factory=dict)
+    known: dict[Label, dict[int, MmrRoot]] = field(default_factory=dict)
 
     def add(self, label: Label, size: int, root: MmrRoot) -> None:
-        if self.known.setdefault((label, size), root) != root:
+        if self.known.setdefault(label, {}).setdefault(size, root) != root:
             raise VerificationError(
                 f"another root for {size} entries of the same label is signed too: the hub lies"
             )
-
-    def of(self, label: Label) -> dict[int, MmrRoot]:
-        return {size: root for (each, size), root in self.known.items() if each == label}
-
-    @property
-    def labels(self) -> list[Label]:
-        return list(dict.fromkeys(label for label, _ in self.known))
 
 
 class Undecided(Exception):  # noqa: N818 - a verdict, not an error
@@ -84,7 +77,9 @@ class Judge:
         self._identity = identity
         self._now = now
         self._roots = Roots()
-        self._receipts: list[Receipt] = []
+        # Those that hold. By place and by message: a chunk has tens of thousands of them.
+        self._at: dict[tuple[Label, StreamSeq], Receipt] = {}
+        self._for: dict[LeafHash, Receipt] = {}
 
     def verdicts(self) -> list[Verdict]:
         """Receipts first, then what they help to judge; told in the order in which the files were given."""
@@ -136,16 +131,17 @@ class Judge:
         hub_identity.verify_receipt(self._trusted(), receipt)
         self._contradicts_none(receipt)
         self._roots.add(receipt.label, receipt.stream_seq, receipt.mmr_root)
-        self._receipts.append(receipt)
+        self._at.setdefault((receipt.label, receipt.stream_seq), receipt)
+        self._for.setdefault(receipt.leaf_hash, receipt)
         return f"the hub signed entry {receipt.stream_seq} of label {receipt.label.hex()[:16]}…"
 
     def _contradicts_none(self, receipt: Receipt) -> None:
-        for other in self._receipts:
-            if equivocation_of(self._trusted(), other, receipt) is not None:
-                raise VerificationError(
-                    f"the hub signed another receipt for entry {receipt.stream_seq} too: "
-                    "keep both, they convict it"
-                )
+        other = self._at.get((receipt.label, receipt.stream_seq))
+        if other is not None and equivocation_of(self._trusted(), other, receipt) is not None:
+            raise VerificationError(
+                f"the hub signed another receipt for entry {receipt.stream_seq} too: "
+                "keep both, they convict it"
+            )
 
     def checkpoint(self, found: Found) -> str:
         made = found.thing
@@ -155,7 +151,7 @@ class Judge:
         identity = self._trusted()
         covered = (
             each.hub_ts
-            for each in self._receipts
+            for each in self._at.values()
             if each.label == made.label_curr and each.stream_seq <= made.upto_seq
         )
         since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
@@ -186,13 +182,13 @@ class Judge:
     def inclusion(self, found: Found) -> str:
         proof = found.thing
         assert isinstance(proof, MmrProof)
-        receipt = next((each for each in self._receipts if each.leaf_hash == proof.leaf_hash), None)
+        receipt = self._for.get(proof.leaf_hash)
         if receipt is None:
             if any(each.leaf_hash == proof.leaf_hash for each in self._shown_receipts()):
                 self._trusted()
                 raise Undecided("cannot be judged: the receipt of its entry does not hold")
             raise Undecided("cannot be judged: give the receipt of the entry it is about as well")
-        later = {s: r for s, r in self._roots.of(receipt.label).items() if s >= receipt.stream_seq}
+        later = {s: r for s, r in self._roots.known[receipt.label].items() if s >= receipt.stream_seq}
         fitting = [size for size in sorted(later, reverse=True) if _fits(proof, receipt.stream_seq, size)]
         if not fitting:
             raise Undecided(
@@ -208,7 +204,7 @@ class Judge:
     def consistency(self, found: Found) -> str:
         proof = found.thing
         assert isinstance(proof, MmrConsistency)
-        trees = [self._roots.of(label) for label in self._roots.labels]
+        trees = self._roots.known.values()
         fitting = [tree for tree in trees if proof.from_seq in tree and proof.to_seq in tree]
         if not fitting:
             if any(isinstance(each.thing, Receipt | Entry | Checkpoint) for each in self._found):
@@ -225,7 +221,7 @@ class Judge:
 
     def msg(self, found: Found) -> str:
         msg, leaf = verify_msg(found.data)
-        placed = next((each for each in self._receipts if each.leaf_hash == leaf), None)
+        placed = self._for.get(leaf)
         where = f", entry {placed.stream_seq} by its receipt" if placed is not None else ""
         return f"signed by client_id {msg.client_id.hex()[:16]}…{where}"
 

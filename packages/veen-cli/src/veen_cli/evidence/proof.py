@@ -49,6 +49,8 @@ def get(
     the logarithm of their count.
     """
     del out
+    if against is not None and against < seq:
+        raise click.UsageError(f"--against {against}: message {seq} is not among the first {against}.")
     sizes: list[int] = []
 
     async def ask(place: Stream, at: Epoch | None) -> MmrProof:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 
@@ -26,6 +28,9 @@ from veen_storage.export import Manifest, export_window
 from veen_storage.export import export as write_export
 from veen_storage.fork import fork as branch
 from veen_storage.observer import Source, opened
+
+FOREVER: Final = 2**63
+"""Seconds, where no end was said."""
 
 
 def _new(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
@@ -59,8 +64,8 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     """Copy a hub, running or not, into a new directory.
 
     A running one goes on meanwhile, and is copied as it was when the command began. Without keys the copy
-    answers everything and signs nothing. Two directories that sign with one key would contradict each
-    other, and each contradiction convicts the hub.
+    can be checked and exported, and runs once it has them back (`veen hub start --keys-dir`). Two directories
+    that sign with one key would contradict each other, and each contradiction convicts the hub.
     """
     with privately(), out.progress("copying labels") as progress:
         cut = copy(
@@ -157,18 +162,31 @@ def export(
         raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
     with opened(data_dir) as store, out.progress("exporting entries") as progress:
         place = _label(store, stream, label, epoch)
-        if since is not None or until is not None:
-            window = (UnixTime(since or 0), UnixTime(until if until is not None else 2**63))
-            made = export_window(store, place, *window, target, form=form, progress=progress.to)
-        else:
-            head = store.read.head(place)
-            if head is None:
-                raise AbsentError(f"label {place.hex()} has no entries: check the stream's name and --epoch")
-            last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
-            made = write_export(
-                store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.to
-            )
+        with saying_what_is_absent(stream or f"label {place.hex()}", place):
+            if since is not None or until is not None:
+                window = (UnixTime(since or 0), UnixTime(until if until is not None else FOREVER))
+                made = export_window(store, place, *window, target, form=form, progress=progress.to)
+            else:
+                head = store.read.head(place)
+                if head is None:
+                    raise AbsentError(f"label {place.hex()} has no entries")
+                last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
+                made = write_export(
+                    store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.to
+                )
     return Answer(_told(made, target), _lines(made, target))
+
+
+@contextmanager
+def saying_what_is_absent(name: str, place: Label) -> Iterator[None]:
+    """The directory speaks of a label and of seconds: whoever asked knows the stream's name."""
+    try:
+        yield
+    except AbsentError as exc:
+        said = str(exc).replace(f"label {place.hex()}", name).replace(f" to {FOREVER}", " on")
+        raise CommandFailed(
+            f"{said}; check the stream's name, --epoch and the range that you asked for", Exit.USAGE
+        ) from None
 
 
 def _label(store: Source, stream: str | None, label: Label | None, epoch: int) -> Label:

@@ -20,6 +20,7 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
 from veen_cli.numbers import Whole
+from veen_cli.objects import must_be_writable
 from veen_cli.output import Answer, Output
 from veen_cli.private import privately
 from veen_storage.holder import holder
@@ -41,7 +42,8 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
     with privately(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "veen_hub.main", *arguments],
+            # -P: else a queue.py of the folder one happens to be in would be run as the hub's.
+            [sys.executable, "-P", "-m", "veen_hub.main", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=target,
@@ -51,8 +53,8 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
         for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
             said = _said_since(log, start)
             for line in said:
-                if line.startswith(LISTENING):
-                    return process, line.removeprefix(LISTENING)
+                if line.startswith(LISTENING) and line.endswith("\n"):
+                    return process, line.removeprefix(LISTENING).rstrip()
             if process.poll() is not None:
                 last = _said_since(log, start)[-1:] or ["no word"]
                 raise CommandFailed(
@@ -70,7 +72,7 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
 def _said_since(log: Path, start: int) -> list[str]:
     with log.open("rb") as file:
         file.seek(start)
-        return file.read().decode("utf-8", "replace").splitlines()
+        return file.read().decode("utf-8", "replace").splitlines(keepends=True)
 
 
 def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
@@ -207,6 +209,7 @@ def _detached(
     out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
 ) -> Answer:
     pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
+    must_be_writable(pid_file)  # else a hub would run of which nobody was told
     with out.progress("waiting for the hub to listen"):
         process, url = launch(arguments, log_file)
     pid_file.write_text(f"{process.pid}\n", encoding="ascii")

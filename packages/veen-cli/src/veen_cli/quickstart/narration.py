@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.box import ROUNDED, SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
@@ -23,8 +24,10 @@ from veen_core.cap import CapToken
 from veen_core.receipt import Receipt
 
 WIDTH: Final = 100
-DUMPED: Final = 48
-"""Bytes of a ciphertext that are shown."""
+DUMPED: Final = 3
+"""Rows of a ciphertext that are shown."""
+IN_A_ROW: Final = ((76, 16), (56, 8), (0, 4))
+"""Bytes of it in one, by the columns that there are at least: what Bob reads must fit beside it."""
 _DIGITS: Final = re.compile(r"[0-9a-f]{20,}")
 ROLES: Final = {
     "admin": "decides who may write",
@@ -37,14 +40,15 @@ def short(value: bytes) -> str:
     return f"{value.hex()[:16]}…"
 
 
-def dump(content: bytes) -> str:
+def dump(content: bytes, columns: int) -> str:
     """The beginning, as hex and as characters."""
+    length = next(length for least, length in IN_A_ROW if columns >= least)
     rows = []
-    for at in range(0, min(DUMPED, len(content)), 16):
-        row = content[at : at + 16]
+    for at in range(0, min(DUMPED * length, len(content)), length):
+        row = content[at : at + length]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         rows.append(f"{row.hex(' ', 4)}  {shown}")
-    more = len(content) - DUMPED
+    more = len(content) - DUMPED * length
     return "\n".join([*rows, f"… and {more} bytes more"] if more > 0 else rows)
 
 
@@ -65,7 +69,10 @@ class Narrator:
 
     def __init__(self, *, quiet: bool) -> None:
         self.console = Paper(quiet=quiet, highlight=False, soft_wrap=False)
-        self.console.width = min(WIDTH, self.console.width) if self.console.is_terminal else WIDTH
+        # Both numbers: with one of them rich still takes 80 for a terminal that calls itself dumb.
+        columns, lines = shutil.get_terminal_size()
+        width = min(WIDTH, columns) if self.console.is_terminal else WIDTH
+        self.console.size = ConsoleDimensions(width, lines)
         self._chapter = 0
 
     def say(self, text: str) -> None:
@@ -79,9 +86,11 @@ class Narrator:
 
     def rows(self, rows: Sequence[Sequence[str]]) -> None:
         table = Table.grid(padding=(0, 2))
+        for _ in rows[0]:
+            table.add_column(overflow="fold")  # an id that is cut short cannot be compared
         for row in rows:
             table.add_row(*row)
-        self.console.print(Padding(table, (0, 4), expand=False))
+        self.console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
     def holds(self, text: str) -> None:
         self.console.print(Padding(Text.from_markup(f"[bold green]✓[/] {text}"), (0, 4), expand=False))
@@ -159,13 +168,14 @@ class Narrator:
         table = Table(box=ROUNDED, show_lines=True, border_style="dim")
         table.add_column("[bold red]the hub saw[/]", no_wrap=True)
         table.add_column("[bold green]Bob reads[/]")
+        columns = self.console.width
         for each in found:
             table.add_row(
-                f"[red]{escape(dump(each.ciphertext))}[/]", f"[green]{escape(each.message.text)}[/]"
+                f"[red]{escape(dump(each.ciphertext, columns))}[/]", f"[green]{escape(each.message.text)}[/]"
             )
             if each.attachment is not None and each.attachment_ciphertext is not None:
                 table.add_row(
-                    f"[red]{escape(dump(each.attachment_ciphertext))}[/]",
+                    f"[red]{escape(dump(each.attachment_ciphertext, columns))}[/]",
                     f"[green]📎 {escape(each.attachment.decode())}[/]",
                 )
         self.console.print(Padding(table, (0, 2), expand=False))
