@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from pathlib import Path
@@ -33,14 +34,16 @@ from veen_core.rejection import Code
 from veen_hub import admission, authorization, examination, main
 from veen_hub import hub as hubs
 from veen_hub.feed import Feed
-from veen_hub.http import attachments, content, errors, reading, submit, tooling
+from veen_hub.http import attachments, content, errors, express, reading, submit, tooling
 from veen_hub.http.connections import Connection
+from veen_hub.http.express import Express
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
 from veen_hub.remembered import Orders
 from veen_storage.hub_keys import HubKeys
 from veen_storage.origin import Origin
 from veen_storage.reader import Reader
+from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 SKIPPED = "skip "
@@ -203,7 +206,7 @@ def _status() -> None:
         def __getitem__(self, code: Code) -> int:
             return 400 if active("reports another status") else super().__getitem__(code)
 
-    errors.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
+    errors.HTTP_STATUS = express.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
 
 
 @fault("names no request")
@@ -297,14 +300,15 @@ def _equivocation() -> None:
 def _places() -> None:
     """A receipt whose stream_seq somebody else was given, in the answer alone."""
 
-    def before(right: Any, outcome: Any, request: web.Request) -> bytes:
+    def before(right: Any, outcome: Any, request_id: str) -> bytes:
         if hasattr(outcome, "receipt") and outcome.receipt.stream_seq > 1:
             held = outcome.receipt
             outcome = _Shown(dataclasses.replace(held, stream_seq=held.stream_seq - 1).encode())
-        made: bytes = right(outcome, request)
+        made: bytes = right(outcome, request_id)
         return made
 
-    while_active("gives a place twice", submit, "encode", before)
+    for module in (submit, express):
+        while_active("gives a place twice", module, "encode", before)
 
 
 @dataclasses.dataclass
@@ -534,17 +538,20 @@ def _fragile() -> None:
     while_active(name, Connection, "handle_error", bad)
     while_active(name, submit, "over_the_cap", bad)
     while_active(name, submit, "receive", served)
+    while_active(name, Express, "of", lambda *_about: None)  # nobody gets past ``receive``
 
 
 @fault("changes its mind")
 def _fickle() -> None:
-    turns = itertools.count()
+    """By the request's number, which goes up by one."""
 
     def fickle(right: Any, error: AdmissionError | ApiError, *about: Any) -> Any:
         made = right(error, *about)
-        return dataclasses.replace(made, code=Code.CONFLICT) if next(turns) % 2 else made
+        odd = made.request_id is not None and int(made.request_id, 16) % 2
+        return dataclasses.replace(made, code=Code.CONFLICT) if odd else made
 
-    while_active("changes its mind", errors, "envelope_of", fickle)
+    for module in (errors, submit):
+        while_active("changes its mind", module, "envelope_of", fickle)
 
 
 @fault("answers 500")
@@ -567,13 +574,58 @@ def _claims() -> None:
     while_active("claims to enforce everything", hubs.Hub, "status", silent)
 
 
+# --- figures
+
+
 @fault("is slow")
 def _slow() -> None:
-    async def later(right: Any, *about: Any) -> Any:
-        await asyncio.sleep(0.02)
-        return await right(*about)
+    """Alone, and by the message where there are many."""
 
-    while_active("is slow", submit, "receive", later)
+    def later(right: Any, self: Store, batch: Batch) -> None:
+        time.sleep(0.02 + 0.001 * batch.length)
+        right(self, batch)
+
+    while_active("is slow", Store, "commit", later)
+
+
+@fault("slows as it grows")
+def _growing() -> None:
+    def later(right: Any, self: Batch, msg: Any, *about: Any) -> Any:
+        placed = right(self, msg, *about)
+        if self.length == 1 and self.label(msg.label).log.size > 1_900:  # type: ignore[union-attr]
+            time.sleep(0.02)
+        return placed
+
+    while_active("slows as it grows", Batch, "add", later)
+
+
+@fault("reads slowly")
+def _slow_reading() -> None:
+    def later(right: Any, *about: Any) -> Any:
+        time.sleep(0.1)
+        return right(*about)
+
+    while_active("reads slowly", reading, "read_page", later)
+
+
+@fault("tells followers late")
+def _late() -> None:
+    def later(right: Any, self: Feed, entries: list[Any]) -> None:
+        asyncio.get_running_loop().call_later(0.05, right, self, entries)
+
+    while_active("tells followers late", Feed, "announce", later)
+
+
+@fault("hoards memory")
+def _hoards() -> None:
+    hoard: list[bytes] = []
+
+    def more(right: Any, *about: Any) -> None:
+        if not hoard:
+            hoard.append(b"\xff" * 420_000_000)
+        right(*about)
+
+    while_active("hoards memory", Store, "commit", more)
 
 
 # --- forgetting, over a restart

@@ -39,8 +39,12 @@ def _asks_no_work(status: Status) -> str | None:
 PLAIN: Final = Setup(name="plain")
 """Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any that asks for no work."""
 ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
-POLICY: Final = "veen-selftest"
-"""The entry point of ``policy``."""
+POLICY = CLOCK = "veen-selftest"
+"""The entry points of ``policy`` and ``clock``."""
+TURNING: Final = Setup(
+    name="turning", profile="rotating", settings={"clock": CLOCK}, unfit=_has_no_epochs
+)
+"""Epochs of three seconds, by a clock that is fast; of a hub that is there, its own clock's."""
 MOST_MESSAGES: Final = 2
 STRICT: Final = Setup(
     name="strict",
