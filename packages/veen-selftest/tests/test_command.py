@@ -21,6 +21,7 @@ from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import MODERATE, KeystoreNonce, Salt, Secrets, seal_keystore
 from veen_selftest import command
 from veen_selftest.admin_key import read_key
+from veen_selftest.check import Violation
 from veen_selftest.fleet import OwnFleet
 from veen_selftest.setup import PLAIN
 
@@ -129,6 +130,12 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
     [
         (["--hub=http://127.0.0.1:1"], 2, "no hub answers at http://127.0.0.1:1"),
         (["--hub=ftp://x"], 1, "want a URL"),
+        (["--hub=http://127.0.0.1:99999"], 1, "want a URL"),
+        (["--hub=http://[::1"], 1, "want a URL"),
+        (["--hub=http://"], 1, "want a URL"),
+        (["--hub=https://127.0.0.1:1", f"--ca={__file__}"], 1, "holds no certificate"),
+        (["--hub-command=/nowhere/hub"], 1, "there is no such program"),
+        (["--hub-command=it's"], 1, "No closing quotation"),
         (["nonsense"], 1, "see 'veen-selftest --help'"),
         (["--only=nonsense"], 1, "see --list"),
         (["--admin-key=/dev/null"], 1, "--admin-key"),
@@ -141,6 +148,12 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
     ids=[
         "no hub",
         "no url",
+        "no port",
+        "no address",
+        "no host",
+        "no certificate",
+        "no program",
+        "no command",
         "no suite",
         "no check",
         "a key and no hub",
@@ -254,6 +267,28 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(flag: str, tmp_p
         assert flag in done.stderr
 
 
+def test_a_report_that_cannot_be_written_in_the_end_does_not_take_the_verdict_along(healthy: OwnFleet) -> None:
+    done = run("--only=api.version", f"--hub={healthy.hub(PLAIN).url}", "--junit=/dev/full")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("1 passed, 0 failed, 0 skipped in ")
+    assert done.stderr == "veen-selftest: Could not open file '/dev/full': No space left on device\n"
+
+
+def test_a_hub_that_never_says_that_it_listens_is_waited_for_once(tmp_path: Path) -> None:
+    program = tmp_path / "hub"
+    program.write_text("#!/bin/sh\ncase $1 in --init) ;; *) exec sleep 600 ;; esac\n")
+    program.chmod(0o700)
+    fleet = OwnFleet(b"silent", [str(program)], patience=0.2)
+    try:
+        for _ in range(2):
+            with pytest.raises(Violation, match="nothing was said in 0.2 s"):
+                fleet.hub(PLAIN)
+        assert len(list(fleet.folder.iterdir())) == 1
+        assert _processes_with(str(fleet.folder)) == []
+    finally:
+        fleet.close()
+
+
 BROKEN = """
 from veen_selftest import command, console
 def fail(*_arguments):
@@ -292,8 +327,12 @@ def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGINT] * 2, [signal.SIGTERM], [signal.SIGHUP]],
+    ids=["Ctrl-C", "Ctrl-C twice", "SIGTERM", "a closed terminal"],
+)
+def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signals], tmp_path: Path) -> None:
     # Run in the background, as by CI, a test inherits that SIGINT is ignored: a terminal's user does not.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     script = f"{listening}; from veen_selftest.console import main; main()"
@@ -308,7 +347,9 @@ def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tm
         assert time.monotonic() < deadline
         time.sleep(0.05)
     hubs = _processes_with(str(tmp_path))
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.01)  # a hand is no faster; the second one comes while it cleans up
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith("interrupted: ")
