@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
-from veen_core import pow as proof_of_work
 from veen_core import rejection
+from veen_core.api import wrap_submit
 from veen_core.ids import Signature
 from veen_core.rejection import TABLE, Rejection
 from veen_selftest.bench import Bench
@@ -44,17 +44,10 @@ def _prefilter_reject(bench: Bench) -> None:
     hub = bench.hub(STRICT)
     writer = bench.writer(hub)
     wire = writer.next()
-    refused_by(rejection.PREFILTER_REJECT, hub.submit(wire))
-    refused_by(rejection.PREFILTER_REJECT, hub.submit(wire, VEEN_PoW=_cookie(hub, wire, less=3)))
-    refused_by(rejection.PREFILTER_REJECT, hub.submit(writer.message(2), VEEN_PoW=_cookie(hub, wire)))
-    same(hub.accept(wire, VEEN_PoW=_cookie(hub, wire)).stream_seq, 1, "stream_seq of a message with its work")
-
-
-def _cookie(hub: Hub, wire: bytes, less: int = 0) -> str:
-    """Proof of work for one message, or ``less`` of it than is asked for."""
-    status = hub.status()
-    challenge = proof_of_work.challenge(status.pow_salt, wire)
-    return proof_of_work.solve(challenge, max(0, status.pow_difficulty - less)).encode().hex()
+    refused_by(rejection.PREFILTER_REJECT, hub.post("/v1/submit", wrap_submit(wire)))
+    refused_by(rejection.PREFILTER_REJECT, hub.submit(wire, VEEN_PoW=hub.cookie(wire, less=3)))
+    refused_by(rejection.PREFILTER_REJECT, hub.submit(writer.message(2), VEEN_PoW=hub.cookie(wire)))
+    same(hub.accept(wire).stream_seq, 1, "stream_seq of a message with its work")
 
 
 def _att_root(bench: Bench) -> None:
@@ -76,24 +69,20 @@ def _outcast(bench: Bench, who: str, row: Rejection) -> Writer:
 def _not_primary(bench: Bench) -> None:
     """What a policy says is another hub's is refused, before any token is looked at (AUTH1, H6)."""
     writer = _outcast(bench, ELSEWHERE, rejection.NOT_PRIMARY)
-    wire = writer.message(1)
-    refused_by(rejection.NOT_PRIMARY, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
+    refused_by(rejection.NOT_PRIMARY, writer.hub.submit(writer.message(1)))
 
 
 def _revoked(bench: Bench) -> None:
     """Whom a policy calls revoked is refused, with a token that is right (KEX1+, H6)."""
     writer = _outcast(bench, REVOKED, rejection.REVOKED)
-    bare = writer.message(1)
-    refused_by(rejection.CAP_MISSING, writer.hub.submit(bare, VEEN_PoW=_cookie(writer.hub, bare)))
-    wire = writer.authorized().message(1)
-    refused_by(rejection.REVOKED, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
+    refused_by(rejection.CAP_MISSING, writer.hub.submit(writer.message(1)))
+    refused_by(rejection.REVOKED, writer.hub.submit(writer.authorized().message(1)))
 
 
 def _padding(bench: Bench) -> None:
     """A ciphertext that is not as long as a policy wants is refused, with a token that is right (LCLASS0)."""
     writer = _outcast(bench, UNPADDED, rejection.PADDING).authorized()
-    wire = writer.message(1)
-    refused_by(rejection.PADDING, writer.hub.submit(wire, VEEN_PoW=_cookie(writer.hub, wire)))
+    refused_by(rejection.PADDING, writer.hub.submit(writer.message(1)))
 
 
 def _cap_invalid(bench: Bench) -> None:
@@ -133,11 +122,9 @@ def _client_bounds(bench: Bench) -> None:
         raise Skip("whether a hub bounds client_ids, and how, cannot be seen from outside (KEX1+ 4.1)")
     hub = bench.hub(STRICT)
     alice, bob = bench.writer(hub), bench.writer(hub, "bob")
-    for wire in alice.many(MOST_MESSAGES):
-        hub.accept(wire, VEEN_PoW=_cookie(hub, wire))
-    over, other = alice.next(), bob.next()
-    refused_by(rejection.CLIENT_BOUNDS, hub.submit(over, VEEN_PoW=_cookie(hub, over)))
-    hub.accept(other, VEEN_PoW=_cookie(hub, other))
+    hub.accept_many(alice.many(MOST_MESSAGES))
+    refused_by(rejection.CLIENT_BOUNDS, hub.submit(alice.next()))
+    hub.accept(bob.next())
 
 
 def _cap_ttl(bench: Bench) -> None:

@@ -92,7 +92,8 @@ def _chain(bench: Bench) -> None:
 def _rate(bench: Bench) -> None:
     """A bucket per token and label, refilled by the second, used up by accepted messages only (RL0, H8)."""
     hub = bench.hub()
-    writer = bench.stranger(hub).authorized(rate=Rate(per_sec=1, burst=3))
+    rate = hub.rate(1, 3)
+    writer = bench.stranger(hub).authorized(rate=rate)
     for _ in range(5):
         refused_by(rejection.CLIENT_SEQ, hub.submit(writer.message(9)))
     started = hub.status().hub_ts
@@ -100,7 +101,8 @@ def _rate(bench: Bench) -> None:
     accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
     passed = hub.status().hub_ts - started
     require(
-        3 <= len(accepted) <= 3 + passed, f"{len(accepted)} accepted under a burst of 3 in {passed} s (H8)"
+        rate.burst <= len(accepted) <= rate.burst + passed,
+        f"{len(accepted)} accepted under a burst of {rate.burst} in {passed} s (H8)",
     )
     for outcome in outcomes[len(accepted) :]:
         require(not isinstance(outcome, Receipt), "a message was accepted after one was over the rate")

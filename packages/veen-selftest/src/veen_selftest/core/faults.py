@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from veen_core import rejection
-from veen_core.api import wrap_submit
 from veen_core.cap import Rate
 from veen_core.ids import ClientId
 from veen_core.rejection import Rejection
 from veen_selftest.bench import Bench
-from veen_selftest.hub import CBOR, Answer, Hub
+from veen_selftest.hub import Answer, Hub
 from veen_selftest.writer import Writer, key_of
 
 
@@ -32,7 +31,8 @@ class Draft:
     """Messages that were accepted before."""
     padding: int = 0
     """Bytes that Content-Length announces beyond what is there."""
-    wrap: Callable[[bytes], bytes] = wrap_submit
+    after: bytes = b""
+    """What follows the message where it should end."""
 
     def play(self, writer: Writer) -> Answer:
         """Everything before the message, then the message."""
@@ -43,12 +43,10 @@ class Draft:
             writer.authorized(**self.token)
         if self.without_token:
             writer.auth_ref = None
-        wire = writer.message(self.fields.pop("client_seq", writer.seq + 1), **self.fields)
-        body, headers = self.wrap(wire), {"Content-Type": CBOR}
+        wire = writer.message(self.fields.pop("client_seq", writer.seq + 1), **self.fields) + self.after
         if self.padding:
-            headers["Content-Length"] = str(len(body) + self.padding)
-            return hub.call("POST", "/v1/submit", None, headers)
-        return hub.call("POST", "/v1/submit", body, headers)
+            return hub.post("/v1/submit", b"", Content_Length=str(len(wire) + self.padding))
+        return hub.submit(wire)
 
 
 Fault = Callable[[Draft], None]
@@ -59,8 +57,7 @@ def _too_large(draft: Draft) -> None:
 
 
 def _not_canonical(draft: Draft) -> None:
-    inner = draft.wrap
-    draft.wrap = lambda wire: inner(wire + b"\x00")
+    draft.after = b"\x00"
 
 
 def _short_ciphertext(draft: Draft) -> None:

@@ -101,7 +101,7 @@ def _fill(hub: Hub, writer: Writer, count: int) -> None:
 
 def _single(bench: Bench) -> None:
     """Durable submits a second, one message a request, 256 in flight, to the crypto floor."""
-    hub, each = bench.hub(), sizes(bench).single // IN_FLIGHT
+    hub, each = bench.free_hub(), sizes(bench).single // IN_FLIGHT
     prepared = [load.bodies(writer, each) for writer in _writers(bench, hub, IN_FLIGHT)]
     before = crypto_floor()
     rate = each * IN_FLIGHT / uvloop.run(load.drive(hub, prepared, sequences=False))
@@ -111,7 +111,7 @@ def _single(bench: Bench) -> None:
 
 def _batch(bench: Bench) -> None:
     """Durable submits a second in sequences of 64, eight requests under way, to the crypto floor."""
-    hub, each = bench.hub(), sizes(bench).batch // LANES
+    hub, each = bench.free_hub(), sizes(bench).batch // LANES
     prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(bench, hub, LANES)]
     before = crypto_floor()
     rate = each * LANES / uvloop.run(load.drive(hub, prepared, sequences=True))
@@ -135,7 +135,7 @@ def _p50(bench: Bench) -> None:
 
 def _read(bench: Bench) -> None:
     """Entries a second to one reader that takes pages and does not verify."""
-    hub, count = bench.hub(), sizes(bench).read
+    hub, count = bench.free_hub(), sizes(bench).read
     writer = bench.writer(hub)
     _fill(hub, writer, count)
     page = min(1_000, hub.known.max_page_items)
@@ -151,7 +151,7 @@ def _read(bench: Bench) -> None:
 
 def _follow(bench: Bench) -> None:
     """Milliseconds from durable to a follower, at 1,000 messages a second, at the 99th of 100."""
-    hub = bench.hub()
+    hub = bench.free_hub()
     delays = uvloop.run(load.follow_delays(hub, bench.writer(hub), sizes(bench).follow_sec))
     p99 = delays[int(len(delays) * 0.99)] * 1e3
     about = f"{len(delays):,} messages; median {delays[len(delays) // 2] * 1e3:.2f} ms"
@@ -160,7 +160,7 @@ def _follow(bench: Bench) -> None:
 
 def _growth(bench: Bench) -> None:
     """Submit p50 in a label with a long history to that in a label with 1,000 entries."""
-    hub, chosen = bench.hub(), sizes(bench)
+    hub, chosen = bench.free_hub(), sizes(bench)
     deep, shallow = bench.writer(hub, on="long"), bench.writer(hub, on="short")
     _fill(hub, deep, chosen.history)
     _fill(hub, shallow, SHORT)
