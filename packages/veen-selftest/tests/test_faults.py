@@ -15,7 +15,12 @@ from .faulty_hub import FAULTS, FORGETS_KILLED, FORGETS_STOPPED, SKIPPED
 
 CAUGHT_BY = {
     "accepts replays": ["scenario.B", "invariant.I8", "mmr.append-once"],
-    "judges in another order": ["admission.order"],
+    "judges in another order": [
+        "admission.order",
+        "admission.order.CAP_TTL",
+        "admission.order.EPOCH",
+        "admission.order.strict",
+    ],
     "takes any encoding": ["admission.CBOR_INVALID", "invariant.I10", "codec.unique"],
     "takes any layout": ["admission.FIELD_SIZE", "invariant.I11"],
     "takes any version": ["admission.VERSION"],

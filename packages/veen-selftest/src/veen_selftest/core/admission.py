@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from typing import Final
 
 from veen_core import rejection
@@ -15,8 +13,9 @@ from veen_core.rejection import TABLE, Rejection
 from veen_selftest.bench import Bench
 from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core import faults
-from veen_selftest.hub import Answer, Hub, refused_by
-from veen_selftest.policy import ELSEWHERE, OUTCASTS, REVOKED, UNPADDED
+from veen_selftest.core.order import outcast
+from veen_selftest.hub import Hub, refused_by
+from veen_selftest.policy import ELSEWHERE, REVOKED, UNPADDED
 from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
 from veen_selftest.writer import Writer, key_of
 
@@ -62,8 +61,7 @@ def _outcast(bench: Bench, who: str, row: Rejection) -> Writer:
     """Somebody whom the policy of the selftest's own hubs does not let in (H6)."""
     if not bench.fleet.starts_hubs:
         raise Skip(f"{row.detail} is a policy's word (H6), and what its view holds is not known from outside")
-    hub = bench.hub(STRICT)
-    return Writer(hub, OUTCASTS, who, f"{bench.fleet.run}/{bench.seed}/{bench.name}")
+    return outcast(bench, who)
 
 
 def _not_primary(bench: Bench) -> None:
@@ -129,8 +127,7 @@ def _client_bounds(bench: Bench) -> None:
 
 def _cap_ttl(bench: Bench) -> None:
     """A token ends with its ttl, counted from its receipt; asking again does not renew it (§6, H5)."""
-    if bench.effort.patience < 4:
-        raise Skip("a token's second must pass: --patience 4 waits for it")
+    faults.patient(bench)
     hub = bench.hub()
     writer = bench.stranger(hub)
     token = writer.token(ttl=1)
@@ -138,9 +135,7 @@ def _cap_ttl(bench: Bench) -> None:
     writer.auth_ref = given.auth_ref
     same(given.expires_at, given.receipt.hub_ts + 1, "expires_at (§6)")
     hub.accept(writer.next())
-    deadline = time.monotonic() + bench.effort.patience
-    while hub.status().hub_ts <= given.expires_at and time.monotonic() < deadline:
-        time.sleep(0.1)
+    faults.outlast(bench, hub, given.expires_at)
     same(hub.authorize(token).expires_at, given.expires_at, "expires_at when asked again (H5)")
     refused_by(rejection.CAP_TTL, hub.submit(writer.next()))
 
@@ -169,18 +164,6 @@ OTHERS: Final[dict[Rejection, Callable[[Bench], None]]] = {
 """Rows that one message to a plain hub cannot show."""
 
 
-def _order(bench: Bench) -> None:
-    """Of two faults the earlier row of the table is reported, whichever two they are (§8.1)."""
-    hub = bench.hub()
-    pairs = [pair for pair in combinations(faults.FAULTS, 2) if faults.can_both_be_wrong(*pair)]
-    if not hub.known.gating:
-        pairs = [pair for pair in pairs if rejection.CAP_MISSING not in pair]
-    for done, (first, second) in enumerate(pairs, start=1):
-        answer: Answer = faults.play(bench, hub, [second, first])
-        refused_by(first, answer)
-        bench.progress(done, len(pairs))
-
-
 def _again(bench: Bench) -> None:
     """The same request is refused in the same way each time (I13)."""
     hub = bench.hub()
@@ -205,6 +188,5 @@ CHECKS: Final = (
         for row in TABLE
     ),
     Check("admission.CAP_ISSUER.withdrawn", "H18", _cap_issuer_withdrawn),
-    Check("admission.order", "§8.1", _order),
     Check("admission.deterministic", "§7 I13", _again),
 )
