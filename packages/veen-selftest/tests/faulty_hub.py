@@ -4,7 +4,7 @@
 
 FILE names the fault that is active now, or is empty: so that one process can be every kind of faulty hub in
 turn, and a healthy one in between. ``FAULTS`` lists them; ``skip ROW`` leaves out that row of the admission
-table. ``forgets when killed`` and ``forgets when stopped`` take effect when the hub starts again.
+table. Whenever such a hub ends, its machine loses power too: what it never synced is gone when it starts again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
@@ -40,6 +41,7 @@ from veen_hub.http.express import Express
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
 from veen_hub.remembered import Orders
+from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.origin import Origin
 from veen_storage.reader import Reader
@@ -47,8 +49,7 @@ from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 SKIPPED = "skip "
-FORGETS_KILLED = "forgets when killed"
-FORGETS_STOPPED = "forgets when stopped"
+BACKUP = "starts from a backup"
 STRANGER = SigningKey(SigningSeed(H(b"a stranger's key")))
 
 Fault = Callable[[], None]
@@ -628,19 +629,99 @@ def _hoards() -> None:
     while_active("hoards memory", Store, "commit", more)
 
 
-# --- forgetting, over a restart
+# --- the disk
 
 
-def _before_start(root: Path) -> None:
-    """What a hub that never synced would find after its machine has died: the state of its last start."""
-    kept, clean = root.with_name("kept"), root.with_name("clean")
-    forgets = active(FORGETS_STOPPED) if clean.exists() else active(FORGETS_KILLED)
-    if kept.exists() and forgets:
+@fault("drops fsync")
+def _unsynced() -> None:
+    """``PowerCut`` remembers it."""
+    for name in ("sync", "sync_many", "sync_directory"):
+        while_active("drops fsync", Files, name, lambda _right, *_about: None)
+
+
+class PowerCut:
+    """What a data directory held when it was last synced: beside each file that was changed since, its old self.
+
+    Of a name, a sync of its folder is what counts; of bytes, that of the file.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._held = root.with_name("unsynced")
+        self._lock = threading.Lock()
+
+    def happen(self) -> None:
+        """Everything as it was at its last sync."""
+        for old in self._held.rglob("*.old"):
+            shutil.copyfile(old, self._root / old.relative_to(self._held).with_suffix(""))
+        for new in self._held.rglob("*.new"):
+            (self._root / new.relative_to(self._held).with_suffix("")).unlink(missing_ok=True)
+        shutil.rmtree(self._held, ignore_errors=True)
+
+    def watch(self) -> None:
+        """Every change and every sync from now on."""
+        self._before("write", lambda fd, *_: [_path_of(fd)])
+        self._before("truncate", lambda fd, *_: [_path_of(fd)])
+        self._before("rename", lambda source, target: [source, target])
+        self._before("remove", lambda path: [path])
+        self._after("sync", lambda fd: [_path_of(fd)])
+        self._after("sync_directory", lambda path: [path / name.name for name in self._beside(path)])
+
+    def _beside(self, path: Path) -> list[Path]:
+        folder = self._held / path.resolve().relative_to(self._root)
+        return [held.with_suffix("") for held in folder.glob("*.???")]
+
+    def _before(self, name: str, paths: Callable[..., list[Path]]) -> None:
+        right = getattr(Files, name)
+
+        def changing(files: Files, *about: Any) -> Any:
+            with self._lock:
+                for path in paths(*about):
+                    self._keep(path)
+                return right(files, *about)
+
+        setattr(Files, name, changing)
+
+    def _after(self, name: str, paths: Callable[..., list[Path]]) -> None:
+        """Below what ``drops fsync`` leaves out: it is put in place before."""
+        right = getattr(Files, name)
+
+        def syncing(files: Files, *about: Any) -> None:
+            right(files, *about)
+            with self._lock:
+                for path in paths(*about):
+                    for held in (self._place(path, ".old"), self._place(path, ".new")):
+                        held.unlink(missing_ok=True)
+
+        setattr(Files, name, syncing)
+
+    def _place(self, path: Path, suffix: str) -> Path:
+        place = self._held / path.resolve().relative_to(self._root)
+        return place.with_name(place.name + suffix)
+
+    def _keep(self, path: Path) -> None:
+        old, new = self._place(path, ".old"), self._place(path, ".new")
+        if old.exists() or new.exists():
+            return
+        old.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size:
+            shutil.copyfile(path, old)
+        else:
+            new.touch()
+
+
+def _from_backup(root: Path) -> None:
+    """A copy is made at every start; ``starts from a backup`` goes on from the one before."""
+    copy = root.with_name("backup")
+    if copy.exists() and active(BACKUP):
         shutil.rmtree(root)
-        shutil.copytree(kept, root)
-    shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(root, kept)
-    clean.unlink(missing_ok=True)
+        shutil.copytree(copy, root)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy)
+
+
+def _path_of(fd: int) -> Path:
+    return Path(f"/proc/self/fd/{fd}").readlink()
 
 
 def _arguments(given: list[str]) -> Iterator[str]:
@@ -653,16 +734,15 @@ def _arguments(given: list[str]) -> Iterator[str]:
 
 def run(given: list[str]) -> int:
     arguments = list(_arguments(given))
+    if not {"--init", "--rotate"} & set(arguments):
+        root = next(Path(a.partition("=")[2]) for a in arguments if a.startswith("--data-dir="))
+        machine = PowerCut(root)
+        machine.happen()
+        machine.watch()
+        _from_backup(root)
     for install in FAULTS.values():
         install()
-    root = next(Path(a.partition("=")[2]) for a in arguments if a.startswith("--data-dir="))
-    serves = not {"--init", "--rotate"} & set(arguments)
-    if serves:
-        _before_start(root)
-    code = main.main(arguments)
-    if serves:
-        root.with_name("clean").touch()
-    return code
+    return main.main(arguments)
 
 
 if __name__ == "__main__":
