@@ -126,12 +126,11 @@ def _order() -> None:
 
 @fault("takes any encoding")
 def _encoding() -> None:
-    while_active(
-        "takes any encoding",
-        submit,
-        "unwrap_submit",
-        lambda _right, envelope: cbor2.dumps(cbor2.loads(envelope)[2]),
-    )
+    def any_(_right: Any, envelope: bytes) -> bytes:
+        return cbor2.dumps(cbor2.loads(envelope)[2])
+
+    for module in (submit, express):
+        while_active("takes any encoding", module, "unwrap_submit", any_)
 
 
 @fault("takes any layout")

@@ -57,6 +57,9 @@ def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
         "admission.EPOCH",
         "admission.PADDING",
         "admission.CAP_ISSUER.withdrawn",
+        "admission.order.CAP_TTL",
+        "admission.order.EPOCH",
+        "admission.order.strict",
         "identity.restart",
         "identity.rotation",
     }
