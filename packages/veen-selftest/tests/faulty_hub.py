@@ -4,7 +4,7 @@
 
 FILE names the fault that is active now, or is empty: so that one process can be every kind of faulty hub in
 turn, and a healthy one in between. ``FAULTS`` lists them; ``skip ROW`` leaves out that row of the admission
-table. Whenever such a hub ends, its machine loses power too: what it never synced is gone when it starts again.
+table. Whenever such a hub ends, its machine loses power too: what it never synced is gone then.
 """
 
 from __future__ import annotations
@@ -639,7 +639,7 @@ def _unsynced() -> None:
 
 
 class PowerCut:
-    """What a data directory held when it was last synced: beside each file that was changed since, its old self.
+    """What a data directory held when it was last synced: of each file that was changed since, its old self.
 
     Of a name, a sync of its folder is what counts; of bytes, that of the file.
     """

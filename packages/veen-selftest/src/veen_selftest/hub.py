@@ -125,7 +125,11 @@ class Hub:
         return http.client.HTTPConnection(*self.address, timeout=timeout)
 
     def call(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str | Sequence[str]] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str | Sequence[str]] | None = None,
     ) -> Answer:
         """A header with several values is sent once for each; as many bytes are announced as are there."""
         announced = {"Content-Length": str(len(body))} if method != "GET" else {}

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from veen_core.status import Status
 
-
 MOST_WORK: Final = 14
 """Difficulty of the work that is done for each message: some thousand of them in a run, 30 ms each."""
 
@@ -44,13 +43,11 @@ def _asks_no_work(status: Status) -> str | None:
 
 
 PLAIN: Final = Setup(name="plain")
-"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any that does not ask for much work."""
+"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any that asks little work."""
 ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
 POLICY = CLOCK = "veen-selftest"
 """The entry points of ``policy`` and ``clock``."""
-TURNING: Final = Setup(
-    name="turning", profile="rotating", settings={"clock": CLOCK}, unfit=_has_no_epochs
-)
+TURNING: Final = Setup(name="turning", profile="rotating", settings={"clock": CLOCK}, unfit=_has_no_epochs)
 """Epochs of three seconds, by a clock that is fast; of a hub that is there, its own clock's."""
 MOST_MESSAGES: Final = 2
 STRICT: Final = Setup(

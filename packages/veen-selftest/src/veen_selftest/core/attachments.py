@@ -14,7 +14,6 @@ from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.hub import Answer, Hub, refused_by
 from veen_selftest.writer import Writer
 
-
 SEAL: Final = 16
 """Bytes that sealing adds to an attachment (§4.6)."""
 LEAST: Final = 128
