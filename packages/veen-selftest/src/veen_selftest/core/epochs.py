@@ -46,7 +46,7 @@ def _window(bench: Bench) -> None:
 
 
 def _roll(bench: Bench) -> None:
-    """When the epoch turns, the new label is taken, chained to the one before; what left the window is not."""
+    """When the epoch turns, the new label is taken, chained to the last one; what left the window is not."""
     hub = bench.hub(TURNING)
     length, skew = hub.known.profile.epoch_sec, hub.known.limits.max_epoch_skew_sec
     for _attempt in range(3):  # again if the epoch turns in between
