@@ -33,6 +33,8 @@ def _others(hub: Hub, *without: Rejection) -> list[Rejection]:
     """Rows that one message can be refused by, whatever else is wrong with it."""
     if not hub.known.gating:
         without = (*without, rejection.CAP_MISSING)
+        if hub.admin is None:
+            without = (*without, *faults.OF_A_TOKEN)
     return [row for row in faults.FAULTS if row not in without]
 
 
