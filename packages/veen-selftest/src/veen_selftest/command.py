@@ -1,6 +1,6 @@
 """``veen selftest`` and ``veen-selftest``: is this hub to be trusted.
 
-Exit codes: 0 everything that was judged holds, 5 something does not (or too little was judged), 1 wrong usage,
+Exit codes: 0 all that was judged holds, 5 something does not (or too little was judged), 1 wrong usage,
 2 there is no hub, 4 the hub does not take orders signed with the admin key, 70 a bug, 130 interrupted.
 """
 
