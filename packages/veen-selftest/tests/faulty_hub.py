@@ -592,7 +592,7 @@ def _slow() -> None:
 def _growing() -> None:
     def later(right: Any, self: Batch, msg: Any, *about: Any) -> Any:
         placed = right(self, msg, *about)
-        if self.length == 1 and self.label(msg.label).log.size > 1_900:  # type: ignore[union-attr]
+        if self.length == 1 and self.label(msg.label).log.size > 1_900:
             time.sleep(0.02)
         return placed
 
