@@ -287,6 +287,25 @@ def test_a_missing_file_beside_the_chunks_is_named(make_store: MakeStore, tmp_pa
     assert not (tmp_path / "clone" / "VERSION").exists()
 
 
+@pytest.mark.parametrize("kind", ["index", "binding"])
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "gone"])
+def test_a_list_of_checkpoints_that_lacks_one_is_named_with_its_remedy(
+    make_store: MakeStore, tmp_path: Path, kind: str, cut: bool
+) -> None:
+    store = make_store()
+    send(store, ORDERS, 20)
+    store.apply()
+    layout = store.layout
+    path = layout.checkpoint_index(ORDERS) if kind == "index" else layout.checkpoint_binding
+    content = path.read_bytes()
+    path.unlink()
+    if cut:
+        path.write_bytes(content[:-5])
+    upto = {ORDERS: seq(18)}
+    with pytest.raises(DamageError, match=rf"{path.name}.*`veen hub repair`"):
+        fork(store, tmp_path / "fork", NEW_KEY, at(100), upto, files=Unsynced())
+
+
 # --- of a hub that runs
 
 

@@ -122,3 +122,28 @@ def test_a_crash_while_compressing_is_finished_at_the_next_opening(make_store: M
     assert [entry.receipt.stream_seq for entry in store.read.entries(ORDERS, seq(1), 20)] == list(
         range(1, 11)
     )
+
+
+@pytest.mark.parametrize("damaged", ["as it grew", "compressed"])
+def test_of_a_chunk_that_is_there_twice_the_whole_one_stays(make_store: MakeStore, damaged: str) -> None:
+    """A crash after the compressed one got its name, and before the other was removed."""
+
+    class Stops(Files):
+        def remove(self, path: Path) -> None:
+            if path.suffix == ".open":
+                raise OSError("the machine stops")
+            super().remove(path)
+
+    store = make_store(zstd_level=3, files=Stops())
+    send(store, ORDERS, 10)
+    with pytest.raises(OSError, match="stops"):
+        store.apply()
+    store.close()
+    final, growing = (store.layout.chunk(ORDERS, seq(1), end) for end in (seq(8), None))
+    whole, path = final.read_bytes(), growing if damaged == "as it grew" else final
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(bytes(content))
+    make_store()
+    assert final.read_bytes() == whole
+    assert not growing.exists()

@@ -228,6 +228,25 @@ def test_an_interrupt_in_the_middle_of_a_commit_stops_all_others(make_store: Mak
         send(store, ORDERS, 1)
 
 
+def test_a_batch_that_memory_does_not_follow_stops_all_others(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is durable: the next one would get the same places."""
+    store = make_store()
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._ledger, "adopt", out_of_memory)
+        with pytest.raises(MemoryError):
+            send(store, ORDERS, 1)
+    with pytest.raises(PoisonedError, match="reopen"):
+        send(store, ORDERS, 1)
+    store.close()
+    assert make_store().read.head(ORDERS) is not None
+
+
 # --- reads see all that is durable
 
 
@@ -346,6 +365,28 @@ def test_a_journal_segment_that_is_gone_is_noticed(make_store: MakeStore) -> Non
     with Store(store.layout.root) as again:
         assert again.read.head(ORDERS) is None
         send(again, ORDERS, 1)
+    Store(store.layout.root).close()
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_journal_that_somebody_emptied_is_not_taken_for_an_empty_one(
+    make_store: MakeStore, applied: bool
+) -> None:
+    """``rm journal/*`` after a kill: to open it would give places away that have receipts."""
+    store = make_store()
+    if applied:
+        send(store, ORDERS, 2)
+        store.apply()
+    send(store, ORDERS, 2)
+    drop(store)
+    for path in store.layout.journal.iterdir():
+        path.unlink()
+    with pytest.raises(DamageError, match=r"journal/applied: is missing.*put journal/ back"):
+        Store(store.layout.root)
+    (fault,) = fsck(store.layout.root, processes=1).faults
+    assert (fault.file, fault.remedy[:17]) == ("journal/applied", "put journal/ back")
+    assert any("journal/applied" in note and "is lost" in note for note in repair(store.layout.root).notes)
+    assert fsck(store.layout.root, processes=1).ok
     Store(store.layout.root).close()
 
 

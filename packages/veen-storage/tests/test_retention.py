@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from veen_core.chunk import PrunedEntry
 from veen_core.consistency import verify_consistency
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
+from veen_core.receipt import Receipt
 from veen_storage.errors import DamageError, PrunedError
 from veen_storage.fsck import fsck
 from veen_storage.pruned_chunk import read_pruned_chunk
@@ -83,6 +85,17 @@ def test_a_policy_has_a_rule_for_every_label(written: Store) -> None:
 def test_the_growing_chunk_is_never_pruned(written: Store) -> None:
     prune(written, ORDERS, Rule(max_age_sec=0, max_bytes=0), at(10**6))
     assert [written.read.entry(ORDERS, seq(n)).stream_seq for n in range(25, 31)] == list(range(25, 31))
+
+
+def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Entries 25 to 30 are in the chunk that grows."""
+    policy = Policy(default=Rule(max_age_sec=100))
+    assert len(written.due(policy, at(129), keep=CONTROL)) == 3
+    assert not caplog.messages
+    written.due(policy, at(130), keep=CONTROL)
+    written.due(Policy(default=Rule(max_bytes=1)), at(130), keep=CONTROL)
+    (said,) = caplog.messages
+    assert "in 1 labels payloads are too old and stay: their chunk has not ended" in said
 
 
 def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
@@ -344,3 +357,73 @@ def test_a_damaged_chunk_is_pruned_once_it_is_restored(written: Store, make_stor
         store.read.entry(ORDERS, seq(9))
     store.close()
     assert fsck(store.layout.root, processes=1).faults == []
+
+
+# --- what stays, while the chunk is still there
+
+
+def all_receipts(store: Store) -> list[Receipt]:
+    return [store.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
+
+
+def test_a_stranger_in_the_place_of_what_stays_is_replaced(written: Store) -> None:
+    receipts, path = all_receipts(written), written.layout.pruned(ORDERS, seq(1), seq(8))
+    path.write_bytes(b"not what stays of the chunk")
+    prune(written, ORDERS, Rule(max_age_sec=100), at(108))
+    assert all_receipts(written) == receipts
+    written.close()
+    assert fsck(written.layout.root, processes=1).ok
+
+
+@pytest.fixture
+def unfinished(written: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Killed when the index knew that a chunk is pruned, and its file was not yet removed."""
+
+    def die(*_: object) -> None:
+        raise OSError(errno.EIO, "killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(written._applier, "finish", die)
+        with pytest.raises(OSError, match="killed"):
+            prune(written, ORDERS, Rule(max_age_sec=100), at(108))
+    written.close()
+    assert written.layout.chunk(ORDERS, seq(1), seq(8)).exists()
+    assert fsck(written.layout.root, processes=1).ok
+    return written
+
+
+@pytest.mark.parametrize("repaired", [True, False], ids=["repaired", "opened"])
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.99])
+def test_damage_to_what_stays_does_not_outlive_the_chunk(
+    unfinished: Store, make_store: MakeStore, place: float, repaired: bool
+) -> None:
+    root, path = unfinished.layout.root, unfinished.layout.pruned(ORDERS, seq(1), seq(8))
+    whole = path.read_bytes()
+    at_byte = int(len(whole) * place)
+    path.write_bytes(whole[:at_byte] + bytes([whole[at_byte] ^ 1]) + whole[at_byte + 1 :])
+    (fault,) = fsck(root, processes=1).faults
+    assert (fault.file, fault.offset) == (path.name, at_byte)
+    if repaired:
+        assert repair(root).rewritten == [path.name]
+        assert fsck(root, processes=1).ok
+    store = make_store()
+    assert path.read_bytes() == whole
+    assert not store.layout.chunk(ORDERS, seq(1), seq(8)).exists()
+    assert [receipt.stream_seq for receipt in all_receipts(store)] == list(range(1, 31))
+
+
+def test_a_chunk_that_was_to_go_may_be_damaged_if_what_stays_is_whole(
+    unfinished: Store, make_store: MakeStore
+) -> None:
+    chunk, path = (
+        place(ORDERS, seq(1), seq(8)) for place in (unfinished.layout.chunk, unfinished.layout.pruned)
+    )
+    _flip(chunk)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DamageError, match=path.name):
+        Store(unfinished.layout.root)
+    assert chunk.exists()
+    path.write_bytes(whole)
+    assert len(all_receipts(make_store())) == 30
+    assert not chunk.exists()

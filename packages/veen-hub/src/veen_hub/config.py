@@ -100,7 +100,7 @@ class RetentionRule:
     """No bound unless one is given; ``long_term`` keeps everything and says so."""
 
     max_age_sec: int | None = None
-    """Payloads in sealed chunks older than this go; receipts and leaf hashes stay."""
+    """Payloads older than this go once their chunk has ended (max_checkpoint_interval, max_chunk_bytes)."""
     max_bytes: int | None = None
     """Of the label's chunks: the oldest go first."""
     long_term: bool = False

@@ -20,11 +20,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from veen_core import cbor, chunk
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression, retention
 from veen_storage.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
+from veen_storage.chunk_files import is_whole
 from veen_storage.errors import DamageError
 from veen_storage.files import Files, read_exactly
 from veen_storage.index import Index, Transaction
@@ -46,6 +48,9 @@ from veen_storage.records import (
     pack_bucket,
 )
 from veen_storage.retention import Pruner
+
+ROUND_BYTES: Final = 8 * 1_048_576
+"""A round takes about this much of the journal."""
 
 
 @dataclass(slots=True)
@@ -83,23 +88,33 @@ class Applier:
         self._index.write(lambda txn: write_index(txn, changes, finishing))
         self.finish(finishing)
 
-    def finish(self, finishing: bytes) -> None:
+    def finish(self, finishing: bytes, *, cut_off: bool = False) -> None:
         """Step 4; also at opening, for a round that was cut off after step 3."""
         for kind, label, start, end in decode_finishing(finishing):
-            if kind == "seal":
+            if kind == "seal" and cut_off and self._is_compressed(label, start, end):
+                self._files.remove(self._layout.chunk(label, start, None))
+            elif kind == "seal":
                 compression.finalize_chunk(
                     self._files, self._layout, label, start, end, zstd_level=self._zstd_level
                 )
             else:
+                if cut_off:
+                    self._pruner.write_again(self._files, label, start, end)
                 self._files.remove(self._layout.chunk(label, start, end))
         if finishing != NOTHING_TO_FINISH:
             self._files.sync_directory(self._layout.log)
+
+    def _is_compressed(self, label: Label, start: StreamSeq, end: StreamSeq) -> bool:
+        """Whether a whole chunk has its final name already: then it is not made again from what grew."""
+        final = self._layout.chunk(label, start, end)
+        return self._zstd_level is not None and final.exists() and is_whole(final, compressed=True)
 
     # --- step 1 and 2
 
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
         growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
+        pruned: set[tuple[Label, StreamSeq]] = set()
         refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
             match step:
@@ -118,7 +133,12 @@ class Applier:
                     )
                 case Pruned():
                     self._renamed_in.add(self._layout.log)
-                    if not self._pruner.write(self._files, step.decision):
+                    chunk_ = (step.decision.label, step.decision.start_seq)
+                    if chunk_ in pruned:
+                        continue  # decided twice: the first decision stands
+                    if self._pruner.write(self._files, step.decision):
+                        pruned.add(chunk_)
+                    else:
                         refused.add(id(step))
         for change in changes if refused else ():
             change.steps = [step for step in change.steps if id(step) not in refused]

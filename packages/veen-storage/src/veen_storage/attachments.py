@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import count, islice
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from veen_core.ids import Coid
-from veen_storage.errors import AbsentError, DamageError, StorageError
+from veen_storage.errors import AbsentError, DamageError, StorageError, reading
 from veen_storage.files import Files
 from veen_storage.index import Index
 from veen_storage.layout import Layout
@@ -142,7 +142,7 @@ class Attachments:
             raise _no_file(coid) from None
         digest = sha256()
         with file:
-            while data := file.read(part):
+            while data := _read(file, part, path.name):
                 digest.update(data)
                 yield data
         if digest.digest() != coid:
@@ -187,6 +187,11 @@ def _names_below(folder: Path, levels: int) -> Iterator[str]:
             yield from _names_below(folder / name, levels - 1)
 
 
+def _read(file: BinaryIO, part: int, name: str) -> bytes:
+    with reading(f"attachments/{name}"):
+        return file.read(part)
+
+
 def _no_file(coid: Coid) -> DamageError:
     return DamageError(
         f"attachments/{coid.hex()}",
@@ -204,8 +209,8 @@ def _holds(path: Path, coid: Coid) -> int | None:
             while data := file.read(PART):
                 digest.update(data)
                 size += len(data)
-    except FileNotFoundError:
-        return None
     except IsADirectoryError:
         raise _no_file(coid) from None
+    except OSError:
+        return None  # not there, or the disk does not give it: a whole one takes its place
     return size if digest.digest() == coid else None

@@ -10,7 +10,7 @@ from veen_core.entry import FRAME_SIZE, Entry, frame_size, unframe
 from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_storage import compression
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, reading
 from veen_storage.files import read_exactly
 from veen_storage.layout import Layout
 
@@ -35,14 +35,18 @@ class ChunkFile:
     @property
     def size(self) -> int:
         """Of the framed entries, uncompressed."""
-        return compression.raw_size(self._fd, self.name) if self._compressed else os.fstat(self._fd).st_size
+        with reading(self.name):
+            if self._compressed:
+                return compression.raw_size(self._fd, self.name)
+            return os.fstat(self._fd).st_size
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly that range, or ``DamageError``."""
-        if self._compressed:
-            data = compression.read_range(self._fd, self.name, offset, length)
-        else:
-            data = read_exactly(self._fd, length, offset)
+        with reading(self.name, offset):
+            if self._compressed:
+                data = compression.read_range(self._fd, self.name, offset, length)
+            else:
+                data = read_exactly(self._fd, length, offset)
         if len(data) != length:
             raise DamageError(self.name, offset, f"holds {len(data)} of {length} bytes")
         return data
@@ -84,13 +88,26 @@ class ChunkFile:
             offset += length
 
 
+def is_whole(path: Path, *, compressed: bool) -> bool:
+    """Whether all of a chunk reads as entries (§4.8.1)."""
+    try:
+        with ChunkFile(path, compressed=compressed) as chunk:
+            for _offset, frame in chunk.walk():
+                unframe(frame)
+    except (DamageError, DecodeError):
+        return False
+    return True
+
+
 def open_chunk(
     layout: Layout, label: Label, start: StreamSeq, end: StreamSeq | None, *, zstd: bool
 ) -> ChunkFile:
-    """By its final name if it has an end and got it already, else as it grew."""
-    if end is not None:
+    """By its final name if it has an end and got it already, else as it grew; it may be renamed right now."""
+    if end is None:
+        return ChunkFile(layout.chunk(label, start, None), compressed=False)
+    for name, compressed in ((end, zstd), (None, False)):
         try:
-            return ChunkFile(layout.chunk(label, start, end), compressed=zstd)
+            return ChunkFile(layout.chunk(label, start, name), compressed=compressed)
         except FileNotFoundError:
             pass
-    return ChunkFile(layout.chunk(label, start, None), compressed=False)
+    return ChunkFile(layout.chunk(label, start, end), compressed=zstd)

@@ -17,10 +17,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from veen_core import cbor
-from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry
 from veen_core.entry import decode_frame
 from veen_core.errors import DecodeError
@@ -41,8 +40,9 @@ from veen_storage.cut import (
     shorten,
     take_cut,
 )
-from veen_storage.errors import DamageError, StorageError
+from veen_storage.errors import DamageError, StorageError, reading
 from veen_storage.files import Files
+from veen_storage.fsck.report import REPAIR
 from veen_storage.layout import Layout
 from veen_storage.observer import Observer, Source, opened
 from veen_storage.repair import RefusedError, rebuild_index
@@ -232,27 +232,29 @@ class _Copier:
 
     def _index_lines(self, cut: LabelCut) -> bytes:
         """The label's checkpoint index as it was; the file may end in a line that is being written."""
-        kept = []
-        for line in _whole_items(self._source.checkpoint_index(cut.label)):
-            kept.append(line)
-            if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
-                return b"".join(kept)
-        name = self._source.checkpoint_index(cut.label).name
-        raise DamageError(name, None, f"has no line for the checkpoint at {cut.checkpointed}")
+        path, size = self._source.checkpoint_index(cut.label), 0
+        content = _read_derived(path)
+        try:
+            for line in cbor.split_sequence(content):
+                size += len(line)
+                if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
+                    return content[:size]
+        except DecodeError:
+            pass  # no line that is whole
+        raise DamageError(path.name, size, f"has no line for the checkpoint at {cut.checkpointed}", REPAIR)
 
     def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
-        """The binding lines of the checkpoints that came along; lines name no label, hence the set."""
-        with self._source.checkpoint_binding.open("rb") as file:
-            lines = file.read(cut.binding_bytes)
+        """The binding lines of the checkpoints that came along."""
+        path = self._source.checkpoint_binding
+        lines = _read_derived(path)[: cut.binding_bytes]
         if whole:
             return lines
-        kept = set()
-        for held in cut.labels:
-            for upto in checkpoints(self._store.index, held):
-                made = Checkpoint.decode(self._source.checkpoint(held.label, upto).read_bytes())
-                kept.add((made.upto_seq, made.mmr_root, made.epoch))
-        bound = ((line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines))
-        return b"".join(line for line, tie in bound if (tie.upto_seq, tie.mmr_root, tie.epoch) in kept)
+        kept = {(held.label, upto) for held in cut.labels for upto in checkpoints(self._store.index, held)}
+        try:
+            bound = [(line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines)]
+        except DecodeError as exc:
+            raise DamageError(path.name, None, str(exc), REPAIR) from exc
+        return b"".join(line for line, tie in bound if (tie.label, tie.upto_seq) in kept)
 
     # --- steps 4 to 7
 
@@ -317,16 +319,22 @@ class _Copier:
 
 def read_parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while part := file.read(PART):
+        while part := _read(file, path.name):
             yield part
 
 
-def _whole_items(path: Path) -> Iterator[bytes]:
-    """The items of a CBOR sequence up to one that is cut short."""
+def _read(file: BinaryIO, name: str) -> bytes:
+    with reading(name):
+        return file.read(PART)
+
+
+def _read_derived(path: Path) -> bytes:
+    """A file that follows from others, and can be made again."""
     try:
-        yield from cbor.split_sequence(path.read_bytes())
-    except DecodeError:
-        return
+        with reading(path.name):
+            return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError(path.name, None, "is missing", REPAIR) from None
 
 
 def copy_closed(source: Path, target: Path, files: Files) -> None:

@@ -14,6 +14,8 @@ VeenError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +38,24 @@ class DamageError(StorageError):
         self.remedy = remedy
 
 
-def unreadable(name: str, exc: OSError) -> DamageError:
+def unreadable(name: str, exc: OSError, offset: int | None = None) -> DamageError:
     """What the disk does not give: damage as well, if it is not a matter of permissions."""
     what = f"cannot be read ({exc.strerror or exc})"
-    return DamageError(name, None, what, "look at the disk and at permissions, or restore it from a clone")
+    return DamageError(name, offset, what, "look at the disk and at permissions, or restore it from a clone")
+
+
+@contextmanager
+def reading(name: str, offset: int | None = None) -> Iterator[None]:
+    """What the disk does not give is said with the file's name, which the system leaves out.
+
+    A file that is not there is for the caller: it may have another name by now.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise unreadable(name, exc, offset) from exc
 
 
 class Holder(NamedTuple):

@@ -119,7 +119,10 @@ class Journal:
     def append(self, items: list[Item]) -> int:
         """Make one batch durable; returns its number. See the module for the order."""
         if self._poison is not None:
-            raise PoisonedError(f"the journal failed earlier ({self._poison}): reopen the data directory")
+            raise PoisonedError(
+                f"nothing is written after a failure ({self._poison}): free space or fix the disk, "
+                "then reopen the data directory"
+            )
         number = self._next
         try:
             if self._fd < 0 or self._size >= SEGMENT_BYTES:
@@ -189,7 +192,10 @@ FLOOR: Final = "applied"
 
 
 class Floor(NamedTuple):
-    """What the journal's folder must agree with: noted when a segment begins, and before segments go."""
+    """What the journal's folder must agree with: noted when a segment begins, and before segments go.
+
+    There from a directory's creation on: a journal that somebody emptied is not taken for a new one.
+    """
 
     applied: int = 0
     """The batch that every index of this directory must have applied: an older index is noticed."""
@@ -210,7 +216,12 @@ def read_floor(directory: Path) -> Floor:
     try:
         text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
-        return Floor()
+        raise DamageError(
+            f"journal/{FLOOR}",
+            None,
+            "is missing: where it went, batches that were acknowledged may have gone too",
+            "put journal/ back as it was; without that, `veen hub repair` goes on with what the log holds",
+        ) from None
     except OSError as exc:
         raise unreadable(f"journal/{FLOOR}", exc) from exc
     match text.split(" "):
@@ -240,14 +251,20 @@ def check_newest(directory: Path, floor: Floor) -> None:
         )
 
 
+NO_FLOOR: Final = Floor()
+
+
 def read_batches(
-    directory: Path, applied: int, torn: Callable[[str], None] = lambda _what: None
+    directory: Path,
+    applied: int,
+    floor: Floor = NO_FLOOR,
+    torn: Callable[[str], None] = lambda _what: None,
 ) -> Iterator[Batch]:
     """Every durable batch after ``applied``, in order; raises ``DamageError`` rather than skip one.
 
     ``torn`` hears of a last batch that never fully reached the disk.
     """
-    segments, floor = list_segments(directory), read_floor(directory)
+    segments = list_segments(directory)
     expected: int | None = None
     for path in segments:
         for offset, batch in read_segment(path, last=path == segments[-1], torn=torn):

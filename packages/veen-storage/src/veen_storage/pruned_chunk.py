@@ -17,7 +17,7 @@ from veen_core import cbor
 from veen_core.chunk import PrunedEntry, PrunedHead
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.ids import StreamSeq
-from veen_storage.errors import DamageError
+from veen_storage.errors import DamageError, reading
 from veen_storage.files import read_exactly
 
 _PLACE: Final = struct.Struct(">I")
@@ -47,15 +47,19 @@ class PrunedChunk(NamedTuple):
 
 def read_pruned_head(path: Path) -> PrunedHead:
     """The head alone."""
+    with reading(path.name):
+        data = path.read_bytes()
     try:
-        return PrunedHead.decode(next(cbor.split_sequence(path.read_bytes()), b""))
+        return PrunedHead.decode(next(cbor.split_sequence(data), b""))
     except (DecodeError, EncodeError) as exc:
         raise DamageError(path.name, 0, str(exc)) from exc
 
 
 def read_pruned_chunk(path: Path) -> PrunedChunk:
     """All of it: each entry checked against its receipt, and every place."""
-    data, at, head = path.read_bytes(), 0, None
+    with reading(path.name):
+        data = path.read_bytes()
+    at, head = 0, None
     kept: list[tuple[int, PrunedEntry]] = []
     try:
         while at < len(data):
@@ -82,13 +86,10 @@ def read_pruned(
     path: Path, chunk: tuple[StreamSeq, StreamSeq], first: StreamSeq, last: StreamSeq, room: int
 ) -> tuple[list[PrunedEntry], int]:
     """Entries ``first … last``, as many as there is room for but at least one, and their size."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        places = _places(fd, path, chunk, first, last)
+    with reading(path.name), path.open("rb", buffering=0) as file:
+        places = _places(file.fileno(), path, chunk, first, last)
         taken = 1 + sum(place - places[0] <= room for place in places[2:])
-        data = read_exactly(fd, places[taken] - places[0], places[0])
-    finally:
-        os.close(fd)
+        data = read_exactly(file.fileno(), places[taken] - places[0], places[0])
     kept = [_decode(path, a, data[a - places[0] : b - places[0]]) for a, b in pairwise(places[: taken + 1])]
     for seq, entry in enumerate(kept, first):
         if entry.receipt.stream_seq != seq:

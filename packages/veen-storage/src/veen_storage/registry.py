@@ -70,7 +70,8 @@ def _read_version(path: Path) -> str:
         case [magic, version, digest] if magic == _MAGIC and version.isdecimal() and text.endswith("\n"):
             if int(version) != FORMAT_VERSION:
                 raise MismatchError(
-                    f"{path.parent} has data format {version}, this veen reads {FORMAT_VERSION}"
+                    f"{path.parent} has data format {version}, this veen reads {FORMAT_VERSION}: use "
+                    f"one that reads {version}"
                 )
             return digest
     raise DamageError(path.name, None, "does not name a VEEN data format", "restore it from a clone")

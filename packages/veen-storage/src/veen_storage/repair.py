@@ -49,7 +49,7 @@ from veen_storage.fsck.files import (
 )
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
-from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
+from veen_storage.fsck.report import Counters, Fault, Level, Progress, Report
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.records import U64
@@ -193,7 +193,7 @@ class _Repair:
 
     def _refuse(self, book: Book) -> None:
         """Everything that is wrong must follow from something that is right."""
-        faults = [fault for fault in self._report.faults if fault.remedy != REPAIR]
+        faults = [fault for fault in self._report.faults if not fault.is_repairable]
         if book.journal.damaged or faults:
             raise RefusedError(faults)
         if not (self._layout.index / "data.mdb").exists():
@@ -254,7 +254,9 @@ class _Repair:
         try:
             journal.check_newest(directory, journal.read_floor(directory))
         except DamageError as exc:
-            if exc.file != f"journal/{journal.FLOOR}":
+            damaged = exc.file == f"journal/{journal.FLOOR}" and (directory / journal.FLOOR).exists()
+            in_the_making = not self._layout.version.exists()  # a clone never had a journal
+            if not damaged and not in_the_making:
                 self._report.notes.append(
                     f"{exc.file} {exc.what}; what the log does not hold of them is lost"
                 )

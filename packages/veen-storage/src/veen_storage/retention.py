@@ -16,11 +16,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from veen_core.chunk import PrunedEntry, PrunedHead, prune
 from veen_core.entry import unframe
 from veen_core.errors import DecodeError
-from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_storage.changes import Prune, Pruned
 from veen_storage.chunk_files import open_chunk
@@ -28,8 +30,18 @@ from veen_storage.errors import DamageError, unreadable
 from veen_storage.files import Files
 from veen_storage.index import Index, Transaction, View
 from veen_storage.layout import Layout
-from veen_storage.pruned_chunk import encode_pruned
-from veen_storage.records import LABEL_SEQ, MANIFEST, U32, U64, ChunkRecord, LabelNo, Segment, control_key
+from veen_storage.pruned_chunk import encode_pruned, read_pruned_chunk
+from veen_storage.records import (
+    LABEL_SEQ,
+    MANIFEST,
+    U32,
+    U64,
+    ChunkRecord,
+    LabelCursor,
+    LabelNo,
+    Segment,
+    control_key,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +96,19 @@ def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
     return decisions
 
 
+def is_held_back(index: Index, label: Label, rule: Rule, now: UnixTime) -> bool:
+    """Whether even the newest payload is too old, and stays: the chunk that grows is never pruned."""
+    if rule.max_age_sec is None:
+        return False
+    with index.reading() as view:
+        number = view.get("labels", label)
+        head = view.get("heads", number) if number is not None else None
+    if number is None or head is None:
+        return False
+    newest = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head).hub_ts
+    return newest + rule.max_age_sec < now
+
+
 def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
     for key, value in view.scan("manifest", number, number):
         _number, _epoch, start, end = MANIFEST.unpack(key)
@@ -109,35 +134,77 @@ class Pruner:
 
     def prunable(self, decision: Prune) -> bool:
         """Whether the chunk may go now; if not, that was said. Reads all of it."""
-        return self._is_written(decision) or self._read(decision) is not None
+        return self._read(decision) is not None
 
     def write(self, files: Files, decision: Prune) -> bool:
-        """Write what stays beside the chunk, which goes once the index knows; False if it must not go."""
-        if self._is_written(decision):
-            return True
-        if (read := self._read(decision)) is None:
+        """Write what stays beside the chunk, which goes once the index knows; False if it must not go.
+
+        From the chunk, also if something lies there already: of a round that was cut off, or a stranger.
+        """
+        if self._is_pruned(decision) or self._is_gone(decision):
+            return True  # decided twice, or applied once before, as an index that was rebuilt may not know
+        if (stays := self._read(decision)) is None:
             return False
-        label, start, end = decision.label, decision.start_seq, decision.end_seq
-        sizes, kept = read
-        head = PrunedHead(
-            label=label, start_seq=start, end_seq=end, pruned_at=decision.pruned_at, sizes=tuple(sizes)
-        )
-        files.replace(self.layout.pruned(label, start, end), encode_pruned(head, kept), sync_directory=False)
+        files.replace(self._path(decision), stays, sync_directory=False)
         return True
 
-    def _is_written(self, decision: Prune) -> bool:
-        return self.layout.pruned(decision.label, decision.start_seq, decision.end_seq).exists()
+    def write_again(self, files: Files, label: Label, start: StreamSeq, end: StreamSeq) -> None:
+        """Before a chunk goes that a crash has kept: what stays of it may be damaged by now."""
+        if not self.layout.chunk(label, start, end).exists():
+            return
+        with self.index.reading() as view:
+            row = view.get("tombstones", _key(view, label, start))
+        if row is None:
+            what = f"has no tombstone of entries {start} to {end} of label {label.hex()}"
+            raise DamageError("index/data.mdb", None, what, "run `veen hub repair`")
+        pruned_at = UnixTime(U64.unpack_from(row, U64.size)[0])
+        decision = Prune(label=label, start_seq=start, end_seq=end, pruned_at=pruned_at)
+        try:
+            stays = self._checked(decision)
+        except (DamageError, OSError):
+            read_pruned_chunk(self._path(decision))  # raises if it is damaged as well
+            return
+        path = self._path(decision)
+        if not path.exists() or path.read_bytes() != stays:
+            files.replace(path, stays)
 
-    def _read(self, decision: Prune) -> tuple[list[int], list[PrunedEntry]] | None:
-        """Sizes of the frames, and what stays of each; None if it is not the chunk that it must be."""
+    def _path(self, decision: Prune) -> Path:
+        return self.layout.pruned(decision.label, decision.start_seq, decision.end_seq)
+
+    def _is_pruned(self, decision: Prune) -> bool:
+        with self.index.reading() as view:
+            record = view.get("chunks", _key(view, decision.label, decision.start_seq))
+        return record is not None and ChunkRecord.unpack(record).pruned
+
+    def _is_gone(self, decision: Prune) -> bool:
+        """Whether only what stays of the chunk is there, all of it."""
+        label, start, end = decision.label, decision.start_seq, decision.end_seq
+        if any(self.layout.chunk(label, start, name).exists() for name in (end, None)):
+            return False
+        try:
+            kept = read_pruned_chunk(self._path(decision)).kept
+        except (DamageError, OSError):
+            return False
+        hashes = Mmr()
+        for _place, entry in kept:
+            hashes.add(entry.entry_hash)
+        return hashes.root == self._segment(decision).entry_hashes_root
+
+    def _segment(self, decision: Prune) -> Segment:
+        with self.index.reading() as view:
+            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
+            return _segment(view, number, decision.start_seq)[1]
+
+    def _read(self, decision: Prune) -> bytes | None:
+        """What stays of the chunk; None if it is not the one that it must be."""
         name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
         try:
-            return self._checked(name, decision)
+            return self._checked(decision)
         except DamageError as exc:
             damage = exc
         except OSError as exc:
-            if self._is_written(decision):
-                return None  # it was pruned meanwhile
+            if self._is_pruned(decision):
+                return None  # meanwhile
             damage = unreadable(name, exc)
         where = f"{name}{f' at byte {damage.offset}' if damage.offset is not None else ''}"
         self.notice(
@@ -146,26 +213,45 @@ class Pruner:
         )
         return None
 
-    def _checked(self, name: str, decision: Prune) -> tuple[list[int], list[PrunedEntry]]:
-        sizes: list[int] = []
-        kept: list[PrunedEntry] = []
-        hashes = Mmr()
-        chunk = open_chunk(self.layout, decision.label, decision.start_seq, decision.end_seq, zstd=self.zstd)
-        with chunk:
-            for offset, frame in chunk.walk():
-                try:
-                    entry = prune(unframe(frame))
-                except DecodeError as exc:
-                    raise DamageError(name, offset, str(exc)) from exc
-                sizes.append(len(frame))
-                kept.append(entry)
-                hashes.add(entry.entry_hash)
-        with self.index.reading() as view:
-            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
-            _key, segment = _segment(view, number, decision.start_seq)
-        if hashes.root != segment.entry_hashes_root:
+    def _checked(self, decision: Prune) -> bytes:
+        stays = what_stays(self.layout, decision, zstd=self.zstd)
+        if stays.entry_hashes_root != self._segment(decision).entry_hashes_root:
+            name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
             raise DamageError(name, None, "is not the chunk that the manifest knows")
-        return sizes, kept
+        return stays.content
+
+
+class Stays(NamedTuple):
+    """What a pruned chunk's file holds, and what its entries hash to."""
+
+    content: bytes
+    entry_hashes_root: MmrRoot
+
+
+def what_stays(layout: Layout, decision: Prune, *, zstd: bool) -> Stays:
+    """Of a chunk that is still there; ``DamageError`` if it cannot be read to its end."""
+    label, start, end = decision.label, decision.start_seq, decision.end_seq
+    sizes: list[int] = []
+    kept: list[PrunedEntry] = []
+    hashes = Mmr()
+    with open_chunk(layout, label, start, end, zstd=zstd) as chunk:
+        for offset, frame in chunk.walk():
+            try:
+                entry = prune(unframe(frame))
+            except DecodeError as exc:
+                raise DamageError(chunk.name, offset, str(exc)) from exc
+            sizes.append(len(frame))
+            kept.append(entry)
+            hashes.add(entry.entry_hash)
+    head = PrunedHead(
+        label=label, start_seq=start, end_seq=end, pruned_at=decision.pruned_at, sizes=tuple(sizes)
+    )
+    return Stays(encode_pruned(head, kept), hashes.root)
+
+
+def _key(view: View, label: Label, start: StreamSeq) -> bytes:
+    """Of a chunk's rows."""
+    return (view.get("labels", label) or b"") + U64.pack(start)
 
 
 def _segment(view: View, number: LabelNo, start: StreamSeq) -> tuple[bytes, Segment]:

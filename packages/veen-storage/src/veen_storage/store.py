@@ -1,4 +1,4 @@
-"""A data directory: create it, open it, append to it, read it (DESIGN, storage).
+"""A data directory: open it, append to it, read it (DESIGN, storage). To create one: ``creation``.
 
 One process at a time, one writer in it, any number of readers (and beside it: ``observer``). Opening takes
 time bounded by the journal: the index knows where everything stood when it last committed, files are cut
@@ -10,24 +10,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from veen_core import hub_identity
 from veen_core.cap import CapToken
-from veen_core.errors import SignatureError, VeenError
-from veen_core.hub_identity import HubIdentity
-from veen_core.ids import Label, Signature, UnixTime, VerifyKey
-from veen_core.keys import SigningKey
-from veen_core.limits import DEFAULT_LIMITS, Limits
-from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal, opening, retention
-from veen_storage.applier import NOTHING_TO_FINISH, Applier
+from veen_core.errors import VeenError
+from veen_core.ids import Label, Signature, UnixTime
+from veen_core.limits import Limits
+from veen_core.profile import Profile
+from veen_storage import hub_keys, opening, retention
+from veen_storage.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
 from veen_storage.artifacts import Artifacts
 from veen_storage.attachments import Attachments
-from veen_storage.changes import Changes, Placed, Prune
+from veen_storage.changes import Changes, Prune
+from veen_storage.creation import create
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.files import Files
@@ -35,61 +32,26 @@ from veen_storage.hub_keys import HubKeys, SignMany
 from veen_storage.index import Index
 from veen_storage.journal import Journal
 from veen_storage.layout import Layout
-from veen_storage.ledger import Draft, Ledger
+from veen_storage.ledger import Ledger
 from veen_storage.origin import Origin
 from veen_storage.reader import Reader
 from veen_storage.records import U64, CapRecord
-from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
+from veen_storage.recovery import Recovery
+from veen_storage.registry import check_limits, check_profile, read_registry
 from veen_storage.tail import Tail
-from veen_storage.writer import Batch, PreviousLabel, Signer, replay
+from veen_storage.writer import Batch, PreviousLabel, Signer
 
-MAX_TAIL_BYTES: Final = 64 * 1_048_576
-"""The writer waits when the applier is further behind than this; it bounds memory and reopening."""
-ROUND_BYTES: Final = 8 * 1_048_576
-"""An apply round takes about this much of the journal."""
+__all__ = ["Store", "create"]
+
+MAX_TAIL_BYTES: Final = 32 * 1_048_576
+"""The writer waits when the applier is further behind than this; it bounds memory and reopening.
+
+Of small messages each byte takes 3.5 in memory: twice as much would be 230 MB.
+"""
 GATHER_BYTES: Final = 4 * 1_048_576
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
 LOGGER: Final = logging.getLogger("veen_storage")
-
-
-def create(
-    root: Path,
-    key: SigningKey,
-    now: UnixTime,
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-    profile: Profile = DEFAULT_PROFILE,
-    zstd_level: int | None = None,
-    admin_pk: VerifyKey | None = None,
-    keys_directory: Path | None = None,
-    files: Files | None = None,
-    inherited: Collection[str] = (),
-) -> HubIdentity:
-    """A new, empty data directory with a new hub identity. VERSION comes last: without it, it is none.
-
-    ``inherited`` names what may lie there already: a fork's ancestry.
-    """
-    files, layout = files or Files(), Layout(root)
-    if root.exists() and any(path.name not in inherited for path in root.iterdir()):
-        raise StorageError(f"{root} is not empty: a new data directory needs a folder of its own")
-    files.make_directories(root)
-    for directory in layout.directories():
-        files.make_directory(directory)
-    identity = hub_identity.new_identity(key, now)
-    hub_keys.write_key(files, keys_directory or layout.keys, key)
-    hub_keys.write_identity(files, layout, identity, key)
-    files.replace(layout.checkpoint_binding, b"")
-    registry = Registry(
-        hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
-    )
-    index = Index(layout.index)
-    index.write(lambda txn: txn.put("meta", b"hub_id", identity.hub_id))
-    index.close()
-    files.sync_directory(layout.index)  # LMDB syncs its file, not the file's name
-    files.sync_directory(root)
-    write_registry(files, layout, registry)
-    return identity
 
 
 @dataclass
@@ -168,7 +130,7 @@ class Store:
         zstd_level = self.registry.zstd_level
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
         self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
-        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH)
+        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, cut_off=True)
         origin = Origin(self.layout, self.identity, self._index)
         opening.check_newest_entries(origin, self._index)
         self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
@@ -179,55 +141,14 @@ class Store:
         self.attachments = Attachments(
             self._files, self.layout, self.registry.limits.max_attachment_bytes, self._index
         )
-        last = self._recover()
+        recovery = Recovery(self.layout, self._files, self.identity, self._ledger, self._notice)
+        last = recovery.run(self._applied, self._apply_round)
         self._journal = Journal(self.layout.journal, self._files, last + 1)
-
-    def _recover(self) -> int:
-        """Apply what the journal holds beyond the index; returns the last batch's number."""
-        replayed: list[Changes] = []
-        size, last = 0, self._applied
-        for batch in journal.read_batches(self.layout.journal, self._applied, self._notice):
-            draft = Draft(self._ledger)
-            for item in batch.items:
-                self._replay(draft, item, batch.number)
-                size += len(item.data)
-            self._check_signed(draft.changes)
-            draft.changes.batch = last = batch.number
-            self._ledger.adopt(draft.changes)
-            replayed.append(draft.changes)
-            if size >= ROUND_BYTES:
-                self._apply_round(replayed)
-                replayed, size = [], 0
-        if replayed:
-            self._apply_round(replayed)
-        segments = journal.list_segments(self.layout.journal)
-        if segments:
-            journal.write_floor(self._files, self.layout.journal, journal.Floor(last))
-        for segment in segments:
-            self._files.remove(segment)
-        return last
 
     def _notice(self, what: str) -> None:
         if what not in self.notices:
             self.notices.append(what)
         LOGGER.warning("%s", what)
-
-    def _replay(self, draft: Draft, item: journal.Item, batch: int) -> None:
-        try:
-            replay(draft, self.identity, item)
-        except (DamageError, MismatchError):
-            raise
-        except VeenError as exc:
-            raise DamageError(f"journal batch {batch}", None, str(exc)) from exc
-
-    def _check_signed(self, changes: Changes) -> None:
-        """The last receipt of each label is this hub's; its root commits to those before it (I3)."""
-        last = {step.entry.label: step.entry for step in changes.steps if isinstance(step, Placed)}
-        for entry in last.values():
-            try:
-                hub_identity.verify_receipt(self.identity, entry.receipt)
-            except SignatureError as exc:
-                raise MismatchError(f"journal: {exc}: another hub's files were mixed in") from None
 
     def _apply_round(self, changes: list[Changes]) -> None:
         self._applier.apply(changes)
@@ -250,13 +171,18 @@ class Store:
             raise StorageError("this batch was made before another one was committed: make it anew")
         if self._thread is not None and self.poisoned is None:
             self._wait_for_room()
-        number = self._journal.append(batch.items)  # the commit point is in here
-        changes = batch.finish(number)
-        self._ledger.adopt(changes)
-        self._tail.add(changes)
-        with self._queue.changed:
-            self._queue.waiting.append(changes)
-            self._queue.changed.notify_all()
+        try:
+            number = self._journal.append(batch.items)  # the commit point is in here
+            changes = batch.finish(number)
+            self._ledger.adopt(changes)
+            self._tail.add(changes)
+            with self._queue.changed:
+                self._queue.waiting.append(changes)
+                self._queue.changed.notify_all()
+        except BaseException as exc:  # it may be durable, and memory does not know: none may follow it
+            if self.poisoned is None:
+                self._journal.poison(f"memory did not follow the journal: {exc!r}")
+            raise
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
@@ -304,14 +230,20 @@ class Store:
 
     def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
         """What the rules demand now; the label ``keep`` is never pruned, nor a chunk that is damaged."""
-        rules = ((label, policy.rule(label)) for label in self.read.all_labels() if label != keep)
-        bounded = ((label, rule) for label, rule in rules if rule != retention.LONG_TERM)
-        return [
-            decision
-            for label, rule in bounded
-            for decision in retention.due(self._index, label, rule, now)
-            if self._pruner.prunable(decision)
-        ]
+        decisions, held_back = list[Prune](), 0
+        for label in self.read.all_labels():
+            if label == keep or (rule := policy.rule(label)) == retention.LONG_TERM:
+                continue
+            due = retention.due(self._index, label, rule, now)
+            decisions += (decision for decision in due if self._pruner.prunable(decision))
+            held_back += retention.is_held_back(self._index, label, rule, now)
+        if held_back:
+            LOGGER.warning(
+                "retention: in %d labels payloads are too old and stay: their chunk has not ended "
+                "(max_checkpoint_interval, max_chunk_bytes)",
+                held_back,
+            )
+        return decisions
 
     def check_signing(self, now: UnixTime) -> None:
         """Raise unless the hub could sign a receipt at this time: the key's file may be missing."""

@@ -18,7 +18,7 @@ from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError, unreadable
-from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
+from veen_storage.fsck.report import RESTORE, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
 
@@ -230,7 +230,7 @@ def _check_floor(layout: Layout, report: Report) -> None:
     try:
         journal.check_newest(layout.journal, journal.read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=REPAIR))
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.remedy))
 
 
 def floor_of(layout: Layout) -> int:
@@ -256,9 +256,9 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFil
     Of batches up to ``applied`` some may be gone: removals reach the disk in any order.
     """
     held, applied = JournalFiles(), max(applied, floor_of(layout))
+    _check_floor(layout, report)
     for name in sorted(os.listdir(layout.journal)):
         if name == journal.FLOOR:
-            _check_floor(layout, report)
             continue
         if name == f"{journal.FLOOR}.tmp":
             report.notes.append(f"journal/{name} is left from a write that was cut off: it may be removed")
@@ -363,7 +363,22 @@ def applied_by_files(layout: Layout, log: LogFiles, held: JournalFiles, *, zstd:
         for upto, items in pending.anchors.items():
             missing += _unapplied_anchors(layout.anchor(label, upto), items)
         applied = min([applied, *(batch - 1 for batch in missing)])
-    return applied
+    return max(applied, _finished(log, held))
+
+
+def _finished(log: LogFiles, held: JournalFiles) -> int:
+    """The last batch that the lost index had applied for certain: only then do chunks get their names, or go.
+
+    What is missing of it all the same does not wait to be written: it is lost, and the fold says so.
+    """
+    finished = 0
+    for label, pending in held.labels.items():
+        files = log.of(label)
+        sealed = [pending.entries.get(StreamSeq(end + 1)) for end in files.logs.values()]
+        there = files.logs.keys() | files.growing
+        gone = [item for start, item in pending.prunes.items() if start in files.pruned.keys() - there]
+        finished = max([finished, *(item.batch for item in (*sealed, *gone) if item is not None)])
+    return finished
 
 
 def _last_entry(layout: Layout, label: Label, files: LabelFiles, *, zstd: bool) -> int:

@@ -7,6 +7,7 @@ that wrote it. How far that can be trusted is the fold's ``state``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from veen_core.chunk import chunk_name
 from veen_core.entry import FLAG_AUTHORIZE, Entry
@@ -15,16 +16,17 @@ from veen_core.ids import ClientSeq, Label, StreamSeq
 from veen_core.mmr import Node
 from veen_storage.changes import Placed, Prune, Sealed
 from veen_storage.errors import DamageError
-from veen_storage.fsck.beside import Beside
+from veen_storage.fsck.beside import Beside, first_difference
 from veen_storage.fsck.book import Book
 from veen_storage.fsck.checkpoints import CheckpointFold
 from veen_storage.fsck.entries import Fact
 from veen_storage.fsck.files import Piece
 from veen_storage.fsck.pending import Folded, check_pending
-from veen_storage.fsck.report import RESTORE
+from veen_storage.fsck.report import REPAIR, RESTORE
 from veen_storage.fsck.state import FoldState
 from veen_storage.pruned_chunk import read_pruned_head
 from veen_storage.records import LabelCursor
+from veen_storage.retention import what_stays
 from veen_storage.writer import note_msg
 
 PATIENCE = 3
@@ -275,12 +277,30 @@ class LabelFold:
             what = "is of other entries than its name says"
             self._book.fault(path.name, what, offset=0, label=self._label, seq=start)
             self._state.distrust()
-        self._state.draft.note_prune(
-            Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
-        )
+        decision = Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
+        self._state.draft.note_prune(decision)
         if start in self._files.logs or start in self._files.growing:
             step, name = self._state.draft.changes.steps[-1], chunk_name(self._label, start, end)
             self._book.leave_open(step, ("prune", self._label, start, end), name)
+            self._check_stays(path, decision)
+
+    def _check_stays(self, path: Path, decision: Prune) -> None:
+        """The chunk is still there, and will go: what stays of it must be all of it."""
+        zstd = self._book.trust.registry.zstd_level is not None
+        try:
+            right, held = what_stays(self._book.layout, decision, zstd=zstd).content, path.read_bytes()
+        except (OSError, DamageError):
+            return  # reported where the chunk was read, or its head
+        if held != right:
+            self._book.rewrites[path] = right
+            self._book.fault(
+                path.name,
+                "is not what stays of its chunk, which is still there",
+                offset=first_difference(held, right),
+                label=self._label,
+                seq=decision.start_seq,
+                remedy=REPAIR,
+            )
 
     # --- the end
 

@@ -33,9 +33,11 @@ def check_pending(book: Book, label: Label, folded: Folded) -> None:
     if folded.lost:
         return
     pending = book.journal.of(label)
-    for seq, item in _ahead(book, pending.entries.items()):
+    for seq, item in pending.entries.items():
         if seq > folded.last:
-            _fault(book, label, seq, item, f"entry {seq} does not follow entry {folded.last}")
+            lost = f"entry {seq} was applied, and no chunk holds it"
+            ahead = f"entry {seq} does not follow entry {folded.last}"
+            _fault(book, label, seq, item, ahead if item.batch > book.applied else lost)
     for upto, item in _ahead(book, pending.checkpoints.items()):
         if upto not in folded.checkpoints:
             _fault(book, label, upto, item, f"a checkpoint at {upto}, where no entry was the last")

@@ -33,6 +33,11 @@ class Fault:
     label: Label | None = None
     seq: StreamSeq | None = None
 
+    @property
+    def is_repairable(self) -> bool:
+        """Whether repair is the remedy, at least where nothing better is at hand."""
+        return "`veen hub repair`" in self.remedy
+
     def __str__(self) -> str:
         place = self.file if self.offset is None else f"{self.file} at byte {self.offset}"
         if self.label is not None:

@@ -1,0 +1,136 @@
+"""Clone, fork, export and repair with each of their operations made to fail, and made to happen and fail.
+
+A copy is whole or is none, the source stays as it was, and a repair that was cut off can be made again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from unittest.mock import patch
+
+import lmdb
+import pytest
+
+from veen_core.errors import VeenError
+from veen_core.ids import StreamSeq
+from veen_storage.clone import clone
+from veen_storage.export import export, verify_export
+from veen_storage.export.format import MANIFEST, Form
+from veen_storage.files import Files
+from veen_storage.fork import fork
+from veen_storage.repair import repair
+from veen_storage.store import Store
+
+from .faulty_files import FaultyFiles, When
+from .oracle import check_directory, check_files, examine
+from .sample import INVOICES, at, signing_key, tree
+from .scripted_run import Run, memory_folder
+
+BOTH = pytest.mark.parametrize("when", ["before", "after"])
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """A directory in which everything happened once; nobody waits for LMDB's syncs."""
+    open_ = lmdb.open
+    with (
+        memory_folder() as folder,
+        patch.object(lmdb, "open", lambda *args, **how: open_(*args, **{**how, "sync": False})),
+    ):
+        lived = Run(folder / "hub", Files(), zstd_level=3)
+        lived.play()
+        Store(lived.root, background=False).close()  # what its end left for recovery
+        yield lived
+
+
+def failing(when: When, do: Callable[[FaultyFiles], object], check: Callable[[], None]) -> int:
+    """``do`` with its first operation failing, then its second, and so on; ``check`` after each."""
+    for number in count(1):
+        files = FaultyFiles(number, when)
+        try:
+            do(files)
+        except OSError:
+            assert files.failed is not None
+        else:
+            assert files.failed is None, f"{files.failed} failed, and nobody noticed"
+            return number
+        try:
+            check()
+        except BaseException as exc:
+            exc.add_note(f"{files.failed}; failed {when} it took effect")
+            raise
+    raise AssertionError
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["clone", "fork"])
+def test_a_copy_is_whole_or_is_none(run: Run, when: When, kind: str) -> None:
+    target, before = run.root.with_name("copy"), tree(run.root, "log")
+
+    def copy(files: FaultyFiles) -> None:
+        if kind == "clone":
+            clone(run.root, target, with_keys=True, files=files)
+        else:
+            fork(run.root, target, signing_key("fork/0"), at(100), files=files)
+
+    def check() -> None:
+        if not (target / "VERSION").exists():
+            with pytest.raises(VeenError, match="has no VERSION"):
+                Store(target)
+        else:
+            check_files(target)
+            if kind == "clone":
+                with Store(target, background=False) as store:
+                    examine(store, run.promises)
+        shutil.rmtree(target, ignore_errors=True)
+        assert tree(run.root, "log") == before
+
+    assert failing(when, copy, check) > 100
+    check_directory(run.root, run.promises)
+
+
+@BOTH
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_an_export_is_whole_or_is_none(run: Run, when: When, form: Form) -> None:
+    target = run.root.with_name("export")
+    with Store(run.root, background=False) as store:
+        hub = store.identity.hub_id
+
+        def write(files: FaultyFiles) -> None:
+            export(store, INVOICES, StreamSeq(2), StreamSeq(7), target, form=form, files=files)
+
+        def check() -> None:
+            if (target / MANIFEST).exists():
+                verify_export(target, hub)
+            else:
+                with pytest.raises(VeenError):
+                    verify_export(target, hub)
+            shutil.rmtree(target, ignore_errors=True)
+
+        assert failing(when, write, check) > 20
+    verify_export(target, hub)
+
+
+@BOTH
+def test_a_repair_that_was_cut_off_can_be_made_again(run: Run, when: When) -> None:
+    folder = run.root.parent
+    damaged = Path(shutil.copytree(run.root, folder / "damaged"))
+    shutil.rmtree(damaged / "index")
+    (damaged / "journal" / "applied").unlink()
+    for pattern in (f"log/chunk-{INVOICES.hex()}-*.summary", "log/peaks-*", "log/checkpoint-index-*"):
+        next(damaged.glob(pattern)).write_bytes(b"")
+    again = folder / "again"
+    shutil.copytree(damaged, again)
+
+    def check() -> None:
+        repair(again)
+        check_files(again)
+        with Store(again, background=False) as store:
+            examine(store, run.promises)
+        shutil.rmtree(again)
+        shutil.copytree(damaged, again)
+
+    assert failing(when, lambda files: repair(again, files=files), check) > 10
