@@ -12,7 +12,7 @@ import pytest
 from veen_selftest.bench import Bench, Effort
 from veen_selftest.check import Check
 from veen_selftest.fleet import Fleet, OwnFleet
-from veen_selftest.setup import PLAIN, ROTATING, STRICT
+from veen_selftest.setup import PLAIN, ROTATING, STRICT, TURNING
 from veen_selftest.suite import SUITES, Result, chosen, judge
 
 FAULTY = Path(__file__).parent / "faulty_hub.py"
@@ -48,7 +48,7 @@ class FaultyFleet(OwnFleet):
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyFleet]:
     fleet = FaultyFleet(tmp_path_factory.mktemp("fault") / "name")
     try:
-        for setup in (PLAIN, ROTATING, STRICT):
+        for setup in (PLAIN, ROTATING, TURNING, STRICT):
             fleet.hub(setup)  # a hub that does not even start shows nothing about checks
         yield fleet
     finally:

@@ -4,7 +4,7 @@
 
 FILE names the fault that is active now, or is empty: so that one process can be every kind of faulty hub in
 turn, and a healthy one in between. ``FAULTS`` lists them; ``skip ROW`` leaves out that row of the admission
-table. ``forgets when killed`` and ``forgets when stopped`` take effect when the hub starts again.
+table. Whenever such a hub ends, its machine loses power too: what it never synced is gone then.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import dataclasses
 import itertools
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from pathlib import Path
@@ -33,19 +35,21 @@ from veen_core.rejection import Code
 from veen_hub import admission, authorization, examination, main
 from veen_hub import hub as hubs
 from veen_hub.feed import Feed
-from veen_hub.http import attachments, content, errors, reading, submit, tooling
+from veen_hub.http import attachments, content, errors, express, reading, submit, tooling
 from veen_hub.http.connections import Connection
+from veen_hub.http.express import Express
 from veen_hub.labels import LabelMap
 from veen_hub.metrics import Metrics
 from veen_hub.remembered import Orders
+from veen_storage.files import Files
 from veen_storage.hub_keys import HubKeys
 from veen_storage.origin import Origin
 from veen_storage.reader import Reader
+from veen_storage.store import Store
 from veen_storage.writer import Batch
 
 SKIPPED = "skip "
-FORGETS_KILLED = "forgets when killed"
-FORGETS_STOPPED = "forgets when stopped"
+BACKUP = "starts from a backup"
 STRANGER = SigningKey(SigningSeed(H(b"a stranger's key")))
 
 Fault = Callable[[], None]
@@ -122,12 +126,11 @@ def _order() -> None:
 
 @fault("takes any encoding")
 def _encoding() -> None:
-    while_active(
-        "takes any encoding",
-        submit,
-        "unwrap_submit",
-        lambda _right, envelope: cbor2.dumps(cbor2.loads(envelope)[2]),
-    )
+    def any_(_right: Any, envelope: bytes) -> bytes:
+        return cbor2.dumps(cbor2.loads(envelope)[2])
+
+    for module in (submit, express):
+        while_active("takes any encoding", module, "unwrap_submit", any_)
 
 
 @fault("takes any layout")
@@ -203,7 +206,7 @@ def _status() -> None:
         def __getitem__(self, code: Code) -> int:
             return 400 if active("reports another status") else super().__getitem__(code)
 
-    errors.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
+    errors.HTTP_STATUS = express.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
 
 
 @fault("names no request")
@@ -297,14 +300,15 @@ def _equivocation() -> None:
 def _places() -> None:
     """A receipt whose stream_seq somebody else was given, in the answer alone."""
 
-    def before(right: Any, outcome: Any, request: web.Request) -> bytes:
+    def before(right: Any, outcome: Any, request_id: str) -> bytes:
         if hasattr(outcome, "receipt") and outcome.receipt.stream_seq > 1:
             held = outcome.receipt
             outcome = _Shown(dataclasses.replace(held, stream_seq=held.stream_seq - 1).encode())
-        made: bytes = right(outcome, request)
+        made: bytes = right(outcome, request_id)
         return made
 
-    while_active("gives a place twice", submit, "encode", before)
+    for module in (submit, express):
+        while_active("gives a place twice", module, "encode", before)
 
 
 @dataclasses.dataclass
@@ -534,17 +538,20 @@ def _fragile() -> None:
     while_active(name, Connection, "handle_error", bad)
     while_active(name, submit, "over_the_cap", bad)
     while_active(name, submit, "receive", served)
+    while_active(name, Express, "of", lambda *_about: None)  # nobody gets past ``receive``
 
 
 @fault("changes its mind")
 def _fickle() -> None:
-    turns = itertools.count()
+    """By the request's number, which goes up by one."""
 
     def fickle(right: Any, error: AdmissionError | ApiError, *about: Any) -> Any:
         made = right(error, *about)
-        return dataclasses.replace(made, code=Code.CONFLICT) if next(turns) % 2 else made
+        odd = made.request_id is not None and int(made.request_id, 16) % 2
+        return dataclasses.replace(made, code=Code.CONFLICT) if odd else made
 
-    while_active("changes its mind", errors, "envelope_of", fickle)
+    for module in (errors, submit):
+        while_active("changes its mind", module, "envelope_of", fickle)
 
 
 @fault("answers 500")
@@ -567,28 +574,153 @@ def _claims() -> None:
     while_active("claims to enforce everything", hubs.Hub, "status", silent)
 
 
+# --- figures
+
+
 @fault("is slow")
 def _slow() -> None:
-    async def later(right: Any, *about: Any) -> Any:
-        await asyncio.sleep(0.02)
-        return await right(*about)
+    """Alone, and by the message where there are many."""
 
-    while_active("is slow", submit, "receive", later)
+    def later(right: Any, self: Store, batch: Batch) -> None:
+        time.sleep(0.02 + 0.001 * batch.length)
+        right(self, batch)
+
+    while_active("is slow", Store, "commit", later)
 
 
-# --- forgetting, over a restart
+@fault("slows as it grows")
+def _growing() -> None:
+    def later(right: Any, self: Batch, msg: Any, *about: Any) -> Any:
+        placed = right(self, msg, *about)
+        if self.length == 1 and self.label(msg.label).log.size > 1_900:
+            time.sleep(0.02)
+        return placed
+
+    while_active("slows as it grows", Batch, "add", later)
 
 
-def _before_start(root: Path) -> None:
-    """What a hub that never synced would find after its machine has died: the state of its last start."""
-    kept, clean = root.with_name("kept"), root.with_name("clean")
-    forgets = active(FORGETS_STOPPED) if clean.exists() else active(FORGETS_KILLED)
-    if kept.exists() and forgets:
+@fault("reads slowly")
+def _slow_reading() -> None:
+    def later(right: Any, *about: Any) -> Any:
+        time.sleep(0.1)
+        return right(*about)
+
+    while_active("reads slowly", reading, "read_page", later)
+
+
+@fault("tells followers late")
+def _late() -> None:
+    def later(right: Any, self: Feed, entries: list[Any]) -> None:
+        asyncio.get_running_loop().call_later(0.05, right, self, entries)
+
+    while_active("tells followers late", Feed, "announce", later)
+
+
+@fault("hoards memory")
+def _hoards() -> None:
+    hoard: list[bytes] = []
+
+    def more(right: Any, *about: Any) -> None:
+        if not hoard:
+            hoard.append(b"\xff" * 420_000_000)
+        right(*about)
+
+    while_active("hoards memory", Store, "commit", more)
+
+
+# --- the disk
+
+
+@fault("drops fsync")
+def _unsynced() -> None:
+    """``PowerCut`` remembers it."""
+    for name in ("sync", "sync_many", "sync_directory"):
+        while_active("drops fsync", Files, name, lambda _right, *_about: None)
+
+
+class PowerCut:
+    """What a data directory held when it was last synced: of each file that was changed since, its old self.
+
+    Of a name, a sync of its folder is what counts; of bytes, that of the file.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._held = root.with_name("unsynced")
+        self._lock = threading.Lock()
+
+    def happen(self) -> None:
+        """Everything as it was at its last sync."""
+        for old in self._held.rglob("*.old"):
+            shutil.copyfile(old, self._root / old.relative_to(self._held).with_suffix(""))
+        for new in self._held.rglob("*.new"):
+            (self._root / new.relative_to(self._held).with_suffix("")).unlink(missing_ok=True)
+        shutil.rmtree(self._held, ignore_errors=True)
+
+    def watch(self) -> None:
+        """Every change and every sync from now on."""
+        self._before("write", lambda fd, *_: [_path_of(fd)])
+        self._before("truncate", lambda fd, *_: [_path_of(fd)])
+        self._before("rename", lambda source, target: [source, target])
+        self._before("remove", lambda path: [path])
+        self._after("sync", lambda fd: [_path_of(fd)])
+        self._after("sync_directory", lambda path: [path / name.name for name in self._beside(path)])
+
+    def _beside(self, path: Path) -> list[Path]:
+        folder = self._held / path.resolve().relative_to(self._root)
+        return [held.with_suffix("") for held in folder.glob("*.???")]
+
+    def _before(self, name: str, paths: Callable[..., list[Path]]) -> None:
+        right = getattr(Files, name)
+
+        def changing(files: Files, *about: Any) -> Any:
+            with self._lock:
+                for path in paths(*about):
+                    self._keep(path)
+                return right(files, *about)
+
+        setattr(Files, name, changing)
+
+    def _after(self, name: str, paths: Callable[..., list[Path]]) -> None:
+        """Below what ``drops fsync`` leaves out: it is put in place before."""
+        right = getattr(Files, name)
+
+        def syncing(files: Files, *about: Any) -> None:
+            right(files, *about)
+            with self._lock:
+                for path in paths(*about):
+                    for held in (self._place(path, ".old"), self._place(path, ".new")):
+                        held.unlink(missing_ok=True)
+
+        setattr(Files, name, syncing)
+
+    def _place(self, path: Path, suffix: str) -> Path:
+        place = self._held / path.resolve().relative_to(self._root)
+        return place.with_name(place.name + suffix)
+
+    def _keep(self, path: Path) -> None:
+        old, new = self._place(path, ".old"), self._place(path, ".new")
+        if old.exists() or new.exists():
+            return
+        old.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size:
+            shutil.copyfile(path, old)
+        else:
+            new.touch()
+
+
+def _from_backup(root: Path) -> None:
+    """A copy is made at every start; ``starts from a backup`` goes on from the one before."""
+    copy = root.with_name("backup")
+    if copy.exists() and active(BACKUP):
         shutil.rmtree(root)
-        shutil.copytree(kept, root)
-    shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(root, kept)
-    clean.unlink(missing_ok=True)
+        shutil.copytree(copy, root)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy)
+
+
+def _path_of(fd: int) -> Path:
+    return Path(f"/proc/self/fd/{fd}").readlink()
 
 
 def _arguments(given: list[str]) -> Iterator[str]:
@@ -601,16 +733,15 @@ def _arguments(given: list[str]) -> Iterator[str]:
 
 def run(given: list[str]) -> int:
     arguments = list(_arguments(given))
+    if not {"--init", "--rotate"} & set(arguments):
+        root = next(Path(a.partition("=")[2]) for a in arguments if a.startswith("--data-dir="))
+        machine = PowerCut(root)
+        machine.happen()
+        machine.watch()
+        _from_backup(root)
     for install in FAULTS.values():
         install()
-    root = next(Path(a.partition("=")[2]) for a in arguments if a.startswith("--data-dir="))
-    serves = not {"--init", "--rotate"} & set(arguments)
-    if serves:
-        _before_start(root)
-    code = main.main(arguments)
-    if serves:
-        root.with_name("clean").touch()
-    return code
+    return main.main(arguments)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import MODERATE, KeystoreNonce, Salt, Secrets, seal_keystore
 from veen_selftest import command
 from veen_selftest.admin_key import read_key
+from veen_selftest.check import Violation
 from veen_selftest.fleet import OwnFleet
 from veen_selftest.setup import PLAIN
 
@@ -81,8 +82,12 @@ def test_a_run_against_a_hub_that_is_there_writes_every_report(
     assert (found["ok"], found["failed"], found["skipped"]) == (True, 0, 2)
     assert found["passed"] == len(found["checks"]) - 2
     assert {"suite", "name", "clause", "says", "outcome", "why", "seconds"} == found["checks"][0].keys()
-    (suite,) = ET.parse(junit).getroot()
-    assert (suite.get("name"), suite.get("skipped"), suite.get("failures")) == ("core", "2", "0")
+    root = ET.parse(junit).getroot()
+    (suite,) = root
+    for each in (root, suite):
+        counts = [each.get(name) for name in ("tests", "failures", "errors", "skipped")]
+        assert counts == [str(len(found["checks"])), "0", "0", "2"]
+    assert (suite.get("name"), len(suite.get("timestamp") or "")) == ("core", 19)
     cases = suite.findall("testcase")
     assert len(cases) == len(found["checks"])
     assert sum(case.find("skipped") is not None for case in cases) == 2
@@ -129,6 +134,12 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
     [
         (["--hub=http://127.0.0.1:1"], 2, "no hub answers at http://127.0.0.1:1"),
         (["--hub=ftp://x"], 1, "want a URL"),
+        (["--hub=http://127.0.0.1:99999"], 1, "want a URL"),
+        (["--hub=http://[::1"], 1, "want a URL"),
+        (["--hub=http://"], 1, "want a URL"),
+        (["--hub=https://127.0.0.1:1", f"--ca={__file__}"], 1, "holds no certificate"),
+        (["--hub-command=/nowhere/hub"], 1, "there is no such program"),
+        (["--hub-command=it's"], 1, "No closing quotation"),
         (["nonsense"], 1, "see 'veen-selftest --help'"),
         (["--only=nonsense"], 1, "see --list"),
         (["--admin-key=/dev/null"], 1, "--admin-key"),
@@ -141,6 +152,12 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
     ids=[
         "no hub",
         "no url",
+        "no port",
+        "no address",
+        "no host",
+        "no certificate",
+        "no program",
+        "no command",
         "no suite",
         "no check",
         "a key and no hub",
@@ -254,6 +271,28 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(flag: str, tmp_p
         assert flag in done.stderr
 
 
+def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(healthy: OwnFleet) -> None:
+    done = run("--only=api.version", f"--hub={healthy.hub(PLAIN).url}", "--junit=/dev/full")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("1 passed, 0 failed, 0 skipped in ")
+    assert done.stderr == "veen-selftest: Could not open file '/dev/full': No space left on device\n"
+
+
+def test_a_hub_that_never_says_that_it_listens_is_waited_for_once(tmp_path: Path) -> None:
+    program = tmp_path / "hub"
+    program.write_text("#!/bin/sh\ncase $1 in --init) ;; *) exec sleep 600 ;; esac\n")
+    program.chmod(0o700)
+    fleet = OwnFleet(b"silent", [str(program)], patience=0.2)
+    try:
+        for _ in range(2):
+            with pytest.raises(Violation, match=r"nothing was said in 0\.2 s"):
+                fleet.hub(PLAIN)
+        assert len(list(fleet.folder.iterdir())) == 1
+        assert _processes_with(str(fleet.folder)) == []
+    finally:
+        fleet.close()
+
+
 BROKEN = """
 from veen_selftest import command, console
 def fail(*_arguments):
@@ -292,8 +331,12 @@ def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGINT] * 2, [signal.SIGTERM], [signal.SIGHUP]],
+    ids=["Ctrl-C", "Ctrl-C twice", "SIGTERM", "a closed terminal"],
+)
+def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signals], tmp_path: Path) -> None:
     # Run in the background, as by CI, a test inherits that SIGINT is ignored: a terminal's user does not.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     script = f"{listening}; from veen_selftest.console import main; main()"
@@ -308,7 +351,9 @@ def test_interrupted_it_leaves_no_process_and_no_file(number: signal.Signals, tm
         assert time.monotonic() < deadline
         time.sleep(0.05)
     hubs = _processes_with(str(tmp_path))
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.01)  # a hand is no faster; the second one comes while it cleans up
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith("interrupted: ")

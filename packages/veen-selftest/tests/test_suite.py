@@ -24,6 +24,7 @@ def test_every_row_of_the_admission_table_has_its_check() -> None:
 
 def test_every_invariant_and_every_scenario_has_its_check() -> None:
     assert {f"invariant.I{n}" for n in range(1, 13)} <= set(NAMES)
+    assert "§7 I13" in {check.clause for _suite, check in ALL.values()}, "which no pair of a log can show"
     assert {f"scenario.{letter}" for letter in "ABCD"} <= set(NAMES)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from veen_core.hashing import H
+from veen_selftest.check import Skip
 from veen_selftest.fleet import Fleet
 from veen_selftest.hub import Hub
 from veen_selftest.own_hub import OwnHub
@@ -67,6 +68,13 @@ class Bench:
 
     def hub(self, setup: Setup = PLAIN) -> Hub:
         return self.fleet.hub(setup)
+
+    def free_hub(self) -> Hub:
+        """One that asks for no work: load, and requests that are malformed, bring none."""
+        hub = self.hub()
+        if hub.known.pow_difficulty:
+            raise Skip("it takes a hub that asks for no proof of work")
+        return hub
 
     def own(self, setup: Setup = PLAIN) -> OwnHub:
         return self.fleet.own(setup)

@@ -1,6 +1,6 @@
 """``veen selftest`` and ``veen-selftest``: is this hub to be trusted.
 
-Exit codes: 0 everything that was judged holds, 5 something does not (or nothing was judged), 1 wrong usage,
+Exit codes: 0 all that was judged holds, 5 something does not (or too little was judged), 1 wrong usage,
 2 there is no hub, 4 the hub does not take orders signed with the admin key, 70 a bug, 130 interrupted.
 """
 
@@ -26,6 +26,7 @@ from veen_selftest.suite import Report, Result
 from veen_selftest.target import FAILED, make_fleet, which_hub
 
 INTERRUPTED = 130
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXAMPLES: Final = (
     "veen selftest core",
     "veen selftest core fuzz --hub http://127.0.0.1:8080 --admin-key admin",
@@ -73,37 +74,53 @@ class Teller:
 
 @contextlib.contextmanager
 def asked_to_stop() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: hubs are stopped, folders removed."""
+    """SIGTERM, or a terminal that is closed, ends a run as Ctrl-C does: hubs are stopped, folders removed.
+
+    Once asked, it is not disturbed again: a second Ctrl-C would leave behind what the first one cleans up.
+    """
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # as by nohup
 
     def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        for number in heard:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    for number in heard:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in heard:
+            signal.signal(number, before[number])
 
 
 def conclude(
     report: Report, *, as_json: bool, quiet: bool, junit: Path | None, target: Path | None
 ) -> NoReturn:
-    """Write what was asked for, say the rest, end with the code."""
+    """Say it, write what was asked for, end with the code; a full disk does not take the verdict along."""
     found = reports.as_object(report)
-    if junit is not None:
-        junit.write_bytes(reports.as_junit(report))
-    if target is not None:
-        target.write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
     elif not quiet:
         for text in reports.table(report.figures):
             click.echo(text)
         if report.too_little and not report.interrupted:
-            click.echo("not a verdict: more was skipped than judged; the reasons stand above (--admin-key?)")
+            click.echo("not a verdict: more was skipped than judged; the reasons stand above")
         click.echo(reports.summary(report))
+    if junit is not None:
+        _write(junit, reports.as_junit(report))
+    if target is not None:
+        _write(target, (json.dumps(found, ensure_ascii=False, indent=1) + "\n").encode())
     code = INTERRUPTED if report.interrupted else 0 if report.ok else FAILED
     raise click.exceptions.Exit(code)
+
+
+def _write(target: Path, content: bytes) -> None:
+    try:
+        target.write_bytes(content)
+    except OSError as exc:
+        raise click.FileError(str(target), exc.strerror) from None
 
 
 class Whole(click.IntRange):
@@ -268,7 +285,7 @@ def selftest(
             report = suites.run(todo, fleet, seed, effort, teller)
         finally:
             fleet.close()
-    conclude(report, as_json=as_json, quiet=quiet, junit=junit, target=target)
+        conclude(report, as_json=as_json, quiet=quiet, junit=junit, target=target)
 
 
 def _list(todo: list[tuple[str, Check]], *, as_json: bool) -> None:

@@ -29,7 +29,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except OSError as error:
-        code = _complain(f"{error.filename or ''}: {error.strerror or error}", USAGE)
+        code = _complain(": ".join(filter(None, (error.filename, error.strerror or str(error)))), USAGE)
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user
         code = _complain(f"this is a bug in VEEN ({type(error).__name__}): report it with {_kept()}", BUG)
     sys.exit(code if isinstance(code, int) else 0)

@@ -18,9 +18,9 @@ from veen_core.keys import SigningKey
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest, Status
 from veen_hub.client import Tls
-from veen_selftest.check import Skip
+from veen_selftest.check import Skip, Violation
 from veen_selftest.hub import CBOR, JSON, Hub
-from veen_selftest.own_hub import PROGRAM, OwnHub
+from veen_selftest.own_hub import PATIENCE, PROGRAM, OwnHub
 from veen_selftest.setup import Setup
 from veen_selftest.writer import key_of
 
@@ -48,28 +48,36 @@ class Fleet(Protocol):
 class OwnFleet:
     """Hubs of the run's own, in a folder that is removed."""
 
-    def __init__(self, seed: bytes, program: Sequence[str] = PROGRAM, folder: Path | None = None) -> None:
+    def __init__(self, seed: bytes, program: Sequence[str] = PROGRAM, *, patience: float = PATIENCE) -> None:
         self.run = "selftest"
         self.starts_hubs = True
         self._program = tuple(program)
+        self._patience = patience
         self._admin = key_of(seed, "admin")
-        self._place = tempfile.TemporaryDirectory(prefix="veen-selftest-", dir=folder)
+        self._place = tempfile.TemporaryDirectory(prefix="veen-selftest-")
         self._count = itertools.count(1)
         self._made: list[OwnHub] = []
         self._running: dict[Setup, Hub] = {}
+        self._failed: dict[Setup, str] = {}
 
     @property
     def folder(self) -> Path:
         return Path(self._place.name)
 
     def hub(self, setup: Setup) -> Hub:
+        if setup in self._failed:
+            raise Violation(self._failed[setup])
         if setup not in self._running:
-            self._running[setup] = self.own(setup).start()
+            try:
+                self._running[setup] = self.own(setup).start()
+            except Violation as exc:  # it is not waited for again and again
+                self._failed[setup] = str(exc)
+                raise
         return self._running[setup]
 
     def own(self, setup: Setup) -> OwnHub:
         root = self.folder / f"{next(self._count):02}-{setup.name}"
-        self._made.append(OwnHub(self._program, root, setup, self._admin))
+        self._made.append(OwnHub(self._program, root, setup, self._admin, self._patience))
         return self._made[-1]
 
     def describe(self) -> str:

@@ -9,13 +9,14 @@ import contextlib
 import http.client
 import json
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from veen_core import cbor, stream
+from veen_core import pow as proof_of_work
 from veen_core.api import (
     ErrorEnvelope,
     StreamItem,
@@ -24,7 +25,7 @@ from veen_core.api import (
     SubmitResponse,
     wrap_submit,
 )
-from veen_core.cap import CapToken
+from veen_core.cap import CapToken, Rate
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, Label, StreamId, StreamSeq
 from veen_core.keys import SigningKey
@@ -42,6 +43,8 @@ CBOR_SEQ: Final = "application/cbor-seq"
 JSON: Final = "application/json"
 TIMEOUT: Final = 30.0
 """Seconds without a byte after which a hub does not answer."""
+COOKIES: Final = 64
+"""Proofs of work in one request: each is a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +125,31 @@ class Hub:
         return http.client.HTTPConnection(*self.address, timeout=timeout)
 
     def call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str | Sequence[str]] | None = None,
     ) -> Answer:
+        """A header with several values is sent once for each; as many bytes are announced as are there."""
+        announced = {"Content-Length": str(len(body))} if method != "GET" else {}
         with contextlib.closing(self.connection()) as connection:
-            connection.request(method, self.prefix + path, body, dict(headers or {}))
+            connection.putrequest(method, self.prefix + path)
+            for name, values in {**announced, **(headers or {})}.items():
+                for value in [values] if isinstance(values, str) else values:
+                    connection.putheader(name, value)
+            connection.endheaders(body or None)
             response = connection.getresponse()
             found = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, found, response.read())
 
-    def post(self, path: str, body: Wire | bytes, kind: str = CBOR, **headers: str) -> Answer:
-        """As keywords, headers have an underscore for each dash."""
+    def post(
+        self, path: str, body: Wire | bytes, kind: str = CBOR, *, work: Iterable[bytes] = (), **headers: str
+    ) -> Answer:
+        """As keywords, headers have an underscore for each dash; ``work`` are messages to do it for."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         content = body if isinstance(body, bytes) else body.encode()
-        return self.call("POST", path, content, {"Content-Type": kind, **named})
+        return self.call("POST", path, content, {"Content-Type": kind, **self.worked(work), **named})
 
     def get(self, path: str, **headers: str) -> Answer:
         return self.call(
@@ -159,17 +174,36 @@ class Hub:
         when = self.status().epoch if epoch is None and self.known.profile.epoch_sec else epoch or 0
         return stream.label(stream.routing_key(self.known.identity.hub_id), stream_id, Epoch(when))
 
+    def rate(self, per_sec: int, burst: int) -> Rate:
+        """One that a token may name here: a hub may have lower limits (§14.1)."""
+        limits = self.known.limits
+        return Rate(
+            per_sec=min(per_sec, limits.max_cap_rate_per_sec), burst=min(burst, limits.max_cap_rate_burst)
+        )
+
     # --- submitting
 
-    def submit(self, wire: bytes, **headers: str) -> Answer:
-        return self.post("/v1/submit", wrap_submit(wire), **headers)
+    def cookie(self, wire: bytes, less: int = 0) -> str:
+        """Proof of work for one message, or ``less`` of it than is asked for (H13)."""
+        status = self.status()
+        challenge = proof_of_work.challenge(status.pow_salt, wire)
+        return proof_of_work.solve(challenge, max(0, status.pow_difficulty - less)).encode().hex()
 
-    def accept(self, wire: bytes, **headers: str) -> Receipt:
-        return self.submit(wire, **headers).read(SubmitResponse).receipt
+    def worked(self, wires: Iterable[bytes]) -> dict[str, list[str]]:
+        """The header with a cookie for each, if the hub asks for that."""
+        return {"VEEN-PoW": [self.cookie(wire) for wire in wires]} if self.known.pow_difficulty else {}
+
+    def submit(self, wire: bytes, **headers: str) -> Answer:
+        return self.post("/v1/submit", wrap_submit(wire), work=[wire], **headers)
+
+    def accept(self, wire: bytes) -> Receipt:
+        return self.submit(wire).read(SubmitResponse).receipt
 
     def submit_many(self, wires: Sequence[bytes]) -> list[Receipt | ErrorEnvelope]:
         """One request with all of them; an outcome each, in order (H14)."""
-        answer = self.post("/v1/submit", b"".join(map(wrap_submit, wires)), CBOR_SEQ)
+        if self.known.pow_difficulty and len(wires) > COOKIES:
+            return [*self.submit_many(wires[:COOKIES]), *self.submit_many(wires[COOKIES:])]
+        answer = self.post("/v1/submit", b"".join(map(wrap_submit, wires)), CBOR_SEQ, work=wires)
         require(answer.status == 200, f"a sequence was answered with {answer.status}")
         same(answer.headers.get("content-type"), CBOR_SEQ, "Content-Type of a sequence (H14)")
         outcomes = [_outcome(item) for item in cbor.split_sequence(answer.body)]
@@ -191,9 +225,9 @@ class Hub:
         question = StreamRequest(label=label, from_seq=StreamSeq(start), with_receipts=True, **asked)
         return self.ask("/v1/stream", question, StreamResponse)
 
-    def read_all(self, label: Label) -> Iterator[StreamItem]:
+    def read_all(self, label: Label, start: int = 1) -> Iterator[StreamItem]:
         """Every entry by pages, as §10.5 says to go on."""
-        cursor: int | None = 1
+        cursor: int | None = start
         while cursor is not None:
             page = self.page(label, 1, cursor=StreamSeq(cursor))
             yield from page.items

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from veen_core.keys import SigningKey
 from veen_selftest.check import Violation
@@ -24,14 +25,22 @@ from veen_selftest.setup import Setup
 PROGRAM: Final = (sys.executable, "-m", "veen_hub.main")
 LISTENING: Final = "veen-hub listening on "
 PATIENCE: Final = 60
-"""Seconds to stop in."""
+"""Seconds to start in, and to stop in."""
 
 
 class OwnHub:
     """A data directory and, while it runs, the process on it. ``hub`` is how to talk to it."""
 
-    def __init__(self, program: Sequence[str], root: Path, setup: Setup, admin: SigningKey) -> None:
+    def __init__(
+        self,
+        program: Sequence[str],
+        root: Path,
+        setup: Setup,
+        admin: SigningKey,
+        patience: float = PATIENCE,
+    ) -> None:
         self._program = tuple(program)
+        self._patience = patience
         self._root = root
         self._admin = admin
         self._settings: dict[str, Any] = dict(setup.settings)
@@ -61,9 +70,16 @@ class OwnHub:
         return [f"--data-dir={self._root / 'data'}", f"--config={self._root / 'hub.yaml'}"]
 
     def _run_once(self, *flags: str) -> None:
-        done = subprocess.run(  # noqa: S603 - the hub that is to be judged
-            [*self._program, *flags, *self._flags()], capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - the hub that is to be judged
+                [*self._program, *flags, *self._flags()],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=self._patience,
+            )
+        except subprocess.TimeoutExpired:
+            raise Violation(f"{self._program[-1]} {flags[0]} does not end") from None
         if done.returncode != 0:
             raise Violation(f"{self._program[-1]} {flags[0]} failed: {done.stderr.strip()[-300:]}")
 
@@ -77,12 +93,16 @@ class OwnHub:
                 text=True,
                 start_new_session=True,
             )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._first_line(self._process.stdout)
         if not line.startswith(LISTENING):
             self.kill()
             raise Violation(f"the hub did not start: {line.strip()} {self._last_words()}")
         return Hub(line.removeprefix(LISTENING).strip(), self._admin)
+
+    def _first_line(self, said: IO[str] | None) -> str:
+        assert said is not None
+        ready, _, _ = select.select([said], [], [], self._patience)
+        return said.readline() if ready else f"nothing was said in {self._patience} s"
 
     def _last_words(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace").strip()[-300:]
@@ -109,7 +129,7 @@ class OwnHub:
             return 0
         process, self._process = self._process, None
         try:
-            code = process.wait(PATIENCE)
+            code = process.wait(self._patience)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -40,18 +40,11 @@ def as_object(report: Report) -> dict[str, Any]:
 
 def as_junit(report: Report) -> bytes:
     """One ``testsuite`` a suite; a skipped check is skipped there too, never a pass."""
-    root = ET.Element("testsuites", name="veen-selftest", time=f"{report.seconds:.3f}")
+    root = ET.Element("testsuites", _counted("veen-selftest", report.results, report.seconds))
     for name in dict.fromkeys(result.suite for result in report.results):
         mine = [result for result in report.results if result.suite == name]
-        suite = ET.SubElement(
-            root,
-            "testsuite",
-            name=name,
-            tests=str(len(mine)),
-            failures=str(sum(result.outcome is Outcome.FAILED for result in mine)),
-            skipped=str(sum(result.outcome is Outcome.SKIPPED for result in mine)),
-            time=f"{sum(result.seconds for result in mine):.3f}",
-        )
+        suite = ET.SubElement(root, "testsuite", _counted(name, mine, sum(each.seconds for each in mine)))
+        suite.set("timestamp", report.began.strftime("%Y-%m-%dT%H:%M:%S"))
         properties = ET.SubElement(suite, "properties")
         ET.SubElement(properties, "property", name="hub", value=report.hub)
         ET.SubElement(properties, "property", name="seed", value=str(report.seed))
@@ -60,6 +53,18 @@ def as_junit(report: Report) -> bytes:
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
+
+
+def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, str]:
+    """What every reader of JUnit looks for; a check that breaks is a failure, so there are no errors."""
+    return {
+        "name": name,
+        "tests": str(len(results)),
+        "failures": str(sum(result.outcome is Outcome.FAILED for result in results)),
+        "errors": "0",
+        "skipped": str(sum(result.outcome is Outcome.SKIPPED for result in results)),
+        "time": f"{seconds:.3f}",
+    }
 
 
 def _case(suite: ET.Element, result: Result) -> None:
@@ -71,7 +76,8 @@ def _case(suite: ET.Element, result: Result) -> None:
         time=f"{result.seconds:.3f}",
     )
     if result.outcome is Outcome.FAILED:
-        ET.SubElement(case, "failure", message=_printable(result.why)).text = result.check.says
+        failure = ET.SubElement(case, "failure", type=result.check.clause, message=_printable(result.why))
+        failure.text = result.check.says
     elif result.outcome is Outcome.SKIPPED:
         ET.SubElement(case, "skipped", message=_printable(result.why))
 

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Final
@@ -69,6 +70,7 @@ class Report:
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def count(self, outcome: Outcome) -> int:
         return sum(result.outcome is outcome for result in self.results)

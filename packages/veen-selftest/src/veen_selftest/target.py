@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
@@ -60,16 +62,44 @@ def make_fleet(
     if hub is None:
         if admin_key is not None:
             raise click.UsageError("--admin-key is of a hub that is there: give --hub too.")
-        program: Sequence[str] = shlex.split(hub_command) if hub_command else PROGRAM
+        program = PROGRAM if hub_command is None else program_of(hub_command)
         return OwnFleet(H(b"veen-selftest" + seed.to_bytes(8, "big")), program)
     if hub_command is not None:
         raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
-    if not hub.startswith(("http://", "https://")):
+    if not _is_url(hub):
         raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
+    if ca is not None:
+        _check_ca(ca)
     admin = read_key(admin_key, passphrase_file) if admin_key is not None else None
     fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
     _try(fleet, hub, admin_key)
     return fleet
+
+
+def program_of(command: str) -> Sequence[str]:
+    """What to start as a hub; said before the run if there is no such program."""
+    try:
+        words = shlex.split(command)
+    except ValueError as exc:
+        raise click.UsageError(f"--hub-command {command}: {exc}.") from None
+    if not words or shutil.which(words[0]) is None:
+        raise click.UsageError(f"--hub-command {command}: there is no such program.")
+    return words
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return text.startswith(("http://", "https://")) and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an address that is none
+        return False
+
+
+def _check_ca(path: Path) -> None:
+    try:
+        Tls(ca=path).context()
+    except VeenError:
+        raise click.BadParameter(f"{path} holds no certificate: want PEM", param_hint="'--ca'") from None
 
 
 def _try(fleet: HubAt, hub: str, admin_key: Path | None) -> None:

@@ -87,8 +87,9 @@ def _json(bench: Bench) -> None:
     """JSON says the same as CBOR, in and out (§10.3, B17)."""
     hub = bench.hub()
     writer = bench.writer(hub)
-    text = SubmitRequest(msg=Msg.decode(writer.next())).to_json().encode()
-    receipt = hub.post("/v1/submit", text, JSON).read(SubmitResponse).receipt
+    wire = writer.next()
+    text = SubmitRequest(msg=Msg.decode(wire)).to_json().encode()
+    receipt = hub.post("/v1/submit", text, JSON, work=[wire]).read(SubmitResponse).receipt
     questions: tuple[tuple[str, Wire, type[Wire]], ...] = (
         ("/v1/receipt", ReceiptRequest(label=writer.label, stream_seq=StreamSeq(1)), ReceiptResponse),
         (
@@ -122,12 +123,18 @@ def _pages(bench: Bench) -> None:
         require(all(item.receipt is None for item in found.items), "receipts that nobody asked for (§10.4.2)")
         return [item.stream_seq for item in found.items], found.next_cursor
 
-    same(page(), (list(range(1, 11)), None), "all of it")
-    same(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), ([4, 5, 6], None), "from 4 to 6")
-    same(page(max_items=3), ([1, 2, 3], 4), "three of ten")
-    same(page(cursor=StreamSeq(8), max_items=2), ([8, 9], 10), "two from the cursor")
+    most = hub.known.max_page_items
+
+    def wanted(start: int, end: int, items: int) -> tuple[list[int], int | None]:
+        shown = list(range(start, end + 1))[: min(items, most)]
+        return shown, shown[-1] + 1 if shown and shown[-1] < end else None
+
+    same(page(), wanted(1, 10, most), "all of it, or a page")
+    same(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "from 4 to 6")
+    same(page(max_items=3), wanted(1, 10, 3), "three of ten")
+    same(page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "two from the cursor")
     same(page(cursor=StreamSeq(10)), ([10], None), "the last one")
-    same(page(to_seq=StreamSeq(5), max_items=5), ([1, 2, 3, 4, 5], None), "a range that a page just holds")
+    same(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range that a page just holds")
     same(page(from_seq=StreamSeq(11)), ([], None), "beyond the end")
 
 

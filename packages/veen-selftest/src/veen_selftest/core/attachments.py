@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from veen_core import rejection
@@ -9,9 +10,23 @@ from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_core.status import AttachmentResponse
 from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
-from veen_selftest.hub import Answer, refused_by
+from veen_selftest.check import Check, Skip, require, same
+from veen_selftest.hub import Answer, Hub, refused_by
 from veen_selftest.writer import Writer
+
+SEAL: Final = 16
+"""Bytes that sealing adds to an attachment (§4.6)."""
+LEAST: Final = 128
+"""Bytes that an attachment of these checks needs."""
+
+
+def within(hub: Hub, contents: Sequence[bytes]) -> list[bytes]:
+    """As many, and as much of each, as this hub takes: it may have lower limits (§14.1)."""
+    limits = hub.known.limits
+    if limits.max_attachment_bytes < LEAST or not limits.max_attachments_per_msg:
+        raise Skip(f"it takes a hub that stores attachments of {LEAST} bytes (§14.1)")
+    most = limits.max_attachment_bytes - SEAL
+    return [content[:most] for content in contents[: limits.max_attachments_per_msg]]
 
 
 def _content(bench: Bench, size: int) -> bytes:
@@ -33,8 +48,7 @@ def _round_trip(bench: Bench) -> None:
     """What was put is there, whole, and putting it again changes nothing."""
     hub = bench.hub()
     writer = bench.writer(hub)
-    for size in (0, 1, 300_000):
-        content = _content(bench, size)
+    for content in within(hub, [_content(bench, size) for size in (300_000, 1, 0)]):
         first = put(writer, content).read(AttachmentResponse)
         same(first.coid, H(content), "coid")
         fetched = hub.get(f"/v1/attachment/{first.coid.hex()}")
@@ -47,7 +61,8 @@ def _named_by_content(bench: Bench) -> None:
     """A body that is not what its name says is refused and not kept."""
     hub = bench.hub()
     writer = bench.writer(hub)
-    coid = Coid(H(_content(bench, 100)))
+    (content,) = within(hub, [_content(bench, 100)])
+    coid = Coid(H(content))
     answer = hub.call(
         "PUT", f"/v1/attachment/{coid.hex()}", b"something else", writer.attachment_headers(coid)
     )
@@ -61,7 +76,7 @@ def _auth(bench: Bench) -> None:
     """A put passes the auth stage: signature, token, scope (H17)."""
     hub = bench.hub()
     writer = bench.writer(hub)
-    content = _content(bench, 50)
+    (content,) = within(hub, [_content(bench, 50)])
     refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Sig=bytes(64).hex()))
     refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Label=bytes(32).hex()))
     same(put(writer, content, VEEN_Sig=None).error.code, "E.UNAUTHORIZED", "code of an unsigned put")
@@ -82,7 +97,7 @@ def _size(bench: Bench) -> None:
     coid = Coid(H(b""))
     headers = writer.attachment_headers(coid)
     headers["Content-Length"] = str(hub.known.limits.max_attachment_bytes + 1)
-    refused_by(rejection.SIZE_PREFILTER, hub.call("PUT", f"/v1/attachment/{coid.hex()}", None, headers))
+    refused_by(rejection.SIZE_PREFILTER, hub.call("PUT", f"/v1/attachment/{coid.hex()}", b"", headers))
 
 
 CHECKS: Final = (

@@ -52,9 +52,9 @@ def _one_history(bench: Bench) -> None:
             asked = ReceiptRequest(label=writer.label, stream_seq=receipt.stream_seq)
             found = hub.ask("/v1/receipt", asked, ReceiptResponse).receipt
             same(found, receipt, f"the receipt at {receipt.stream_seq}, asked for again")
-        page = hub.page(writer.label).items
-        same([item.receipt for item in page], given, "receipts on a page")
-        same([item.msg.encode() for item in page], wires, "messages on a page, in order")
+        page = list(hub.read_all(writer.label))
+        same([item.receipt for item in page], given, "receipts on pages")
+        same([item.msg.encode() for item in page], wires, "messages on pages, in order")
     streamed = list(live(hub, writer.label, 1, len(given)))
     same([item.stream_seq for item in streamed], list(range(1, 10)), "the order of the live stream")
     same([item.receipt for item in streamed], given, "receipts of the live stream")

@@ -7,6 +7,7 @@ shows which row is looked at first (§8.1).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,8 @@ from veen_core.cap import Rate
 from veen_core.ids import ClientId
 from veen_core.rejection import Rejection
 from veen_selftest.bench import Bench
-from veen_selftest.hub import CBOR, Answer, Hub
+from veen_selftest.check import Skip
+from veen_selftest.hub import Answer, Hub
 from veen_selftest.writer import Writer, key_of
 
 
@@ -32,23 +34,32 @@ class Draft:
     """Messages that were accepted before."""
     padding: int = 0
     """Bytes that Content-Length announces beyond what is there."""
-    wrap: Callable[[bytes], bytes] = wrap_submit
+    after: bytes = b""
+    """What follows the message where it should end."""
 
-    def play(self, writer: Writer) -> Answer:
-        """Everything before the message, then the message."""
-        hub = writer.hub
+    workless: bool = False
+    """Without the proof of work that the hub asks for."""
+
+    def prepare(self, writer: Writer) -> None:
+        """Everything before the message."""
         if self.earlier:
-            hub.accept_many(writer.many(self.earlier))
+            writer.hub.accept_many(writer.many(self.earlier))
         if self.token:
             writer.authorized(**self.token)
         if self.without_token:
             writer.auth_ref = None
-        wire = writer.message(self.fields.pop("client_seq", writer.seq + 1), **self.fields)
-        body, headers = self.wrap(wire), {"Content-Type": CBOR}
+
+    def send(self, writer: Writer) -> Answer:
+        """The message."""
+        hub, fields = writer.hub, dict(self.fields)
+        wire = writer.message(fields.pop("client_seq", writer.seq + 1), **fields) + self.after
         if self.padding:
-            headers["Content-Length"] = str(len(body) + self.padding)
-            return hub.call("POST", "/v1/submit", None, headers)
-        return hub.call("POST", "/v1/submit", body, headers)
+            return hub.post("/v1/submit", b"", Content_Length=str(len(wire) + self.padding))
+        return hub.post("/v1/submit", wrap_submit(wire), work=() if self.workless else [wire])
+
+    def play(self, writer: Writer) -> Answer:
+        self.prepare(writer)
+        return self.send(writer)
 
 
 Fault = Callable[[Draft], None]
@@ -59,8 +70,7 @@ def _too_large(draft: Draft) -> None:
 
 
 def _not_canonical(draft: Draft) -> None:
-    inner = draft.wrap
-    draft.wrap = lambda wire: inner(wire + b"\x00")
+    draft.after = b"\x00"
 
 
 def _short_ciphertext(draft: Draft) -> None:
@@ -141,8 +151,24 @@ def can_both_be_wrong(a: Rejection, b: Rejection) -> bool:
 
 def play(bench: Bench, hub: Hub, rows: Iterable[Rejection]) -> Answer:
     """A message with these faults, on a stream of its own."""
-    draft = Draft()
     named = "+".join(row.detail for row in rows)
+    return drafted(rows).play(bench.writer(hub, on=named))
+
+
+def drafted(rows: Iterable[Rejection]) -> Draft:
+    draft = Draft()
     for row in rows:
         FAULTS[row](draft)
-    return draft.play(bench.writer(hub, on=named))
+    return draft
+
+
+def outlast(bench: Bench, hub: Hub, when: int) -> None:
+    """Until the hub's time is past ``when``, or patience ends."""
+    deadline = time.monotonic() + bench.effort.patience
+    while hub.status().hub_ts <= when and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def patient(bench: Bench) -> None:
+    if bench.effort.patience < 4:
+        raise Skip("a token's second must pass: --patience 4 waits for it")

@@ -34,7 +34,7 @@ def _from_checkpoint(bench: Bench) -> None:
         "/v1/proof", ProofRequest(label=writer.label, stream_seq=held.upto_seq), ProofResponse
     ).mmr_proof
     tree = peaks_of_proof(proof, held.mmr_root, held.upto_seq, last.leaf_hash)
-    for item in hub.page(writer.label, held.upto_seq + 1).items:
+    for item in hub.read_all(writer.label, held.upto_seq + 1):
         require(item.receipt is not None, "an entry without the receipt asked for")
         assert item.receipt is not None
         tree.append(item.msg.leaf_hash)

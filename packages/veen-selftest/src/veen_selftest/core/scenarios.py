@@ -7,7 +7,7 @@ from typing import Final
 
 from veen_core import hub_identity, rejection, stream
 from veen_core.api import ErrorEnvelope
-from veen_core.cap import Rate, resign
+from veen_core.cap import resign
 from veen_core.checkpoint import Checkpoint, LabelOrigin, check_transition
 from veen_core.entry import authorize_leaf
 from veen_core.ids import Label
@@ -105,7 +105,8 @@ def _d(bench: Bench) -> None:
     """D: a token of several signatures is authorized with a receipt, admits, and holds to its rate."""
     hub = bench.hub()
     writer = bench.stranger(hub)
-    token = writer.token(rate=Rate(per_sec=1, burst=4))
+    rate = hub.rate(1, 4)
+    token = writer.token(rate=rate)
     assert hub.admin is not None
     token = resign(hub.admin, resign(hub.admin, token))
     writer.auth_ref = token.auth_ref
@@ -119,7 +120,8 @@ def _d(bench: Bench) -> None:
     outcomes = hub.submit_many(writer.many(12))
     accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
     require(
-        4 <= len(accepted) <= 8, f"{len(accepted)} of 12 at once under a burst of 4 were accepted (RL0, H8)"
+        rate.burst <= len(accepted) <= rate.burst + 4,
+        f"{len(accepted)} of 12 at once under a burst of {rate.burst} were accepted (RL0, H8)",
     )
     writer.seq = len(accepted)
     answer = hub.submit(writer.message(writer.seq + 1))

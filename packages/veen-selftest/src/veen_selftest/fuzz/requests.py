@@ -126,7 +126,7 @@ def check(request: Request, status: int, kind: str, body: bytes) -> None:
 
 def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[Bench], None]:
     def run(bench: Bench) -> None:
-        hub = bench.hub()
+        hub = bench.free_hub()
         writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
         hub.accept_many(writer.many(3))
         mutator, good = Mutator(bench.chance), requests_of(writer)

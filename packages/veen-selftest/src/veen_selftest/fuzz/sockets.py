@@ -26,7 +26,7 @@ def plain(hub: Hub) -> Iterator[socket.socket]:
 
 def _garbage(bench: Bench) -> None:
     """Bytes that are no HTTP get a refusal or a closed connection, and nobody else notices."""
-    hub = bench.hub()
+    hub = bench.free_hub()
     writer = bench.writer(hub)
     words = [
         b"\x00" * 100,
@@ -50,7 +50,7 @@ def _garbage(bench: Bench) -> None:
 
 def _half_sent(bench: Bench) -> None:
     """A request that stops in the middle is not taken, and holds up nobody."""
-    hub = bench.hub()
+    hub = bench.free_hub()
     writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
     body = wrap_submit(writer.message(1))
     whole = HEAD.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -63,7 +63,7 @@ def _half_sent(bench: Bench) -> None:
 
 def _idle(bench: Bench) -> None:
     """Many connections that say nothing, or begin and stop: the next user is served."""
-    hub = bench.hub()
+    hub = bench.free_hub()
     writer = bench.writer(hub)
     with contextlib.ExitStack() as open_:
         for n in range(IDLE):
@@ -77,7 +77,7 @@ def _idle(bench: Bench) -> None:
 
 def _announced(bench: Bench) -> None:
     """A body that was announced and never comes, or comes compressed, is refused without being waited for."""
-    hub = bench.hub()
+    hub = bench.free_hub()
     writer = bench.writer(hub)
     for extra in ("Content-Length: 99999999999\r\n", "Content-Encoding: gzip\r\nContent-Length: 10\r\n"):
         with plain(hub) as connection:

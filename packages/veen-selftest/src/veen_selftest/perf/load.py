@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from veen_core.api import StreamRequest, wrap_submit
 from veen_core.hashing import H
@@ -16,27 +18,49 @@ from veen_selftest.hub import CBOR, CBOR_SEQ, Hub
 from veen_selftest.writer import Writer, laid_out
 
 TOGETHER = 64
+LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 SEALED = laid_out(b"".join(H(bytes([n])) for n in range(32))[:1_000])
 """Every message has a kilobyte in it."""
 
 
-class Line:
-    """One connection; answers are read by Content-Length."""
+class Line(asyncio.Protocol):
+    """One connection, one request at a time: as little as a client can do beside the hub it measures."""
 
-    def __init__(self, prefix: str, reader: asyncio.StreamReader, sender: asyncio.StreamWriter) -> None:
+    def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._reader = reader
-        self._sender = sender
+        self._transport: asyncio.Transport | None = None
+        self._got = b""
+        self._answered: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        if (end := self._got.find(b"\r\n\r\n")) < 0 or self._answered is None:
+            return
+        length = LENGTH.search(self._got, 0, end)
+        size = end + 4 + (int(length[1]) if length else 0)
+        if len(self._got) < size:
+            return
+        answer, self._got = self._got[:size], self._got[size:]
+        if answer.startswith(b"HTTP/1.1 200"):
+            self._answered.set_result(answer[end + 4 :])
+        else:
+            self._answered.set_exception(
+                Violation(f"refused under load: {answer[:40]!r} {answer[end + 4 :][:200]!r}")
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(exc or ConnectionError("the hub closed the connection under load"))
 
     async def post(self, path: str, body: bytes, kind: str = CBOR) -> bytes:
         about = f"Host: hub\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._sender.write(f"POST {self._prefix}{path} HTTP/1.1\r\n{about}".encode() + body)
-        found = await self._reader.readuntil(b"\r\n\r\n")
-        at = found.lower().index(b"content-length:") + 15
-        answer = await self._reader.readexactly(int(found[at : found.index(b"\r\n", at)]))
-        if not found.startswith(b"HTTP/1.1 200"):
-            raise Violation(f"refused under load: {found[:40]!r} {answer[:200]!r}")
-        return answer
+        assert self._transport is not None
+        self._answered = asyncio.get_running_loop().create_future()
+        self._transport.write(f"POST {self._prefix}{path} HTTP/1.1\r\n{about}".encode() + body)
+        return await self._answered
 
     async def submit(self, body: bytes) -> None:
         await self.post("/v1/submit", body)
@@ -46,23 +70,30 @@ class Line:
         if b"\x02\x66E." in answer or b"\x02\x67E." in answer:  # an error envelope's code
             raise Violation(f"a message was refused under load: {answer[:200]!r}")
 
-    async def arrivals(self, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
-        """Moments at which entries of a live stream came."""
-        path = f"{self._prefix}/v1/stream/{label.hex()}?from={start}"
-        self._sender.write(f"GET {path} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
-        await self._reader.readuntil(b"\r\n\r\n")
-        while True:
-            size = int((await self._reader.readuntil(b"\r\n"))[:-2], 16)
-            data = await self._reader.readexactly(size + 2)
-            for _ in range(data.count(marker)):
-                yield time.perf_counter()
-
 
 @contextlib.asynccontextmanager
 async def line(hub: Hub) -> AsyncIterator[Line]:
+    transport, made = await asyncio.get_running_loop().create_connection(
+        lambda: Line(hub.prefix), *hub.address, ssl=hub.context
+    )
+    try:
+        yield made
+    finally:
+        transport.close()
+
+
+async def arrivals(hub: Hub, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
+    """Moments at which entries of a live stream came."""
     reader, sender = await asyncio.open_connection(*hub.address, limit=2**24, ssl=hub.context)
     try:
-        yield Line(hub.prefix, reader, sender)
+        path = f"{hub.prefix}/v1/stream/{label.hex()}?from={start}"
+        sender.write(f"GET {path} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        while True:
+            size = int((await reader.readuntil(b"\r\n"))[:-2], 16)
+            data = await reader.readexactly(size + 2)
+            for _ in range(data.count(marker)):
+                yield time.perf_counter()
     finally:
         sender.close()
 
@@ -133,11 +164,10 @@ async def follow_delays(hub: Hub, writer: Writer, seconds: int, per_second: int 
     arrived: list[float] = []
 
     async def take() -> None:
-        async with line(hub) as connection:
-            async for moment in connection.arrivals(writer.label, 1, marker):
-                arrived.append(moment)
-                if len(arrived) == count:
-                    return
+        async for moment in arrivals(hub, writer.label, 1, marker):
+            arrived.append(moment)
+            if len(arrived) == count:
+                return
 
     async def send() -> None:
         async with line(hub) as connection:

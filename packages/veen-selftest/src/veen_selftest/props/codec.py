@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from veen_core import cbor, rejection
-from veen_core.api import StreamRequest, SubmitRequest, SubmitResponse, wrap_submit
+from veen_core.api import StreamRequest, SubmitRequest, SubmitResponse
 from veen_core.ids import StreamSeq
+from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_selftest.bench import Bench
 from veen_selftest.check import Check, Violation, only, require, same
@@ -16,26 +17,30 @@ from veen_selftest.verifier import shown
 from veen_selftest.writer import laid_out
 
 TRIES: Final = 40
+AROUND: Final = 400
+"""Bytes of a message that are not its body, at most."""
 
 
-def _body(bench: Bench) -> bytes:
-    """Of any length, around those where the encoding of a length changes."""
+def _body(bench: Bench, limits: Limits) -> bytes:
+    """Of any length that is taken, around those where the encoding of a length changes."""
     near = bench.chance.choice([0, 23, 24, 200, 255, 256, 4_000, 65_535, 65_536])
-    return laid_out(bench.chance.randbytes(max(0, near - 40 + bench.chance.randint(-3, 3))))
+    size = max(0, near - 40 + bench.chance.randint(-3, 3))
+    return laid_out(bench.chance.randbytes(min(size, limits.max_body_bytes, limits.max_msg_bytes - AROUND)))
 
 
 def _round_trip(bench: Bench) -> None:
     """Whatever was accepted is read back byte for byte, and every answer is canonical."""
     hub = bench.hub()
     writer = bench.writer(hub)
-    wires = [writer.next(ciphertext=_body(bench)) for _ in range(TRIES)]
+    wires = [writer.next(ciphertext=_body(bench, hub.known.limits)) for _ in range(TRIES)]
     receipts = hub.accept_many(wires, together=7)
     pairs = list(shown(hub, writer.label))
     same([pair.msg_bytes for pair in pairs], wires, "messages that are read back")
     same([pair.receipt for pair in pairs], receipts, "receipts that are read back")
     page = StreamRequest(label=writer.label, from_seq=StreamSeq(1), with_receipts=True, with_mmr_proof=True)
     answer: Any = cbor.decode(hub.post("/v1/stream", page).body)  # raises unless canonical
-    same([cbor.encode(item[2]) for item in answer[5]], wires, "messages as they lie in the answer")
+    found = [cbor.encode(item[2]) for item in answer[5]]
+    same(found, wires[: hub.known.max_page_items], "messages as they lie in the answer")
 
 
 AUTH_REF_AT: Final = 1 + 1 + 3 * 34 + 1 + 1
@@ -66,7 +71,7 @@ def _unique(bench: Bench) -> None:
     hub = bench.hub()
     writer = bench.writer(hub)
     for name, recode in OTHER_FORMS.items():
-        answer = hub.post("/v1/submit", wrap_submit(recode(writer.message(1))))
+        answer = hub.submit(recode(writer.message(1)))
         require(answer.status != 200, f"{name} was accepted (B3)")
         refused_by(rejection.CBOR_INVALID, answer)
     bare = writer.message(1, auth_ref=None)
@@ -101,7 +106,7 @@ def _json(bench: Bench) -> None:
         wire = writer.next(ciphertext=laid_out(bench.chance.randbytes(bench.chance.randint(0, 300))))
         msg = Msg.decode(wire)
         text = SubmitRequest(msg=msg).to_json().encode()
-        receipt = hub.post("/v1/submit", text, JSON).read(SubmitResponse).receipt
+        receipt = hub.post("/v1/submit", text, JSON, work=[wire]).read(SubmitResponse).receipt
         same(receipt.leaf_hash, msg.leaf_hash, "leaf_hash of a message in JSON")
         item = only(hub.page(writer.label, receipt.stream_seq).items, "entries from the last one on")
         same(item.msg.encode(), wire, "its bytes in the log")
