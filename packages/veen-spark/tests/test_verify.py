@@ -480,6 +480,41 @@ def test_two_histories_of_one_label_are_found(make_hub: Callable[..., Hub], tmp_
     assert "two histories" in str(row.row())
 
 
+@SIZES
+@pytest.mark.parametrize(("form", "ends"), [("set", (19, 23)), ("clone", (5, 7))], ids=["set", "clone"])
+def test_two_histories_that_end_at_different_entries_are_found(
+    form: str, ends: tuple[int, int], size: int, make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """Each holds by itself, and no part of one ends where one of the other does."""
+    for name, who, count in (("one", "alice", ends[0]), ("two", "bob", ends[1])):
+        hub = make_hub(name)
+        hub.send("orders", count, who=who, cheap=True)
+        place = tmp_path / "places" / name
+        if form == "clone":
+            hub.clone(place)
+        else:
+            hub.export("orders", place)
+        assert check(place, size=size).ok
+    (row,) = check(tmp_path / "places", size=size).faults
+    assert f"another root at entry {ends[0]} than in {tmp_path / 'places' / 'one'}" in str(row.row())
+
+
+@SIZES
+def test_copies_of_one_log_agree_wherever_they_begin_and_end(size: int, orders: Hub, tmp_path: Path) -> None:
+    places = tmp_path / "places"
+    orders.clone(places / "before")
+    orders.export("orders", places / "set", from_seq=6, to_seq=27)
+    orders.export("orders", places / "middle", from_seq=20, to_seq=21)
+    orders.export("orders", places / "next", form="chunks", from_seq=28)
+    orders.authorize()
+    assert orders.prune("orders", max_bytes=5_000) > 0
+    orders.send("orders", 5, cheap=True)
+    orders.clone(places / "after")
+    report = check(places, size=size)
+    assert report.ok, report.as_object()
+    assert len(report.labels) == 6
+
+
 # --- on Spark
 
 
