@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +84,12 @@ def dealt(
     """The marks by the part of a label that they are of (in order), and those that no part reaches."""
     held: dict[tuple[str, int], list[Mark]] = {}
     lost = []
+    starts = [part.start_seq for part in parts]
+    starts[0] -= 1  # the tree before the first entry is known, too
     for mark in marks:
-        for number, part in enumerate(parts):
-            first = part.start_seq - (number == 0)  # the tree before the first entry is known, too
-            if first <= mark.seq and (part.end_seq is None or mark.seq <= part.end_seq):
-                held.setdefault((part.path, part.begin), []).append(mark)
-                break
+        part = parts[max(0, bisect_right(starts, mark.seq) - 1)]
+        if starts[0] <= mark.seq and (part.end_seq is None or mark.seq <= part.end_seq):
+            held.setdefault((part.path, part.begin), []).append(mark)
         else:
             lost.append(mark)
     return held, lost
