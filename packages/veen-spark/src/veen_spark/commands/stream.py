@@ -8,8 +8,17 @@ from typing import Final
 import click
 
 from veen_core.ids import HubId
-from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
+from veen_spark.commands.session import (
+    HELP,
+    USAGE,
+    ExampleCommand,
+    SparkCommandError,
+    session,
+    session_options,
+    show,
+)
 from veen_spark.commands.session import hub_id as as_hub_id
+from veen_spark.master import is_connect
 from veen_spark.parquet import partitioned
 
 EXAMPLES: Final = (
@@ -67,6 +76,8 @@ def stream(
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     place = checkpoint or target.with_name(f"{target.name}.checkpoint")
+    if not is_connect(master):
+        _of_one_run(target, place)
     with session(master, conf, verbose=verbose) as spark:
         rows = partitioned(spark.readStream.format("veen").options(**options).load())
         writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
@@ -83,3 +94,22 @@ def stream(
         show({"rows": written, "target": str(target), "checkpoint": str(place)})
     elif not quiet:
         click.echo(f"{written} rows in {target}")
+
+
+def _of_one_run(target: Path, place: Path) -> None:
+    """Refuse a target without its checkpoint, or the other way round: entries would be missing in silence.
+
+    Spark numbers batches by the checkpoint, and leaves out those whose number the target has seen.
+    """
+    if target.is_dir() and any(target.iterdir()) and not any((place / "offsets").glob("*")):
+        raise SparkCommandError(
+            f"{target} holds something already, and {place} does not say how far it was read: "
+            "choose another folder, or give its --checkpoint",
+            USAGE,
+        )
+    if any((place / "commits").glob("*")) and not (target / "_spark_metadata").is_dir():
+        raise SparkCommandError(
+            f"{place} says what was written, but {target} does not hold it: "
+            "give the folder that it was written to, or remove the checkpoint to begin anew",
+            USAGE,
+        )
