@@ -40,6 +40,13 @@ class Found(NamedTuple):
     """Of a folder whose manifest or identity cannot be read, why; its entries may not be among the others."""
 
 
+def matching(path: str) -> list[str]:
+    """What a path stands for: itself if it is there, or cannot be a glob; else what it matches."""
+    if glob.has_magic(path) and not os.path.lexists(path):
+        return sorted(glob.glob(path))
+    return [path]
+
+
 def find_segments(paths: Iterable[str]) -> list[Segment]:
     """Every stretch of log under the paths; a path that has none raises, and so does a damaged folder."""
     found = find_logs(paths)
@@ -53,8 +60,7 @@ def find_logs(paths: Iterable[str]) -> Found:
     segments: dict[str, Segment] = {}
     here = Found([], set(), {})
     for path in map(os.path.abspath, paths):  # an executor has another working folder
-        places = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
-        if not places:
+        if not (places := matching(path)):
             raise SparkSetupError(f"nothing matches {path}")
         for place in places:
             if (under := _under(Path(place), _DEPTH, here)) is None:
