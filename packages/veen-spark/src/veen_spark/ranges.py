@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HELD: Final = 32_768
-"""Messages that a task holds before it folds them: what bounds its memory, whatever the log's size."""
+HELD_BYTES: Final = 64 * 1_048_576
+"""Messages that a task holds before it folds them, and bytes of their bodies: they bound its memory, whatever
+the size of the log and of its messages."""
 PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
 SEALED: Final = (*PLACE, "msg")
 OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
@@ -142,12 +144,13 @@ class _Lift(NamedTuple):
 
 
 def _lifted(lift: _Lift, rows: Iterator[Held], limit: int) -> Iterator[tuple[Any, ...]]:
-    held: list[Held] = []
+    held, size = list[Held](), 0
     for row in rows:
         held.append(row)
-        if len(held) >= limit:
+        size += len(row.message.body)
+        if len(held) >= limit or size >= HELD_BYTES:
             yield from _folded(lift, held)
-            held = []
+            held, size = [], 0
     yield from _folded(lift, held)
 
 
