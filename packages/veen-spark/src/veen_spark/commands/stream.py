@@ -31,6 +31,11 @@ EXAMPLES: Final = (
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--hub", required=True, envvar="VEEN_HUB", help="The hub's URL.")
 @click.option("--hub-id", required=True, type=as_hub_id, help="The hub it must be.")
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="PEM file: believe this authority (TLS), under the same name on every executor.",
+)
 @click.option("--stream", "streams", multiple=True, help="A stream by name; repeat.")
 @click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
 @click.option(
@@ -48,6 +53,7 @@ def stream(
     target: Path,
     hub: str,
     hub_id: HubId,
+    ca: Path | None,
     streams: tuple[str, ...],
     labels: tuple[str, ...],
     checkpoint: Path | None,
@@ -73,6 +79,8 @@ def stream(
         "startingOffsets": starting_offsets,
         "failOnDataLoss": str(not keep_on_data_loss).lower(),
     }
+    if ca is not None:
+        options["ca"] = str(ca.absolute())
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     place = checkpoint or target.with_name(f"{target.name}.checkpoint")
