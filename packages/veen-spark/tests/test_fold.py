@@ -145,6 +145,13 @@ def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.Mon
     assert overlay.merge(overlay.load(row["summary"]) for row in rows) == overlay.fold(held)
 
 
+def test_many_small_states_travel_together_and_large_ones_apart() -> None:
+    small, large = (b"label", b"x"), (b"label", bytes(ranges.BATCH_BYTES))
+    schema = pa.schema([("label", pa.binary()), ("summary", pa.binary())])
+    batches = ranges.record_batches([*[small] * 1_500, large, large, small], schema)
+    assert [batch.num_rows for batch in batches] == [1_024, 477, 1, 1]
+
+
 def test_a_gap_is_refused_and_named(spark: SparkSession, world: Hub, keys: ReaderKeys) -> None:
     part = frame_of(spark, world, "kv.map")
     for condition, missing in (("stream_seq != 7", "entries 7 to 7"), ("stream_seq > 2", "entries 1 to 2")):
