@@ -383,6 +383,7 @@ def test_a_clone_with_a_damaged_identity_or_without_its_log_is_a_fault(orders: H
     assert orders.clone(tmp_path / "many" / "three").is_dir()
     report = check(tmp_path / "many")
     assert sorted(row.fault.file for row in report.faults if row.fault) == [str(identity), str(log)]
+    assert {row.fault.seq for row in report.faults if row.fault} == {1}
     assert [row.origin for row in report.labels if row.fault is None] == [
         str(tmp_path / "many" / "three" / "log")
     ]

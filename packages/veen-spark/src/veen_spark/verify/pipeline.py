@@ -123,7 +123,7 @@ def _origins(
     """The evidence of each folder, or why it does not hold: one of many does not hide the others."""
     origins: dict[str, Origin] = {}
     refused: dict[str, Fault] = {}
-    starts = {segment.origin: segment.start_seq for segment in found.segments}
+    starts = {segment.origin: segment.start_seq for segment in reversed(found.segments)}  # the first's
     for folder in sorted(found.whole | starts.keys()):
         try:
             if folder in found.damaged:
