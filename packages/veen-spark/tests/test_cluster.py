@@ -82,7 +82,6 @@ def test_a_standalone_cluster_verifies_and_folds_in_the_environment_that_was_pac
 
 
 def test_spark_connect_verifies_and_folds(hub: Hub, place: Path) -> None:
-    pytest.importorskip("grpc", reason="veen-spark[connect] is not installed")
     with connect_server() as url:
         check(hub, *verified_and_folded(place, "--master", url))
         ask = "select count(*) from log where veen_verify_msg(msg)"

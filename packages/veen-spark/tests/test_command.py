@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from veen_spark.commands import COMMANDS
 from veen_spark.commands import spark as group
 from veen_spark.commands.session import NETWORK, PROTOCOL, USAGE, said
 
+from .live_hub import LiveHub
 from .logs import Hub, files_of
 
 if TYPE_CHECKING:
@@ -102,6 +104,46 @@ def test_logs_become_parquet_with_the_same_columns(hub: Hub, spark: SparkSession
     assert parquet.drop("hub", "day").exceptAll(logs).count() == 0
     again = run("to-parquet", clone, tmp_path / "out")
     assert again.exit_code == USAGE
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_empty_log_is_no_rows_of_parquet(hub: Hub, tmp_path: Path) -> None:
+    done = run("to-parquet", hub.clone(tmp_path / "clone"), tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["rows"] == 0
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveHub]:
+    hub = LiveHub(tmp_path / "live")
+    hub.start()
+    yield hub
+    hub.stop()
+
+
+def test_a_stream_goes_on_where_it_ended_and_refuses_half_of_what_it_left(
+    live: LiveHub, spark: SparkSession, tmp_path: Path
+) -> None:
+    target, checkpoint = tmp_path / "out", tmp_path / "out.checkpoint"
+    command = ("stream", target, "--hub", live.url, "--hub-id", live.hub_id.hex(), "--stream", "orders")
+
+    def follow() -> Result:
+        return run(*command, "--once", "--json")
+
+    assert json.loads(follow().stdout)["rows"] == 0  # nothing there yet
+    for count, rows in ((5, 5), (3, 8)):
+        live.send("orders", count)
+        done = follow()
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout) == {"rows": rows, "target": str(target), "checkpoint": str(checkpoint)}
+    numbers = spark.read.parquet(str(target)).select("stream_seq").collect()
+    assert sorted(row.stream_seq for row in numbers) == list(range(1, 9))
+    for gone, why in ((checkpoint, "does not say how far"), (target, "does not hold it")):
+        gone.rename(tmp_path / "elsewhere")
+        refused = follow()
+        assert (refused.exit_code, why in refused.output) == (USAGE, True), refused.output
+        (tmp_path / "elsewhere").rename(gone)
+    assert json.loads(follow().stdout)["rows"] == 8
 
 
 def test_an_error_in_a_worker_is_said_in_its_own_words_with_its_code() -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +14,7 @@ from veen_core.errors import VerificationError
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
+from veen_spark import ranges
 from veen_spark.errors import SparkSetupError
 from veen_spark.folding import fold
 from veen_spark.open import open_messages
@@ -20,7 +22,7 @@ from veen_spark.ranges import record_batch
 from veen_spark.reader_keys import ReaderKeys
 from veen_spark.states import state, table_of
 
-from .frames import entries, frame, frame_of, in_one_process, row_of
+from .frames import entries, frame, frame_of, in_one_process, opened, row_of
 from .logs import Hub, reader_key
 from .records import bodies
 from .wallets import mirror
@@ -119,6 +121,35 @@ def test_duplicates_are_settled_whichever_ranges_they_lie_in(
     row = folded.collect()[0]
     assert LEDGER.load(row["summary"]) == whole
     assert bytes(row["state_hash"]) == LEDGER.state_hash(whole)
+
+
+def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark: what leaves a task is a range for every so many bytes, and adds up to the same state."""
+    monkeypatch.setattr(ranges, "HELD_BYTES", 100)
+    held = opened(world, "kv.map", reader_key("world"))
+    columns = {
+        "label": [b"label"] * len(held),
+        "stream_seq": [message.seq for message in held],
+        "leaf_hash": [message.msg_id for message in held],
+        "mmr_root": [b"root"] * len(held),
+        "kind": ["msg"] * len(held),
+        "opened": [True] * len(held),
+        "schema": [message.schema for message in held],
+        "body": [message.body for message in held],
+        "parent_id": pa.array([None] * len(held), pa.binary()),
+    }
+    overlay = OVERLAYS["kv.map"]
+    task = ranges.lifting(overlay, None)
+    rows = [row for batch in task([pa.RecordBatch.from_pydict(columns)]) for row in batch.to_pylist()]
+    assert 5 < len(rows) < len(held)
+    assert overlay.merge(overlay.load(row["summary"]) for row in rows) == overlay.fold(held)
+
+
+def test_many_small_states_travel_together_and_large_ones_apart() -> None:
+    small, large = (b"label", b"x"), (b"label", bytes(ranges.BATCH_BYTES))
+    schema = pa.schema([("label", pa.binary()), ("summary", pa.binary())])
+    batches = ranges.record_batches([*[small] * 1_500, large, large, small], schema)
+    assert [batch.num_rows for batch in batches] == [1_024, 477, 1, 1]
 
 
 def test_a_gap_is_refused_and_named(spark: SparkSession, world: Hub, keys: ReaderKeys) -> None:

@@ -72,6 +72,8 @@ def test_query_sql_verifies_and_decodes(spark: SparkSession, hub: Hub, place: Pa
     assert [row[:3] for row in answer["rows"]] == [[n + 1, True, r.NAME] for n, r in enumerate(RECORDS)]
     assert len(answer["rows"][0][3]) == 64
     assert not answer["more"]
+    quiet = run("query-sql", "select count(*) from log", place / "export", "--quiet")
+    assert quiet.stdout == "3\n"  # what was asked for, and nothing else
     few = said("query-sql", "select 1 from log", place / "export", "--limit", "2")
     assert (len(few["rows"]), few["more"]) == (2, True)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,7 @@ from veen_overlays.kv import KV, Delete, Put
 from veen_overlays.overlay import Overlay
 from veen_overlays.wallet.ledger import LEDGER
 from veen_spark.columns import arrow_schema, spark_schema
-from veen_spark.commits import TIER, Commit, Part, Target, full_tier
+from veen_spark.commits import KINDS, TIER, Commit, Part, Target, full_tier
 from veen_spark.errors import SparkSetupError
 from veen_spark.live_fold import LiveFold
 from veen_spark.reader_keys import ReaderKeys
@@ -179,6 +183,79 @@ def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_i
     assert index.count() == index.select("label", "key").distinct().count() > 0
     follow()
     assert target.last() == last  # nothing twice
+
+
+KILLED = """
+import os, signal, sys
+from veen_overlays.wallet.ledger import LEDGER
+from veen_spark import LiveFold, ReaderKeys, start
+from veen_spark.columns import spark_schema
+from veen_spark.commits import Target
+from tests.daemons import BRIEF
+
+source, target, key, moment = sys.argv[1:]
+commit = Target.commit
+
+def killed(self, made):
+    if made.batch == 1 and moment == "after the commit":
+        commit(self, made)
+    if made.batch == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(self, made)
+
+Target.commit = killed
+config = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF}
+spark = start("local[1]", config=config)
+stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(source)
+live = LiveFold(spark, LEDGER, target, ReaderKeys.from_files(key))
+live.start(stream, availableNow=True).awaitTermination()
+"""
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_a_driver_that_is_killed_in_a_batch_goes_on_exactly_there(
+    moment: str, spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
+) -> None:
+    """A process of its own, killed without a word: what it wrote and what Spark noted do not agree."""
+    source, target, key = tmp_path / "source", tmp_path / "target", tmp_path / "reader"
+    source.mkdir()
+    key.write_bytes(bytes(reader_key("world").secret))
+    key.chmod(0o600)
+    rows = rows_of(hub, "wallet")
+    for number, start in enumerate(range(0, len(rows), 7)):
+        drop(rows[start : start + 7], source, f"{number}.parquet")
+    run = subprocess.run(  # waits for the JVM too, which holds the same pipes
+        [sys.executable, "-c", KILLED, source, target, key, moment],
+        capture_output=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    last = Target(target).last()
+    assert last is not None
+    assert last.batch == (1 if moment == "after the commit" else 0)
+    stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(source))
+    live = LiveFold(spark, LEDGER, target, keys)
+    live.start(stream, availableNow=True).awaitTermination()
+    assert hashes(live.current()) == expected(LEDGER, hub, "wallet")
+
+
+def test_what_a_commit_names_is_durable_before_it(
+    spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, commit = set[Path](), Target.commit
+    monkeypatch.setattr("veen_spark.commits._sync", synced.add)
+
+    def checked(self: Target, made: Commit) -> None:
+        parts = [Path(self.path(kind, part)) for kind in KINDS for part in made.parts(kind)]
+        files = [file for part in parts for file in part.rglob("*.parquet")]
+        assert files
+        assert synced >= {*files, *parts, *(part.parent for part in parts)}
+        commit(self, made)
+
+    monkeypatch.setattr(Target, "commit", checked)
+    LiveFold(spark, LEDGER, tmp_path / "t", keys).absorb(frame(spark, rows_of(hub, "wallet")[:5], 1), 0)
 
 
 def test_parts_of_a_level_become_one_of_the_next() -> None:

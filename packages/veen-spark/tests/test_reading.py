@@ -107,6 +107,12 @@ def test_a_list_a_glob_and_a_folder_of_exports_are_read_together(orders: Hub, tm
         assert Reading(*paths).numbers == list(range(1, 31))
 
 
+def test_a_folder_whose_name_could_be_a_glob_is_itself(orders: Hub, tmp_path: Path) -> None:
+    clone = orders.clone(tmp_path / "week[46]")
+    assert Reading(clone).numbers == list(range(1, 31))
+    assert Reading(tmp_path / "week*").numbers == list(range(1, 31))
+
+
 def test_a_hub_without_messages_is_an_empty_table(hub: Hub, tmp_path: Path) -> None:
     assert Reading(hub.clone(tmp_path / "clone")).numbers == []
 
@@ -173,6 +179,22 @@ def test_a_time_leaves_out_chunks_by_their_first_receipts(orders: Hub, tmp_path:
     late = Reading(clone, filters=(GreaterThan(("hub_ts",), BORN + 2),), maxPartitionBytes="100000")
     (part,) = late.parts
     assert [segment.start_seq for segment in part.segments] == [17, 25]
+
+
+@pytest.mark.parametrize("bit", [0x80, 0x40], ids=["later", "earlier"])
+def test_a_flipped_bit_in_a_first_receipts_time_leaves_nothing_out(
+    bit: int, orders: Hub, tmp_path: Path
+) -> None:
+    orders.export("orders", tmp_path / "chunks", form="chunks")
+    second = files_of(tmp_path / "chunks")[1]
+    at = frames(second)[1] - 66 - 4  # the four bytes of hub_ts, before the signature
+    content = bytearray(second.read_bytes())
+    assert int.from_bytes(content[at : at + 4], "big") == BORN + 1
+    content[at] ^= bit
+    second.write_bytes(content)
+    for condition in (LessThan(("hub_ts",), BORN + 2), GreaterThan(("hub_ts",), BORN)):
+        with pytest.raises(DamagedLog, match="entry_hash"):
+            assert Reading(tmp_path / "chunks", filters=(condition,)).numbers
 
 
 # --- damage

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,8 +61,11 @@ def test_the_packaged_java_starts_with_the_module_it_lacks_and_keeps_other_argum
     assert "WARNING" not in shown
 
 
-@pytest.mark.skipif(find_spec("grpc") is not None, reason="veen-spark[connect] is installed")
-def test_connect_without_its_packages_says_what_to_install() -> None:
+def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*sys.modules]:
+        if name.startswith(("grpc", "pyspark.sql.connect")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)  # as if it were not installed
     with pytest.raises(SparkSetupError, match=r"veen-spark\[connect\]"):
         start("sc://127.0.0.1:1")
 

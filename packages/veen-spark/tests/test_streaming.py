@@ -110,6 +110,30 @@ def test_a_hub_with_another_history_ends_the_stream(hub: LiveHub) -> None:
         stream.latestOffset(held, ReadAllAvailable())
 
 
+def test_a_task_that_is_shown_another_history_than_the_batch_was_planned_by_fails(
+    make_hub: Callable[..., Hub],
+) -> None:
+    """Two hubs with one key are one hub with two faces: each face holds by itself."""
+    faces = []
+    for name, who in (("one", "alice"), ("two", "bob")):
+        written = make_hub(name)
+        written.send("orders", 8, who=who, cheap=True)
+        written.close()
+        faces.append(LiveHub(written.root))
+    try:
+        for face in faces:
+            face.start()
+        planned, shown = (reader(face, stream="orders") for face in faces)
+        start = planned.initialOffset()
+        end = planned.latestOffset(start, ReadAllAvailable())
+        assert len(read(planned, start, end)) == 8
+        with pytest.raises(DivergenceError, match="two histories"):
+            read(shown, start, end)
+    finally:
+        for face in faces:
+            face.stop()
+
+
 def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerated(hub: LiveHub) -> None:
     orders = hub.label("orders")
     ahead = {orders: {"seq": 99, "root": "00" * 32}}
@@ -117,6 +141,8 @@ def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerate
         reader(hub).latestOffset(ahead, ReadAllAvailable())
     waiting = reader(hub, failOnDataLoss="false", stream="orders")
     assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead
+    waiting.prepareForTriggerAvailableNow()
+    assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead  # and not back to 12
 
 
 def test_of_what_retention_took_the_receipt_is_a_row_if_loss_is_tolerated(

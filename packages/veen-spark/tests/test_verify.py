@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -306,6 +307,74 @@ def test_one_damaged_folder_among_many_is_a_fault_that_hides_no_other(
     assert not report.ok
 
 
+@pytest.mark.parametrize("form", ["set", "chunks"])
+@pytest.mark.parametrize("where", ["", "*"], ids=["folder", "glob"])
+def test_an_export_that_lost_its_manifest_is_not_passed_over(
+    where: str, form: Any, orders: Hub, tmp_path: Path
+) -> None:
+    for name in ("bad", "good"):
+        orders.export("orders", tmp_path / "many" / name, form=form)
+    manifest = tmp_path / "many" / "bad" / "manifest.cbor"
+    manifest.unlink()
+    report = check(tmp_path / "many" / where)
+    assert [row.fault.file for row in report.faults if row.fault] == [str(manifest)]
+    assert [row.to_seq for row in report.labels if row.fault is None] == [30]
+
+
+@pytest.fixture
+def aged(orders: Hub) -> Hub:
+    """Rotated, so that a checkpoint has two signatures; and the beginning is pruned."""
+    orders.rotate()
+    orders.send("orders", 12, cheap=True)
+    assert orders.prune("orders", max_bytes=12_000) > 0
+    return orders
+
+
+def flips(path: Path, count: int) -> Iterator[int]:
+    """The file with one bit flipped, here and there; then as it was."""
+    held, rng = path.read_bytes(), random.Random(path.name)
+    for at in sorted(rng.sample(range(len(held)), min(count, len(held)))):
+        path.write_bytes(held[:at] + bytes([held[at] ^ 1 << rng.randrange(8)]) + held[at + 1 :])
+        yield at
+    path.write_bytes(held)
+
+
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_any_flipped_bit_of_an_export_is_found(form: Any, aged: Hub, tmp_path: Path) -> None:
+    aged.export("orders", tmp_path / "export", form=form)
+    assert check(tmp_path / "export").ok
+    for path in sorted((tmp_path / "export").iterdir()):
+        for at in flips(path, 60 if path.stem == "payloads" or path.suffix == ".pruned" else 5):
+            assert not check(tmp_path / "export").ok, (path.name, at)
+
+
+def test_any_flipped_bit_beside_the_log_of_a_clone_is_found(aged: Hub, tmp_path: Path) -> None:
+    """Witnesses' signatures, the index of checkpoints, and summaries of chunks that are pruned, too."""
+    clone = aged.clone(tmp_path / "clone")
+    assert check(clone).ok
+    beside = [path for path in sorted((clone / "log").iterdir()) if path.suffix in (".cbor", ".summary")]
+    assert {path.name.split("-")[1] == "index" for path in beside} == {True, False}
+    for path in beside:
+        for at in flips(path, 8):
+            assert not check(clone).ok, (path.name, at)
+
+
+def test_a_checkpoint_that_the_index_names_is_there(aged: Hub, tmp_path: Path) -> None:
+    clone = aged.clone(tmp_path / "clone")
+    (index,) = clone.rglob("checkpoint-index-*")
+    max(clone.rglob("checkpoint-*-000*")).unlink()
+    (row,) = check(clone).faults
+    assert row.fault is not None
+    assert (row.fault.file, "which is missing" in row.fault.reason) == (str(index), True)
+
+
+def test_a_pruned_chunk_without_the_places_of_its_entries_is_found(aged: Hub, tmp_path: Path) -> None:
+    clone = aged.clone(tmp_path / "clone")
+    path = files_of(clone, "*.pruned")[0]
+    path.write_bytes(path.read_bytes()[: -(9 * 4 + 2)])
+    assert "does not end in the places" in str(check(clone).as_object()["faults"])
+
+
 def test_a_clone_with_a_damaged_identity_or_without_its_log_is_a_fault(orders: Hub, tmp_path: Path) -> None:
     identity = orders.clone(tmp_path / "many" / "one") / "hub-identity.cbor"
     identity.write_bytes(b"\xff")
@@ -314,6 +383,7 @@ def test_a_clone_with_a_damaged_identity_or_without_its_log_is_a_fault(orders: H
     assert orders.clone(tmp_path / "many" / "three").is_dir()
     report = check(tmp_path / "many")
     assert sorted(row.fault.file for row in report.faults if row.fault) == [str(identity), str(log)]
+    assert {row.fault.seq for row in report.faults if row.fault} == {1}
     assert [row.origin for row in report.labels if row.fault is None] == [
         str(tmp_path / "many" / "three" / "log")
     ]
@@ -402,7 +472,8 @@ def test_a_checkpoint_that_the_hub_did_not_sign_is_found(chunks: Path) -> None:
 
 def test_two_chunks_that_begin_with_the_same_entry_are_found(chunks: Path) -> None:
     first = files_of(chunks)[0]
-    (chunks / "manifest.cbor").unlink()
+    for name in ("manifest.cbor", "manifest.sig"):
+        (chunks / name).unlink()
     rewrite(first.with_name(first.name.replace("0008.log", "0007.log")), entries_of(first)[:7])
     assert not check(chunks).ok
 
@@ -424,7 +495,7 @@ def test_a_flipped_bit_in_any_header_is_a_fault_and_no_error(bit: int, chunks: P
 
 
 def test_a_given_identity_must_be_the_pinned_hub(chunks: Path, orders: Hub) -> None:
-    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor"):
+    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor", "manifest.sig"):
         (chunks / name).unlink()
     report = check(chunks, identity=orders.identity, pinned=[HubId(bytes(32))])
     assert "which is not pinned" in str(report.as_object())
@@ -458,14 +529,14 @@ def test_a_forged_identity_is_refused(chunks: Path, orders: Hub) -> None:
 
 def test_without_an_identity_nothing_holds_until_one_is_given(chunks: Path, orders: Hub) -> None:
     identity = orders.identity
-    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor"):
+    for name in ("hub-identity.cbor", "hub-identity.sig", "manifest.cbor", "manifest.sig"):
         (chunks / name).unlink()
     assert "give the hub's identity" in str(check(chunks).as_object())
     assert check(chunks, identity=identity).ok
 
 
 def test_chunks_without_anything_before_them_are_not_said_to_hold(chunks: Path) -> None:
-    for path in (files_of(chunks)[0], *chunks.glob("peaks-*"), chunks / "manifest.cbor"):
+    for path in (files_of(chunks)[0], *chunks.glob("peaks-*"), *chunks.glob("manifest.*")):
         path.unlink()
     (row,) = check(chunks).faults
     assert "nothing tells the peaks before entry 9" in str(row.row())
@@ -478,6 +549,41 @@ def test_two_histories_of_one_label_are_found(make_hub: Callable[..., Hub], tmp_
         hub.clone(tmp_path / "clones" / name)
     (row,) = check(tmp_path / "clones").faults
     assert "two histories" in str(row.row())
+
+
+@SIZES
+@pytest.mark.parametrize(("form", "ends"), [("set", (19, 23)), ("clone", (5, 7))], ids=["set", "clone"])
+def test_two_histories_that_end_at_different_entries_are_found(
+    form: str, ends: tuple[int, int], size: int, make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """Each holds by itself, and no part of one ends where one of the other does."""
+    for name, who, count in (("one", "alice", ends[0]), ("two", "bob", ends[1])):
+        hub = make_hub(name)
+        hub.send("orders", count, who=who, cheap=True)
+        place = tmp_path / "places" / name
+        if form == "clone":
+            hub.clone(place)
+        else:
+            hub.export("orders", place)
+        assert check(place, size=size).ok
+    (row,) = check(tmp_path / "places", size=size).faults
+    assert f"another root at entry {ends[0]} than in {tmp_path / 'places' / 'one'}" in str(row.row())
+
+
+@SIZES
+def test_copies_of_one_log_agree_wherever_they_begin_and_end(size: int, orders: Hub, tmp_path: Path) -> None:
+    places = tmp_path / "places"
+    orders.clone(places / "before")
+    orders.export("orders", places / "set", from_seq=6, to_seq=27)
+    orders.export("orders", places / "middle", from_seq=20, to_seq=21)
+    orders.export("orders", places / "next", form="chunks", from_seq=28)
+    orders.authorize()
+    assert orders.prune("orders", max_bytes=5_000) > 0
+    orders.send("orders", 5, cheap=True)
+    orders.clone(places / "after")
+    report = check(places, size=size)
+    assert report.ok, report.as_object()
+    assert len(report.labels) == 6
 
 
 # --- on Spark

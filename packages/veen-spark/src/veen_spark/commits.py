@@ -5,7 +5,7 @@
     target/keys/<part>/            Parquet: keys and the first stream_seq to have each (ADR 0011)
     target/checkpoint/             Spark's own: how far the stream was read
 
-1. The parts of a batch are written under names of their own; nobody looks at them yet.
+1. The parts of a batch are written under names of their own, and made durable; nobody looks at them yet.
 2. The commit is written beside its place, made durable, and renamed into it: that is the commit point.
 3. What neither this commit nor the one before names is removed.
 
@@ -72,6 +72,12 @@ class Target:
         """A name that no other attempt at this batch has."""
         return Part(f"{batch:012}-{uuid.uuid4().hex}", level)
 
+    def make_durable(self, kind: Kind, part: Part) -> None:
+        """Step 1 ends: a commit that outlives a power cut must not name rows that did not."""
+        folder = Path(self.path(kind, part))
+        for path in (*folder.rglob("*"), folder, folder.parent):
+            _sync(path)
+
     def _commits(self) -> list[Path]:
         return sorted((self.root / "commits").glob("*.json"))
 
@@ -127,8 +133,8 @@ def _read(file: Path) -> Commit:
         ) from None
 
 
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

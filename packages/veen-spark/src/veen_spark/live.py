@@ -1,8 +1,9 @@
 """A live hub as Spark sees it: heads to plan by, and verified entries of a range (§9 Read).
 
 Every page goes through ``veen_hub.client``, which verifies MSG, RECEIPT, leaf and root against the tree it
-keeps. Between batches nothing is kept but offsets, so each carries the root at its place: a hub that shows
-another one later has two histories, and the stream ends there.
+keeps. Between connections nothing is kept but offsets, so each carries the root at its place: a hub that
+shows another one later, or shows a task another one than the batch was planned by, has two histories, and the
+stream ends there.
 """
 
 from __future__ import annotations
@@ -150,20 +151,28 @@ async def _checked_head(hub: Hub, live: LiveHub, label: Label, held: Offset) -> 
                 "entries, or is another one; failOnDataLoss=false waits for it to grow"
             )
         return held["seq"]
-    if held["seq"] and head is not None:
-        there = await hub.log_reader().receipt(label, StreamSeq(held["seq"]))
-        if there.mmr_root.hex() != held["root"]:
-            raise DivergenceError(
-                f"label {label.hex()} has another root at {held['seq']} than when it was read: two histories",
-                shown=there.encode(),
-            )
+    if held["seq"]:
+        await _check_root(hub, label, held)
     return size
 
 
-async def entries(hub: Hub, live: LiveHub, label: Label, start: int, end: int) -> list[Entry | Receipt]:
+async def _check_root(hub: Hub, label: Label, held: Offset) -> None:
+    """What this connection shows is the history of ``held``: a connection follows one tree."""
+    there = await hub.log_reader().receipt(label, StreamSeq(held["seq"]))
+    if there.mmr_root.hex() != held["root"]:
+        raise DivergenceError(
+            f"label {label.hex()} has another root at {held['seq']} than when it was read: two histories",
+            shown=there.encode(),
+        )
+
+
+async def entries(
+    hub: Hub, live: LiveHub, label: Label, *, start: int, end: int, upto: Offset
+) -> list[Entry | Receipt]:
     """The first of entries ``start … end``, verified, up to ``HELD_BYTES``; at least one.
 
-    Of one that retention took it is the RECEIPT, if loss is tolerated.
+    They are of the history that the batch was planned by: ``upto`` is in the same tree. Of one that retention
+    took it is the RECEIPT, if loss is tolerated.
     """
     found: list[Entry | Receipt] = []
     reader, at, size = hub.log_reader(), start, 0
@@ -184,4 +193,5 @@ async def entries(hub: Hub, live: LiveHub, label: Label, start: int, end: int) -
         found += page
         at += len(page)
         size += sum(len(entry.msg_bytes) for entry in page)
+    await _check_root(hub, label, upto)
     return found

@@ -198,6 +198,7 @@ class LiveFold:
     def _store(self, kind: Kind, part: Part, rows: DataFrame) -> None:
         sort = ("label",) if kind == "states" else ("label", "key")  # so that footers rule files out
         rows.sortWithinPartitions(*sort).write.parquet(self.target.path(kind, part))
+        self.target.make_durable(kind, part)
 
 
 def _marks(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from veen_core.chunk import ChunkName, parse_chunk_name
 from veen_core.errors import VeenError
-from veen_core.export import MANIFEST, PAYLOADS, RECEIPTS, Manifest, sequence_name
+from veen_core.export import MANIFEST, PAYLOADS, RECEIPTS, SIGNATURE, Manifest, sequence_name
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_spark.errors import DamagedLog, SparkSetupError
@@ -26,6 +26,8 @@ VERSION: Final = "VERSION"
 """Only a data directory has one."""
 _KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 """Of a chunk in two forms the first counts: a hub was stopped between writing one and removing the other."""
+_EXPORTED: Final = frozenset({SIGNATURE, *(sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))})
+"""What lies in an export only: a folder with one of them and without a manifest is what is left of one."""
 _DEPTH: Final = 4
 
 
@@ -38,6 +40,13 @@ class Found(NamedTuple):
     """The folders that were looked through whole: what is missing there is missing."""
     damaged: dict[str, DamagedLog]
     """Of a folder whose manifest or identity cannot be read, why; its entries may not be among the others."""
+
+
+def matching(path: str) -> list[str]:
+    """What a path stands for: itself if it is there, or cannot be a glob; else what it matches."""
+    if glob.has_magic(path) and not os.path.lexists(path):
+        return sorted(glob.glob(path))
+    return [path]
 
 
 def find_segments(paths: Iterable[str]) -> list[Segment]:
@@ -53,8 +62,7 @@ def find_logs(paths: Iterable[str]) -> Found:
     segments: dict[str, Segment] = {}
     here = Found([], set(), {})
     for path in map(os.path.abspath, paths):  # an executor has another working folder
-        places = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
-        if not places:
+        if not (places := matching(path)):
             raise SparkSetupError(f"nothing matches {path}")
         for place in places:
             if (under := _under(Path(place), _DEPTH, here)) is None:
@@ -78,8 +86,10 @@ def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
         return _whole(path, lambda: _exported(path, here), here)
     if (path / VERSION).is_file():
         return _whole(path / "log", lambda: _chunks(path / "log", path, here), here)
-    folders, loose = [], False
-    for entry in os.scandir(path):
+    folders, loose, entries = [], False, list(os.scandir(path))
+    if any(entry.name in _EXPORTED for entry in entries):
+        return _whole(path, lambda: _torn(path), here)
+    for entry in entries:
         loose = loose or parse_chunk_name(entry.name) is not None
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
@@ -88,6 +98,10 @@ def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
         if depth and (found := _under(folder, depth - 1, here)) is not None:
             parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
+
+
+def _torn(folder: Path) -> list[Segment]:
+    raise DamagedLog(str(folder / MANIFEST), 0, "is missing: this is no whole export")
 
 
 def _whole(folder: Path, look: Callable[[], list[Segment]], here: Found) -> list[Segment]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from veen_overlays.overlay import Overlay
-from veen_spark.ranges import PART_SCHEMA, Task, overlay_at, portable, record_batch, spark_type
+from veen_spark.ranges import PART_SCHEMA, Task, overlay_at, portable, record_batches, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,9 +61,10 @@ def _joining(overlay: Overlay[Any]) -> Task:
     named = portable(overlay)
 
     def joining(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place, counts, summary in _joined(overlay_at(named), batches):
-            own = overlay_at(named)
-            yield record_batch([(*place, *counts, own.encode(summary))], PART_SCHEMA)
+        own = overlay_at(named)
+        joined = _joined(own, batches)
+        rows = ((*place, *counts, own.encode(summary)) for place, counts, summary in joined)
+        return record_batches(rows, PART_SCHEMA)
 
     return joining
 
@@ -73,12 +74,17 @@ def _concluding(overlay: Overlay[Any]) -> Task:
 
     def concluding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = overlay_at(named)
-        for place, counts, summary in _joined(own, batches):
-            label, _, upto_seq, root = place
-            state = (own.name, bytes(own.state_hash(summary)), *summary[:3])
-            yield record_batch([(label, upto_seq, root, *state, *counts, own.encode(summary))], FOLDED_SCHEMA)
+        return record_batches((_concluded(own, *joined) for joined in _joined(own, batches)), FOLDED_SCHEMA)
 
     return concluding
+
+
+def _concluded(
+    overlay: Overlay[Any], place: tuple[bytes, int, int, bytes], counts: tuple[int, int], summary: Any
+) -> tuple[Any, ...]:
+    label, _, upto_seq, root = place
+    state = (overlay.name, bytes(overlay.state_hash(summary)), *summary[:3])
+    return (label, upto_seq, root, *state, *counts, overlay.encode(summary))
 
 
 Joined = tuple[tuple[bytes, int, int, bytes], tuple[int, int], Any]

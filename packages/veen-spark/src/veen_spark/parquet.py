@@ -29,9 +29,9 @@ def to_parquet(
     spark: SparkSession, paths: Sequence[str], target: str, *, mode: str = "failfast", overwrite: bool = False
 ) -> Written:
     """Write logs; either all of them arrive or, by Spark's commit protocol, nothing that counts does."""
-    frame = spark.read.format("veen").option("mode", mode).load(list(paths))
+    rows = partitioned(spark.read.format("veen").option("mode", mode).load(list(paths)))
     how = "overwrite" if overwrite else "error"
-    partitioned(frame).write.mode(how).partitionBy("hub", "day").parquet(target)
-    written = spark.read.parquet(target)
+    rows.write.mode(how).partitionBy("hub", "day").parquet(target)
+    written = spark.read.schema(rows.schema).parquet(target)  # of an empty log, no file tells its schema
     damaged = written.where("damage is not null").count() if mode == "quarantine" else 0
     return Written(written.count(), damaged)

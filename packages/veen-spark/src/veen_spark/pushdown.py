@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from veen_core.entry import FRAME_SIZE, decode_frame
+from veen_core.entry import FRAME_SIZE, frame_size, unframe
 from veen_core.errors import VeenError
 from veen_core.receipt import Receipt
 from veen_spark.chunk_walk import MAX_FRAME, open_raw
@@ -123,6 +123,6 @@ def _first_ts(segment: Segment) -> int | None:
 def _first_ts_of_chunk(segment: Segment) -> int:
     file, stream = open_raw(segment.path, segment.begin)
     with file:
-        header = decode_frame(stream.read(FRAME_SIZE))
-        body = stream.read(min(header.size, MAX_FRAME) - FRAME_SIZE)
-    return Receipt.decode(body[header.msg_len :]).hub_ts
+        header = stream.read(FRAME_SIZE)
+        body = stream.read(min(frame_size(header), MAX_FRAME) - FRAME_SIZE)
+    return unframe(header + body).receipt.hub_ts  # whole: a flipped bit must not leave a file out

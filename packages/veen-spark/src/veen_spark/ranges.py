@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HELD: Final = 32_768
-"""Messages that a task holds before it folds them: what bounds its memory, whatever the log's size."""
+HELD_BYTES: Final = 64 * 1_048_576
+"""Messages that a task holds before it folds them, and bytes of their bodies: they bound its memory, whatever
+the size of the log and of its messages."""
 PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
 SEALED: Final = (*PLACE, "msg")
 OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
@@ -50,7 +52,8 @@ RANGE_SCHEMA: Final = pa.schema(
 PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("claims", "kept")])
 """What is merged: a range whose duplicates are settled."""
 BATCH: Final = 1_024
-"""Rows in an Arrow batch: few, since a summary may be large."""
+BATCH_BYTES: Final = 4 * 1_048_576
+"""Rows in an Arrow batch: few, since a summary may be large; and not one, since there may be many labels."""
 
 
 class Held(NamedTuple):
@@ -142,12 +145,13 @@ class _Lift(NamedTuple):
 
 
 def _lifted(lift: _Lift, rows: Iterator[Held], limit: int) -> Iterator[tuple[Any, ...]]:
-    held: list[Held] = []
+    held, size = list[Held](), 0
     for row in rows:
         held.append(row)
-        if len(held) >= limit:
+        size += len(row.message.body)
+        if len(held) >= limit or size >= HELD_BYTES:
             yield from _folded(lift, held)
-            held = []
+            held, size = [], 0
     yield from _folded(lift, held)
 
 
@@ -174,13 +178,14 @@ def runs(held: Sequence[Held]) -> Iterator[list[Held]]:
 def record_batches(
     rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow, ``size`` at a time."""
-    batch: list[tuple[Any, ...]] = []
+    """Rows as Arrow, ``size`` at a time, or fewer if they are large."""
+    batch, held = list[tuple[Any, ...]](), 0
     for row in rows:
         batch.append(row)
-        if len(batch) == size:
+        held += sum(len(value) for value in row if isinstance(value, bytes))
+        if len(batch) == size or held >= BATCH_BYTES:
             yield record_batch(batch, schema)
-            batch = []
+            batch, held = [], 0
     yield record_batch(batch, schema)
 
 

@@ -75,6 +75,8 @@ class Pruned:
     seq: int
     offset: int
     entry: PrunedEntry
+    size: int = 0
+    """Of the frame it had, as far as the file tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,10 +170,14 @@ def _showing(overlay: Overlay[Any]) -> Task:
     def showing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = overlay_at(named)
         table = table_of(own)
-        for batch in batches:
-            for *basis, summary in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                view = own.view(own.load(summary).inner)
-                rows = ((*basis, *row) for row in table.rows(view))
-                yield from record_batches(rows, table.schema, BATCH)
+        labels = (
+            row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+        )
+        rows = (
+            (*basis, *row)
+            for *basis, summary in labels
+            for row in table.rows(own.view(own.load(summary).inner))
+        )
+        return record_batches(rows, table.schema, BATCH)
 
     return showing

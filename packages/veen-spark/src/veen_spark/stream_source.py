@@ -40,11 +40,11 @@ PART: Final = 20_000
 
 
 class Stretch(InputPartition):
-    """Entries of one label."""
+    """Entries of one label, and how far the batch reads it: the history that a task must be shown."""
 
-    def __init__(self, label: Label, start: int, end: int) -> None:
+    def __init__(self, label: Label, start: int, end: int, upto: live.Offset) -> None:
         super().__init__((label, start, end))
-        self.label, self.start, self.end = label, start, end
+        self.label, self.start, self.end, self.upto = label, start, end, upto
 
 
 def live_hub(options: Options) -> live.LiveHub:
@@ -87,8 +87,10 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         found = self._live.ask(lambda hub: live.latest(hub, self._live, start, most))
-        if self._last is not None:
-            found = {label: min(offset, self._last[label], key=_seq) for label, offset in found.items()}
+        if (last := self._last) is not None:
+            until = {label: min(offset, last[label], key=_seq) for label, offset in found.items()}
+            # A hub that lost entries is behind what was read: to go back there would read them again.
+            found = {label: max(start.get(label, end), end, key=_seq) for label, end in until.items()}
         return dict(found)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -100,7 +102,7 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [
-            Stretch(Label.from_hex(label), first, min(first + PART, last + 1) - 1)
+            Stretch(Label.from_hex(label), first, min(first + PART, last + 1) - 1, offset)
             for label, offset in sorted(end.items())
             if (last := offset["seq"])
             for first in range(start.get(label, {"seq": 0})["seq"] + 1, last + 1, PART)
@@ -108,9 +110,10 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Stretch)
-        label, start, end = partition.label, partition.start, partition.end
+        label, start, end, upto = partition.label, partition.start, partition.end, partition.upto
+        some = partial(live.entries, live=self._live, label=label, end=end, upto=upto)
         while start <= end:
-            found = self._live.ask(partial(live.entries, live=self._live, label=label, start=start, end=end))
+            found = self._live.ask(partial(some, start=start))
             for at in range(0, len(found), live.PAGE):
                 rows = [self._row(one) for one in found[at : at + live.PAGE]]
                 yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import glob
+import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from veen_spark.commands.session import USAGE, SparkCommandError
+from veen_spark.log_files import matching
+from veen_spark.master import is_connect
 
 
 def there(paths: Iterable[str], master: str) -> None:
     """Refuse a path that is not there; the paths of a Spark Connect server are not this machine's."""
-    for path in () if master.startswith("sc://") else paths:
-        if not (glob.glob(path) if glob.has_magic(path) else Path(path).exists()):
+    for path in () if is_connect(master) else paths:
+        if not any(map(os.path.exists, matching(path))):
             raise SparkCommandError(
                 f"{path} does not exist: check the name, and the folder you are in", USAGE
             )

@@ -40,7 +40,7 @@ def query_sql(
     """Ask logs in SQL.
 
     PATHS are the table log, and veen_* functions verify, open, decode and fold. Byte strings are shown in
-    hex. If there are more rows than --limit, it says so.
+    hex. If there are more rows than --limit, it says so. With --quiet nothing but the rows is printed.
     """
     from veen_spark import sql  # noqa: PLC0415 - loads pyspark, which --help does not need
 
@@ -56,9 +56,8 @@ def query_sql(
     if as_json:
         show({"columns": columns, "rows": rows, "more": more})
         return
-    if quiet:
-        return
-    click.echo("\t".join(columns))
+    if not quiet:
+        click.echo("\t".join(columns))
     for row in rows:
         click.echo("\t".join(_cell(value) for value in row))
     if more:

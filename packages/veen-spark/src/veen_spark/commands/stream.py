@@ -8,8 +8,17 @@ from typing import Final
 import click
 
 from veen_core.ids import HubId
-from veen_spark.commands.session import HELP, ExampleCommand, session, session_options, show
+from veen_spark.commands.session import (
+    HELP,
+    USAGE,
+    ExampleCommand,
+    SparkCommandError,
+    session,
+    session_options,
+    show,
+)
 from veen_spark.commands.session import hub_id as as_hub_id
+from veen_spark.master import is_connect
 from veen_spark.parquet import partitioned
 
 EXAMPLES: Final = (
@@ -22,6 +31,11 @@ EXAMPLES: Final = (
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--hub", required=True, envvar="VEEN_HUB", help="The hub's URL.")
 @click.option("--hub-id", required=True, type=as_hub_id, help="The hub it must be.")
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="PEM file: believe this authority (TLS), under the same name on every executor.",
+)
 @click.option("--stream", "streams", multiple=True, help="A stream by name; repeat.")
 @click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
 @click.option(
@@ -39,6 +53,7 @@ def stream(
     target: Path,
     hub: str,
     hub_id: HubId,
+    ca: Path | None,
     streams: tuple[str, ...],
     labels: tuple[str, ...],
     checkpoint: Path | None,
@@ -64,9 +79,13 @@ def stream(
         "startingOffsets": starting_offsets,
         "failOnDataLoss": str(not keep_on_data_loss).lower(),
     }
+    if ca is not None:
+        options["ca"] = str(ca.absolute())
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     place = checkpoint or target.with_name(f"{target.name}.checkpoint")
+    if not is_connect(master):
+        _of_one_run(target, place)
     with session(master, conf, verbose=verbose) as spark:
         rows = partitioned(spark.readStream.format("veen").options(**options).load())
         writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
@@ -83,3 +102,22 @@ def stream(
         show({"rows": written, "target": str(target), "checkpoint": str(place)})
     elif not quiet:
         click.echo(f"{written} rows in {target}")
+
+
+def _of_one_run(target: Path, place: Path) -> None:
+    """Refuse a target without its checkpoint, or the other way round: entries would be missing in silence.
+
+    Spark numbers batches by the checkpoint, and leaves out those whose number the target has seen.
+    """
+    if target.is_dir() and any(target.iterdir()) and not any((place / "offsets").glob("*")):
+        raise SparkCommandError(
+            f"{target} holds something already, and {place} does not say how far it was read: "
+            "choose another folder, or give its --checkpoint",
+            USAGE,
+        )
+    if any((place / "commits").glob("*")) and not (target / "_spark_metadata").is_dir():
+        raise SparkCommandError(
+            f"{place} says what was written, but {target} does not hold it: "
+            "give the folder that it was written to, or remove the checkpoint to begin anew",
+            USAGE,
+        )

@@ -45,7 +45,8 @@ class Beside:
 
     def _marks(self, folder: str) -> dict[Label, list[Mark]]:
         try:
-            return marks_of(self._origins[folder].folder, self._origins[folder].manifest)
+            origin = self._origins[folder]
+            return marks_of(origin.folder, origin.manifest, indexed=origin.begins is not None)
         except (VeenError, OSError) as exc:
             self._broken[folder] = Fault(seq=0, file=folder, offset=0, reason=str(exc))
             return {}

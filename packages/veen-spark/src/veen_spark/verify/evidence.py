@@ -44,7 +44,8 @@ _JUDGED: Final = (
     *("chunk-", "peaks-", "checkpoint-", "hub-identity."),
     *(sequence_name(stem) for stem in (RECEIPTS, PAYLOADS)),
 )
-"""Files that are judged by what they say, with a reason and a place; the others by their hash."""
+"""Files that are judged by what they say, with a reason and a place; the others by their hash. So are those
+with what retention left: of a MSG that is gone no signature holds the fields that are not in its leaf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,11 @@ def _of(path: Path) -> Iterator[None]:
     except (VeenError, OSError) as exc:
         reason = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
         raise DamagedLog(str(path), 0, reason) from exc
+
+
+def _is_judged(name: str, manifest: Manifest) -> bool:
+    left = name.endswith(".pruned") or (name == sequence_name(PAYLOADS) and manifest.pruned)
+    return name.startswith(_JUDGED) and not left
 
 
 def _check_file(path: Path, expected: bytes) -> None:
@@ -170,7 +176,7 @@ class Origin:
             if not name.endswith(_ENTRIES):
                 raise DamagedLog(str(self.folder / name), 0, f"is missing, {MANIFEST} names it")
         for file in manifest.files:
-            if not file.name.startswith(_JUDGED):
+            if file.name in there and not _is_judged(file.name, manifest):
                 with _of(self.folder / file.name):
                     _check_file(self.folder / file.name, file.digest)
 

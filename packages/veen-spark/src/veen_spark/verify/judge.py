@@ -6,6 +6,7 @@ signature of the hub under a key active at ``hub_ts`` (§8.4). A segment is judg
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +15,17 @@ from typing import Final, NamedTuple
 
 from veen_core import cap
 from veen_core import receipt as receipts
-from veen_core.chunk import ChunkSummary, parse_chunk_name, summary_name
+from veen_core.chunk import ChunkSummary, PrunedEntry, parse_chunk_name, summary_name
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, entry_hash, verify_authorize
 from veen_core.errors import InvariantError, SignatureError, VeenError
 from veen_core.hub_identity import HubKey
-from veen_core.ids import ClientId, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import ClientId, EntryHash, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
 from veen_spark.segment import Authorize, Damage, Item, Pruned, Segment, Span
-from veen_spark.verify.beside import Mark
+from veen_spark.verify.beside import Mark, Reached
 from veen_spark.verify.evidence import Peaks, Terms
 from veen_spark.verify.subtrees import Tile, Tiles
 from veen_spark.walk import walk
@@ -138,8 +139,9 @@ class SegmentJudge:
         if isinstance(one, Pruned):
             kept = one.entry
             self._bind(kept.receipt, kept.leaf_hash)
-            self._follow(kept.client_id, kept.client_seq)
+            self._check_fields(kept)
             self._grow(kept.receipt, kept.receipt.encode())
+            self._note(kept.entry_hash, one.size)
             self.verdict.pruned += 1
         elif isinstance(one, Authorize):
             entry = Entry(self._segment.label, StreamSeq(one.seq), one.token, one.receipt, FLAG_AUTHORIZE)
@@ -147,14 +149,16 @@ class SegmentJudge:
             receipt = entry.receipt
             self._bind(receipt, receipt.leaf_hash)
             self._grow(receipt, one.receipt)
-            self._note(one.token, one.receipt)
+            self._note_entry(one.token, one.receipt)
         else:
             msg, leaf = verify_msg(one.msg, self._terms.limits)
             receipt = Receipt.decode(one.receipt)
             self._bind(receipt, leaf)
-            self._check_msg(msg)
+            if msg.label != self._segment.label:
+                raise InvariantError("I2", "MSG.label is of another label")
+            self._check_fields(msg)
             self._grow(receipt, one.receipt)
-            self._note(one.msg, one.receipt)
+            self._note_entry(one.msg, one.receipt)
 
     def _bind(self, receipt: Receipt, leaf: LeafHash) -> None:
         """The RECEIPT is for this entry, at this place."""
@@ -165,9 +169,8 @@ class SegmentJudge:
         if receipt.leaf_hash != leaf:
             raise InvariantError("I2", "RECEIPT.leaf_hash is not that of the MSG")
 
-    def _check_msg(self, msg: Msg) -> None:
-        if msg.label != self._segment.label:
-            raise InvariantError("I2", "MSG.label is of another label")
+    def _check_fields(self, msg: Msg | PrunedEntry) -> None:
+        """What is left to check of a MSG's fields, pruned or not."""
         if self._terms.profile_id is not None and msg.profile_id != self._terms.profile_id:
             raise InvariantError("I4", "MSG.profile_id is not the registry's")
         if msg.prev_ack >= self._next:
@@ -216,14 +219,21 @@ class SegmentJudge:
         while self._marks and self._marks[0].seq < self._next and self._tree is not None:
             mark = self._marks.popleft()
             place, self._place = self._place, (mark.file, mark.offset)
-            mark.judge(self._tree, self._segment.label, self._terms)
+            seen = self.verdict.entries
+            hub_ts = UnixTime(self.verdict.last_ts) if seen else None
+            chunk_start = _chunk_start(self._segment) if seen else None
+            mark.judge(Reached(self._segment.label, self._tree, hub_ts, chunk_start), self._terms)
             self._place = place
 
-    def _note(self, msg: bytes, receipt: bytes) -> None:
+    def _note_entry(self, msg: bytes, receipt: bytes) -> None:
+        if self._hashes is not None:
+            self._note(entry_hash(msg, receipt), FRAME_SIZE + len(msg) + len(receipt))
+
+    def _note(self, digest: EntryHash, size: int) -> None:
         """For the chunk's summary."""
         if self._hashes is not None:
-            self._hashes.add(entry_hash(msg, receipt))
-            self._bytes += FRAME_SIZE + len(msg) + len(receipt)
+            self._hashes.add(digest)
+            self._bytes += size
 
     def _conclude(self) -> None:
         segment, last = self._segment, self._next - 1
@@ -247,16 +257,19 @@ def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[Verdict
     tree = Mmr()
     for height, node in (tile for part in parts for tile in part.hashes or ()):
         tree.append_subtree(height, node)
+    held, sizes = ChunkSummary.decode(path.read_bytes()), {sum(part.size for part in parts)}
+    if parts[0].segment.form == "pruned":
+        sizes.add(os.path.getsize(parts[0].segment.path))  # an export counts what is left
     expected = ChunkSummary(
         label=label,
         start_seq=StreamSeq(parts[0].segment.start_seq),
         end_seq=StreamSeq(parts[-1].last_seq),
         mmr_root_end=MmrRoot(root),
         entry_count=tree.size,
-        total_bytes=sum(part.size for part in parts),
+        total_bytes=held.total_bytes,
         entry_hashes_root=tree.root,
     )
-    if ChunkSummary.decode(path.read_bytes()) != expected:
+    if held != expected or held.total_bytes not in sizes:
         raise InvariantError("§4.8.3", f"{path.name} does not sum up its chunk")
 
 
@@ -269,7 +282,7 @@ def _chunk_start(segment: Segment) -> int:
 def summary_of(segment: Segment) -> Path | None:
     """The file that sums up the chunk, if there is one (§4.8.3)."""
     name = parse_chunk_name(Path(segment.path).name)
-    if segment.form != "chunk" or name is None or name.end is None:
+    if segment.form == "set" or name is None or name.end is None:
         return None
     path = Path(segment.path).with_name(summary_name(name.label, name.start, name.end))
     return path if path.is_file() else None

@@ -8,6 +8,7 @@
 4. The driver puts the verdicts together, in order (``report``): what one part ends with must be what the next
    began from, so a false claim in 1 or 2 does not go unnoticed; and a label must be all that its manifest and
    checkpoints speak of (``completeness``).
+5. A label that lies in several places must be the same log in all of them (``histories``).
 
 What travels is segments and verdicts, never entries.
 """
@@ -34,6 +35,7 @@ from veen_spark.segment import Segment
 from veen_spark.verify.beside import Mark
 from veen_spark.verify.completeness import Beside
 from veen_spark.verify.evidence import Origin, Peaks, Terms
+from veen_spark.verify.histories import compare, roots_at
 from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
 from veen_spark.verify.report import Report, key_of, nothing_of, put_together
 from veen_spark.verify.subtrees import Tile, tiles_of
@@ -96,6 +98,11 @@ def judged(
             before[place_of(part)] = None
             verdicts.append(Verdict(segment=part, fault=refused[part.origin]))
     labels, partly = put_together(verdicts, before, beside.conclude)
+    compare(
+        labels,
+        sorted(parts, key=_in_order),
+        lambda lookups: run(roots_at, gathered(lookups, lambda one: one.part.size, most)),
+    )
     seen = {segment.origin for segment in segments}
     lost = [nothing_of(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen]
     return Report(
@@ -116,7 +123,7 @@ def _origins(
     """The evidence of each folder, or why it does not hold: one of many does not hide the others."""
     origins: dict[str, Origin] = {}
     refused: dict[str, Fault] = {}
-    starts = {segment.origin: segment.start_seq for segment in found.segments}
+    starts = {segment.origin: segment.start_seq for segment in reversed(found.segments)}  # the first's
     for folder in sorted(found.whole | starts.keys()):
         try:
             if folder in found.damaged:

@@ -1,8 +1,8 @@
 """What a verification found: a row for each label of each origin, and a summary.
 
 Segments are put together in order here, on the driver: numbers, times and writers continue, and the peaks
-that one segment ends with are those that the next was judged from. Origins of one label must agree wherever
-they meet: a hub that signed two roots for one size has two histories.
+that one segment ends with are those that the next was judged from. Whether the origins of one label agree is
+for ``histories``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,6 @@ def put_together(
         if report.fault is None:
             report.fault = _summed_up(parts) or conclude(report, parts)
         reports.append(report)
-    _compare_origins(reports)
     return reports, partly
 
 
@@ -247,15 +246,3 @@ class _Writers:
                 return f"I9: client_seq {first} of {client.hex()} does not follow {expected - 1}"
             self._last[client] = last
         return None
-
-
-def _compare_origins(reports: list[LabelReport]) -> None:
-    """A label that lies in several places has one root for each size."""
-    seen: dict[tuple[bytes | None, bytes | None, int], tuple[bytes, str]] = {}
-    for report in reports:
-        for size, root in sorted(report.roots.items()) if report.fault is None else ():
-            first, origin = seen.setdefault((report.hub_id, report.label, size), (root, report.origin))
-            if first != root:
-                reason = f"§9: another root at entry {size} than in {origin}: two histories"
-                report.fault = Fault(seq=size, file=report.origin, offset=0, reason=reason)
-                break
