@@ -521,6 +521,14 @@ def test_a_stream_that_the_configuration_names_has_an_epoch_without_a_token(star
     assert hub.submit(opaque.next()).status == 200
 
 
+def test_nobody_writes_to_the_control_label_not_even_on_an_open_hub(start_hub: StartHub) -> None:
+    """It holds tokens only and is never pruned (H5): messages there would stay for ever."""
+    hub = start_hub(gating=False)
+    alice = hub.writer()
+    is_refused_by(rejection.CAP_SCOPE, hub.submit(alice.message(1, label=hub.status().control_label)))
+    assert hub.submit(alice.next()).status == 200
+
+
 def test_a_message_out_of_scope_costs_the_same_whatever_its_token_names(rotating: RunningHub) -> None:
     """Looking for its epoch in all of a large token's streams would hold up everybody."""
     alice, bob = rotating.writer(), rotating.writer("bob")

@@ -418,7 +418,7 @@ def test_whoever_signs_is_told_of_receipts_while_others_are_still_placed(make_st
     calls: list[tuple[str, list[bytes]]] = []
 
     class Told(SignHere):
-        def expect(self, key: SigningKey, digests: list[bytes]) -> None:
+        def expect(self, _key: SigningKey, digests: list[bytes]) -> None:
             calls.append(("expect", digests))
 
         def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:

@@ -45,6 +45,7 @@ class Rules:
     gating: bool
     issuers: frozenset[bytes]
     bounds: ClientBounds | None
+    control_label: Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def _client_is_within_bounds(at: Standing) -> str | None:
 
 
 def _label_is_in_scope(at: Standing) -> str | None:
+    if at.msg.label == at.rules.control_label:  # H5: tokens only, and never pruned; also with gating off
+        return "the control label is the hub's own: tokens get there by /tooling/authorize"
     if at.token is None or at.place.stream in at.token.allow.stream_ids:
         return None
     return "the token names no stream that this label belongs to"

@@ -98,6 +98,7 @@ class Hub:
             gating=config.gating,
             issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
             bounds=self._client_bounds(),
+            control_label=self.control_label,
         )
         self.upkeep = Upkeep(
             config,
@@ -202,7 +203,7 @@ class Hub:
         return placed
 
     def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
-        """In the sequencer's thread, after every batch; what can wait goes to the loop, behind the answers."""
+        """In the sequencer's thread, after every batch; what can wait is done on the loop, after answers."""
         if committed:
             self._kept = self.accepted
         else:

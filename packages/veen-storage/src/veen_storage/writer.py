@@ -37,7 +37,6 @@ from veen_storage.journal import Item
 from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import LabelCursor, Location
 
-
 AHEAD: Final = 32
 """Receipts that are announced together: some 100 µs of a signer's time for each message to it."""
 
