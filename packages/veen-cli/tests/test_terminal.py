@@ -263,14 +263,15 @@ def test_fish_completes_with_the_script_that_it_was_given(tmp_path: Path) -> Non
 ZSH = """
 zmodload zsh/zpty
 zpty shell zsh -f -i
+seen=
+await() { until [[ $seen == *$1* ]]; do zpty -r -t shell more && seen+=$more || sleep 0.1; done }
 zpty -w shell 'autoload -U compinit; compinit -u; source ./veen.zsh; print re""ady'
-until zpty -r -t shell line && [[ $line == *ready* ]]; do sleep 0.1; done
+await ready
 zpty -w -n shell $'veen hub che\\t'
-until zpty -r -t shell line && [[ $line == *che* ]]; do sleep 0.1; done
-sleep 3
-while zpty -r -t shell more; do line+=$more; done
-print -r -- $line
+await 'veen hub checkpoint'
+print -r -- $seen
 """
+"""What it writes may come in any parts, so all of it is kept and looked through."""
 
 
 def test_zsh_completes_with_the_script_that_it_was_given(tmp_path: Path) -> None:
