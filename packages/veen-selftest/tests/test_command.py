@@ -202,6 +202,18 @@ def test_own_starts_a_hub_whatever_the_environment_says() -> None:
     assert "against its own" in done.stdout
 
 
+def test_a_file_of_the_working_directory_is_no_part_of_its_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('not the library')")
+    monkeypatch.chdir(tmp_path)
+    fleet = OwnFleet(bytes(32))
+    try:
+        assert fleet.hub(PLAIN).url.startswith("http://127.0.0.1:")
+    finally:
+        fleet.close()
+
+
 @pytest.mark.parametrize("form", ["raw", "hex", "secrets"])
 def test_a_key_is_read_in_every_form_it_comes_in(form: str, tmp_path: Path) -> None:
     seed = SigningSeed(bytes(range(32)))

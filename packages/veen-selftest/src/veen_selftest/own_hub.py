@@ -22,7 +22,7 @@ from veen_selftest.check import Violation
 from veen_selftest.hub import Hub
 from veen_selftest.setup import Setup
 
-PROGRAM: Final = (sys.executable, "-m", "veen_hub.main")
+PROGRAM: Final = (sys.executable, "-P", "-m", "veen_hub.main")  # nothing of the working directory
 LISTENING: Final = "veen-hub listening on "
 PATIENCE: Final = 60
 """Seconds to start in, and to stop in."""
