@@ -7,7 +7,7 @@ Order, so that a clone is whole or is none:
 each checked against its coid; 5. identity, registry and, only if asked for, the keys; everything synced;
 6. the index, built from the copied files alone: nothing of LMDB is copied; 7. VERSION.
 
-Without keys the clone opens and answers everything; it cannot sign, so it takes no message.
+Without keys the clone opens and can be read; it cannot sign, so it takes no message and no hub starts on it.
 Two directories that sign with one key would contradict each other: keys go along only to move a hub.
 """
 
