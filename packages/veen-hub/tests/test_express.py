@@ -331,6 +331,7 @@ def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
     hub = start_hub(listen__follower_timeout_sec=1)
     refused = post(SUBMIT, envelope(hub.writer().message(1, sig=bytes(64))))
     with deaf(hub) as connection:
+        until(lambda: hub.server.connections, "it is accepted")
         for count in range(1, 2_000):
             connection.sendall(refused)
             until(lambda count=count: _refused(hub) == count or not hub.server.connections, "it is answered")
