@@ -33,7 +33,7 @@ from veen_hub import admission, examination
 from .conftest import StartHub
 from .faults import FAULTS, LIMITS, NOTARY, SetPolicy, can_both_be_wrong, play
 from .people import SEALED, Writer, ciphertext, envelope, signing_key
-from .serving import CBOR, JSON, Answer, RunningHub, SetClock
+from .serving import CBOR, CBOR_SEQ, JSON, Answer, RunningHub, SetClock
 
 NOT_A_MESSAGES = {rejection.ATT_ROOT, rejection.CAP_INVALID}
 PAIRS = [(a, b) for a, b in combinations(FAULTS, 2) if can_both_be_wrong(a, b)]
@@ -519,6 +519,41 @@ def test_a_stream_that_the_configuration_names_has_an_epoch_without_a_token(star
         is_refused_by(rejection.EPOCH, hub.submit(wrong.next()))
     opaque = Writer("alice", hub.hub_id, hub.profile, to="nobody knows", epoch=epoch + 1_000)
     assert hub.submit(opaque.next()).status == 200
+
+
+def test_what_is_the_same_for_a_writers_batch_is_all_that_is_judged_once() -> None:
+    rows = {row for row, _failure in admission.STATEFUL}
+    assert rows > admission.WRITER_ROWS
+    assert {row for row, _failure in admission.MESSAGE_ROWS} == rows - admission.WRITER_ROWS
+
+
+def test_later_messages_of_a_batch_are_judged_by_every_row_of_their_own(start_hub: StartHub) -> None:
+    """And by what the ones before them changed: rate, place and number."""
+    hub = start_hub(clock=SetClock())
+    alice, bob = hub.writer(), hub.writer("bob")
+    alice.auth_ref = hub.authorize(alice.token(rate=Rate(per_sec=1, burst=3))).auth_ref
+    messages = [
+        alice.message(1),
+        alice.message(1),
+        alice.message(3),
+        alice.message(2, prev_ack=2),
+        alice.message(2, prev_ack=1),
+        bob.message(1, auth_ref=bytes(alice.auth_ref)),
+        alice.message(3),
+        alice.message(4),
+    ]
+    answers = cbor.split_sequence(hub.post("/v1/submit", b"".join(map(envelope, messages)), CBOR_SEQ).body)
+    details = [None if one[:1] == b"\xa3" else ErrorEnvelope.decode(one).detail for one in answers]
+    assert [detail and detail.detail_enum for detail in details] == [
+        None,
+        "DUPLICATE",
+        "CLIENT_SEQ",
+        "PREV_ACK",
+        None,
+        "AUTH_REF",
+        None,
+        "CAP_RATE",
+    ]
 
 
 def test_nobody_writes_to_the_control_label_not_even_on_an_open_hub(start_hub: StartHub) -> None:

@@ -104,6 +104,7 @@ def _rows() -> None:
     examination.STATELESS = tuple((row, stateless(row, holds)) for row, holds in examination.STATELESS)
     admission.STATEFUL = tuple((row, stateful(row, failure)) for row, failure in admission.STATEFUL)
     admission.AUTH_ROWS = tuple(row for row in admission.STATEFUL if row[0].stage is rejection.Stage.AUTH)
+    admission.MESSAGE_ROWS = tuple(row for row in admission.STATEFUL if row[0] not in admission.WRITER_ROWS)
 
 
 def _left_out(row: rejection.Rejection) -> bool:

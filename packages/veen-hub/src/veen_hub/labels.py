@@ -44,7 +44,7 @@ class LabelMap:
         self._epoch_sec = epoch_sec
         self._max_skew_sec = max_skew_sec
         self._streams: set[StreamId] = set()
-        self._by_epoch: dict[int, dict[Label, StreamId]] = {}
+        self._by_epoch: dict[int, dict[Label, Place]] = {}
         self._turned_at: UnixTime | None = None
         self._found: dict[tuple[Label, tuple[StreamId, ...]], Place] = {}
 
@@ -54,7 +54,10 @@ class LabelMap:
         self._streams |= fresh
         self._found.clear()
         for epoch, labels in self._by_epoch.items():
-            labels |= {self._label(one, epoch): one for one in fresh}
+            labels.update(self._places(fresh, epoch))
+
+    def _places(self, streams: Iterable[StreamId], epoch: int) -> dict[Label, Place]:
+        return {self._label(one, epoch): Place(one, epoch, True) for one in streams}
 
     def _label(self, candidate: StreamId, epoch: int) -> Label:
         return stream.label(self._routing_key, candidate, Epoch(epoch))
@@ -69,9 +72,7 @@ class LabelMap:
         window, held = self._window(now), self._by_epoch
         if list(held) != list(window):
             self._by_epoch = {
-                epoch: held[epoch]
-                if epoch in held
-                else {self._label(one, epoch): one for one in self._streams}
+                epoch: held[epoch] if epoch in held else self._places(self._streams, epoch)
                 for epoch in window
             }
             self._found.clear()
@@ -79,9 +80,9 @@ class LabelMap:
     def place(self, label: Label, now: UnixTime, streams: Collection[StreamId] = ()) -> Place:
         """Where a label stands; ``streams`` are those of the token it came with."""
         self._turn(now)
-        for epoch, labels in self._by_epoch.items():
+        for labels in self._by_epoch.values():
             if (found := labels.get(label)) is not None:
-                return Place(found, epoch, True)
+                return found
         return self._near(label, now, tuple(streams)) if self._epoch_sec else UNKNOWN
 
     def _near(self, label: Label, now: UnixTime, streams: tuple[StreamId, ...]) -> Place:
@@ -105,6 +106,6 @@ class LabelMap:
     def previous(self, label: Label) -> Label | None:
         """The stream's label in the epoch before, if the hub can derive it (H9)."""
         for epoch, labels in self._by_epoch.items():
-            if (found := labels.get(label)) is not None and epoch > 0:
-                return self._label(found, epoch - 1)
+            if (found := labels.get(label)) is not None and found.stream is not None and epoch > 0:
+                return self._label(found.stream, epoch - 1)
         return None

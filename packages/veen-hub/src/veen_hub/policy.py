@@ -39,7 +39,10 @@ class Question:
 
 @runtime_checkable
 class AdmissionPolicy(Protocol):
-    """Where an answer is a text or None, None means go on, and the text is the reason the client sees."""
+    """Where an answer is a text or None, None means go on, and the text is the reason the client sees.
+
+    ``not_primary`` and ``revoked`` are asked once for a writer's messages in one batch, the others for each.
+    """
 
     def not_primary(self, question: Question) -> str | None:
         """AUTH1 3.3: why this hub may not accept for the label → E.AUTH / NOT_PRIMARY."""
