@@ -220,7 +220,7 @@ class Hearing:
     labels: LabelMap
     pace: Pace
     passed: dict[tuple[Label, ClientId, AuthRef | None], Standing] = field(default_factory=dict)
-    """Writers of whom a message passed every row: a third of what judging the next ones would cost."""
+    """Writers of whom a message in this batch passed every row: the next are judged by ``MESSAGE_ROWS``."""
 
     def _rate(self, msg: Submission | Writer, question: Question) -> tuple[Rate | None, Bucket | None]:
         """The class's rate with its bucket, else the token's with its own."""

@@ -38,7 +38,7 @@ from veen_storage.ledger import Draft, Ledger
 from veen_storage.records import LabelCursor, Location
 
 AHEAD: Final = 32
-"""Receipts that are announced together: some 100 µs of a signer's time for each message to it."""
+"""Receipts that are announced together: enough for the way to a process, few enough to begin early."""
 
 
 class Signer(Protocol):
