@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from veen_cli.exits import Exit
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
 
 from .conftest import STREAM, Town
-from .running import Done, end_hubs, environment, process, veen
+from .running import Done, end_hubs, ending_hubs, environment, process, veen
 
 
 @pytest.fixture(scope="session")
@@ -158,12 +158,59 @@ def test_a_hub_that_cannot_start_says_why(place: Path, tmp_path: Path, town: Tow
     assert "veen hub init" in start(tmp_path / "nothing").failed(Exit.USAGE)
     port = town.url.rpartition(":")[2]
     busy = veen("hub", "start", "--data-dir", place / "hub", "--port", port, "--detach")
-    assert "ended at once" in busy.failed(Exit.USAGE)
-    assert "another" in busy.err
+    assert "choose another" in busy.failed(Exit.USAGE)
     foreground = process(tmp_path, "hub", "start", "--data-dir", place / "hub", "--port", port)
     assert "choose another" in foreground.failed(Exit.USAGE)
     assert "veen-hub" not in foreground.err
     assert holder(place / "hub") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "ends"),
+    [
+        ("index/data.mdb", b"", (Exit.PROTOCOL, "run `veen hub repair`")),
+        ("hub-identity.cbor", b"\xff", (Exit.PROTOCOL, "restore it from a clone")),
+        ("VERSION", b"veen-data/99\n", (Exit.PROTOCOL, "restore it from a clone")),
+        ("../hub.yaml", b"prot: 1\n", (Exit.USAGE, "prot")),
+        ("../hub.yaml", b"tls: {cert: no.pem, key: no.pem}\n", (Exit.USAGE, "tls.cert: no.pem")),
+    ],
+    ids=["index", "identity", "format", "setting", "certificate"],
+)
+def test_what_keeps_a_hub_from_starting_is_told_alike_in_foreground_and_detached(
+    place: Path, tmp_path: Path, file: str, content: bytes, ends: tuple[Exit, str]
+) -> None:
+    code, said = ends
+    data_dir = Path(shutil.copytree(place / "hub", tmp_path / "hub"))
+    (tmp_path / "hub.yaml").write_bytes(b"")
+    (data_dir / file).write_bytes(content)
+    flags = (
+        "hub",
+        "start",
+        "-d",
+        data_dir,
+        "--port",
+        0,
+        "--config",
+        tmp_path / "hub.yaml",
+        "--log-level=error",
+    )
+    with ending_hubs(tmp_path):
+        foreground = process(tmp_path, *flags).failed(code)
+        detached = process(tmp_path, *flags, "--detach").failed(code)
+    assert said in foreground
+    assert detached == f"{foreground.rstrip()} (its log: {data_dir}.log)\n"
+
+
+def test_a_hub_that_was_killed_while_it_started_is_no_mistake_of_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(program))
+    with pytest.raises(CommandFailed, match="SIGKILL: see whether") as failed:
+        launch([], tmp_path / "log")
+    assert failed.value.code == Exit.USAGE
 
 
 def test_init_wants_to_know_who_the_admin_is_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from veen_cli.exits import Exit
+from veen_cli.quickstart import story
+from veen_cli.quickstart.world import Running, World
+from veen_hub.client.errors import Unreachable
 
 from .running import process, shell, veen
 
@@ -74,3 +81,26 @@ def test_the_flipped_bit_is_found_where_it_is(kept: tuple[Path, dict[str, Any]])
 def test_quiet_means_quiet() -> None:
     done = veen("quickstart", "--quiet").ok()
     assert done.out == ""
+
+
+def test_if_its_hub_fails_the_hubs_own_words_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("VEEN_ROLE", "leader")
+    told = veen("quickstart").failed(Exit.USAGE)
+    assert "role: want one of authority, tenant" in told
+    assert str(tmp_path) not in told, "that folder is gone"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_if_its_hub_dies_on_the_way_that_is_told_and_not_that_nobody_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def shoot(_world: World, hub: Running) -> None:
+        os.kill(hub.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, hub.pid, os.WEXITED | os.WNOWAIT)
+        raise Unreachable("gone")
+
+    monkeypatch.setattr(story, "permit", shoot)
+    assert "the hub was ended by SIGKILL" in veen("quickstart").failed(Exit.USAGE)

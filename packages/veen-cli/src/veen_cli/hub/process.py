@@ -38,38 +38,56 @@ def beside(data_dir: Path, suffix: str) -> Path:
 
 
 def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a hub in a session of its own; returns when it listens, or raises with what it said last."""
+    """Start a hub in a session of its own; returns when it listens, or raises what it said last."""
     with privately(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
             # -P: else a queue.py of the folder one happens to be in would be run as the hub's.
-            [sys.executable, "-P", "-m", "veen_hub.main", *arguments],
+            [sys.executable, "-P", "-m", "veen_cli.detached", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=target,
             start_new_session=True,
         )
+    said: list[str] = []
     try:
         for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
-            said = _said_since(log, start)
+            ended = process.poll() is not None  # before its words are read: then none can be missing
+            said = said_since(log, start)
             for line in said:
                 if line.startswith(LISTENING) and line.endswith("\n"):
                     return process, line.removeprefix(LISTENING).rstrip()
-            if process.poll() is not None:
-                last = _said_since(log, start)[-1:] or ["no word"]
-                raise CommandFailed(
-                    f"the hub ended at once: {last[0].removeprefix('veen-hub: ')} (all of it: {log})",
-                    Exit.USAGE,
-                )
+            if ended:
+                raise ended_by_itself(process, said)
             time.sleep(POLL)
     except BaseException:
         process.kill()
         raise
     process.kill()
-    raise CommandFailed(f"the hub did not listen within {PATIENCE:.0f} s: see {log}", Exit.USAGE)
+    last = said[-1].strip() if said else "nothing"
+    raise CommandFailed(
+        f"the hub did not listen within {PATIENCE:.0f} s, and last said: {last}; try again when the machine "
+        "is less busy",
+        Exit.USAGE,
+    )
 
 
-def _said_since(log: Path, start: int) -> list[str]:
+def ended_by_itself(process: subprocess.Popen[bytes], said: list[str]) -> CommandFailed:
+    """What a hub's last line says, with its exit code (``veen_cli.detached``); or what ended it."""
+    code = process.returncode
+    if code < 0:
+        return CommandFailed(
+            f"the hub was ended by {signal.Signals(-code).name}: see whether the system ran out of memory, "
+            "or who stopped it",
+            Exit.USAGE,
+        )
+    last = said[-1].strip().removeprefix("veen: ") if said else ""
+    if not last or code not in set(Exit) or code == Exit.OK:
+        return CommandFailed(f"the hub ended with code {code}: {last or 'without a word'}", Exit.BUG)
+    return CommandFailed(last, Exit(code))
+
+
+def said_since(log: Path, start: int = 0) -> list[str]:
     with log.open("rb") as file:
         file.seek(start)
         return file.read().decode("utf-8", "replace").splitlines(keepends=True)
@@ -210,8 +228,11 @@ def _detached(
 ) -> Answer:
     pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
     must_be_writable(pid_file)  # else a hub would run of which nobody was told
-    with out.progress("waiting for the hub to listen"):
-        process, url = launch(arguments, log_file)
+    try:
+        with out.progress("waiting for the hub to listen"):
+            process, url = launch(arguments, log_file)
+    except CommandFailed as failed:
+        raise CommandFailed(f"{failed.message} (its log: {log_file})", failed.code) from None
     pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     process.returncode = 0  # it outlives us on purpose; Python need not warn
     return Answer(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from veen_cli import moments
-from veen_cli.hub.process import PATIENCE, launch
+from veen_cli.hub.process import PATIENCE, ended_by_itself, launch, said_since
 from veen_cli.identity import Folder, new_secrets
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime, VerifyKey
@@ -79,9 +79,14 @@ class Running:
 def running(world: World) -> Iterator[Running]:
     """A real hub process on a free port of loopback; stopped and drained at the end, whatever happens."""
     arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
-    process, url = launch(arguments, world.root / "hub.log")
+    log = world.root / "hub.log"
+    process, url = launch(arguments, log)
     try:
         yield Running(url, process.pid)
+    except Exception as error:
+        if process.poll() is not None:  # its log may go with the folder: what it said last is the cause
+            raise ended_by_itself(process, said_since(log)) from error
+        raise
     finally:
         process.send_signal(signal.SIGTERM)
         try:
