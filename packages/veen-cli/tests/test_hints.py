@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -15,11 +16,16 @@ import pytest
 
 from veen_cli.exits import Exit
 from veen_cli.failures import SYSTEM, judge
-from veen_core.ids import ClientId
+from veen_core.errors import StateError
+from veen_core.ids import ClientId, HubId
+from veen_hub.client import FileStateStore
 from veen_hub.client.errors import BoundsReached
 
 from .conftest import STREAM, Town
 from .running import veen
+
+HUGE = "9" * 5_000
+"""Of more digits than Python reads."""
 
 
 @contextlib.contextmanager
@@ -154,6 +160,41 @@ def test_what_the_system_refuses_is_said_with_what_helps(number: int) -> None:
     assert judge(OSError("odd")) == ("odd", Exit.USAGE)
 
 
+def test_a_state_folder_that_cannot_be_used_says_what_helps(town: Town, alice: Path) -> None:
+    shutil.rmtree(alice / "state")
+    (alice / "state").write_bytes(b"in the way")
+    flags = ("--hub", town.url, "--trust", town.hub_id, "--client", alice)
+    told = veen("send", "x", "-s", STREAM, *flags).failed(Exit.USAGE)
+    assert str(alice / "state") in told
+    assert SYSTEM[errno.ENOTDIR] in told
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.EACCES, SYSTEM[errno.EACCES]),
+        (errno.EROFS, SYSTEM[errno.EROFS]),
+        (errno.EIO, "look at that folder, and at the disk"),
+    ],
+    ids=["not-ours", "read-only", "disk"],
+)
+def test_a_state_that_the_system_refuses_says_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    store = FileStateStore(tmp_path)
+    for use in (lambda: store.lock(HubId(bytes(32)), "x"), lambda: store.save(HubId(bytes(32)), "x", b"")):
+        with pytest.raises(StateError) as refused:
+            use()
+        told, code = judge(refused.value) or ("", Exit.OK)
+        assert told.startswith(str(tmp_path))
+        assert hint in told
+        assert code == Exit.USAGE
+
+
 def test_what_the_library_calls_a_method_is_a_command_here() -> None:
     told, code = judge(BoundsReached(ClientId(bytes(32)))) or ("", Exit.OK)
     assert "veen id client-id --renew" in told
@@ -174,6 +215,36 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
             ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate=100001,1"],
             "more than any hub allows: at most 100000,1000000",
         ),
+        (
+            ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate", "0,0"],
+            "lets nobody write: a burst of at least 1",
+        ),
+        (
+            [
+                "cap",
+                "issue",
+                "--issuer",
+                "a",
+                "--subject",
+                "b",
+                "-s",
+                "s",
+                "--out",
+                "t",
+                "--rate",
+                f"1,{HUGE}",
+            ],
+            "more than any hub allows",
+        ),
+        (["stream", "-s", "s", "--from", str(2**64)], "too large: write a whole number of at most 18446744"),
+        (["receipt", "get", str(2**64), "-s", "s"], "too large: write a whole number of at most 18446744"),
+        (
+            ["wallet", "adjust", "w", "--by", f"-{2**64}", "--reason", "r"],
+            "will not do: write a whole number",
+        ),
+        (["wallet", "adjust", "w", "--by", "much", "--reason", "r"], "will not do: write a whole number"),
+        (["send", "x", "-s", "s", "--expires", HUGE], "is no time that will come"),
+        (["explain", HUGE], "no such code"),
         (
             ["proof", "get", "5", "--against", "3", "-s", "s", "--hub", "http://127.0.0.1:9"],
             "message 5 is not among the first 3",
@@ -203,6 +274,12 @@ def test_what_the_hub_does_not_have_is_said_in_the_askers_words(town: Town, tmp_
     for words in (("receipt", "get", 99_999), ("proof", "get", 99_999), ("consistency", "get", 1, 99_999)):
         told = town.as_("bob", *words, "-s", STREAM).failed(Exit.REFUSED)
         assert f"{STREAM} has no entry 99999" in told
+    parent = town.as_("alice", "send", "x", "-s", STREAM, "--parent", 99_999).failed(Exit.REFUSED)
+    assert "--parent 99999: there is no such message; `veen stream` lists" in parent
+    assert "label" not in parent
+    for seq in (0, 2**64):
+        none = town.as_("alice", "send", "x", "-s", STREAM, "--parent", seq).failed(Exit.USAGE)
+        assert "want a stream_seq from 1 on" in none
     unseen = town.as_("bob", "cap", "status", "ab" * 32).failed(Exit.REFUSED)
     assert "veen cap authorize" in unseen
     assert "stream" not in unseen

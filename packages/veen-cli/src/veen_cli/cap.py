@@ -14,6 +14,7 @@ from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import Folder, verify_key_named
+from veen_cli.numbers import digits
 from veen_cli.objects import read_object, write_new
 from veen_cli.output import Answer, Output, fields
 from veen_cli.passphrase import Passphrase, passphrase_option
@@ -50,11 +51,13 @@ class RateType(click.ParamType[Rate]):
         per_sec, _, burst = str(value).partition(",")
         if not (per_sec.isdecimal() and burst.isdecimal()):
             self.fail(f"{value!r} is no rate: write PER_SECOND,BURST as in 100,200", param, ctx)
-        rate = Rate(per_sec=int(per_sec), burst=int(burst))
         fastest, largest = DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst
-        if rate.per_sec > fastest or rate.burst > largest:
+        each, together = digits(per_sec), digits(burst)
+        if each is None or together is None or each > fastest or together > largest:
             self.fail(f"{value!r} is more than any hub allows: at most {fastest},{largest}", param, ctx)
-        return rate
+        if not together:
+            self.fail(f"{value!r} lets nobody write: a burst of at least 1, as in 100,200", param, ctx)
+        return Rate(per_sec=each, burst=together)
 
 
 def told(token: CapToken) -> dict[str, Any]:

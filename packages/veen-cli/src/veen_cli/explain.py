@@ -8,6 +8,7 @@ from veen_cli.exits import MEANINGS, CommandFailed, Exit
 from veen_cli.explanations import Explanation, all_of_them
 from veen_cli.explanations import explain as find
 from veen_cli.frame import command
+from veen_cli.numbers import digits
 from veen_cli.output import Answer, Output, fields
 
 
@@ -20,7 +21,7 @@ def _lines(found: Explanation) -> list[str]:
 
 
 def _exit(text: str) -> Exit | None:
-    return Exit(int(text)) if text.isdecimal() and int(text) in set(Exit) else None
+    return Exit(number) if (number := digits(text)) in set(Exit) else None
 
 
 @command("veen explain CAP_TTL", "veen explain E.SEQ", "veen explain 4", "veen explain")

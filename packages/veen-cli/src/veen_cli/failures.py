@@ -69,6 +69,7 @@ SYSTEM: Final = {
     errno.ENOENT: "check the name, and the folder you are in",
     errno.EACCES: "check who owns it, and run as somebody who may",
     errno.EPERM: "check who owns it, and run as somebody who may",
+    errno.EEXIST: "something of that name is there already: move it away",
     errno.EISDIR: "name a file in it",
     errno.ENOTDIR: "something in that path is a file",
     errno.ENOSPC: "make room and try again",
@@ -106,8 +107,15 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
         return f"{message}; stop using this hub: the evidence is in {kept} (`veen inspect {kept}/*`)", code
     if isinstance(error, Unreachable):
         return _of_silence(message.partition("; gave up")[0]), code
-    hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None)
+    hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None) or _of_cause(error)
     return (f"{message}; {hint}" if hint else message), code
+
+
+def _of_cause(error: BaseException) -> str | None:
+    """What helps if a file of ours could not be read or written: a state folder, a pin (RESYNC0.4)."""
+    if not isinstance(error, StateError) or not isinstance(error.__cause__, OSError):
+        return None
+    return SYSTEM.get(error.__cause__.errno or 0, "look at that folder, and at the disk it is on")
 
 
 def _as_commands(message: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import click
 
+from veen_cli.numbers import digits
+
 UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LAST: Final = 253_402_300_799
 """The end of the year 9999, which is also the last that can be shown."""
@@ -67,7 +69,7 @@ class Moment(click.ParamType[int]):
         if text.startswith("+"):
             return now() + Duration().convert(text[1:], param, ctx)
         if text.isdecimal():
-            return int(text)
+            return LAST + 1 if (number := digits(text)) is None else number
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:

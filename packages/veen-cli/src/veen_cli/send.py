@@ -21,6 +21,7 @@ from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import recipient_named
+from veen_cli.numbers import digits
 from veen_cli.objects import read_object, writable
 from veen_cli.output import Answer, Output, Progress
 from veen_core.cap import CapToken
@@ -28,7 +29,7 @@ from veen_core.errors import DecodeError, Fault, OpenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.receipt import Receipt
-from veen_hub.client import Stream
+from veen_hub.client import NotFound, Stream
 
 READ_AHEAD: Final = 1_024
 PART: Final = 65_536
@@ -62,13 +63,18 @@ class How:
         """A message id, or the number of a message of the same stream."""
         if self.parent is None:
             return None
-        if self.parent.isdecimal() and len(self.parent) < HEX:
-            return (await stream.receipt(int(self.parent))).leaf_hash
         try:
+            if seq := digits(self.parent):
+                return (await stream.receipt(seq)).leaf_hash
             return LeafHash.from_hex(self.parent)
+        except NotFound:
+            raise CommandFailed(
+                f"--parent {self.parent}: there is no such message; `veen stream` lists those that there are",
+                Exit.REFUSED,
+            ) from None
         except DecodeError:
             raise click.UsageError(
-                f"--parent {self.parent}: want a stream_seq, or a message id in hex."
+                f"--parent {self.parent}: want a stream_seq from 1 on, or a message id in hex."
             ) from None
 
 

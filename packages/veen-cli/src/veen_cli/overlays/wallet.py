@@ -19,7 +19,7 @@ from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identifiers import Hex
-from veen_cli.numbers import Whole
+from veen_cli.numbers import LARGEST, Whole
 from veen_cli.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.book import Book, books
@@ -214,7 +214,7 @@ def withdraw(
     "veen wallet adjust WALLET --by -20 --reason 'counted twice'",
 )
 @wallet_argument
-@click.option("--by", "delta", type=int, required=True, help="How much; negative takes away.")
+@click.option("--by", "delta", type=Whole(-LARGEST), required=True, help="How much; negative takes away.")
 @click.option("--reason", required=True, help="Why; it stands in the log.")
 @ref_option
 @books
