@@ -16,6 +16,7 @@ from veen_cli.exits import Exit
 from veen_cli.main import main, run
 from veen_core import PROTOCOL_VERSION
 
+WORKSPACE = Path(__file__).parents[3]
 GUEST = """
 import click
 from veen_cli.exits import CommandFailed, Exit
@@ -124,6 +125,26 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_1(
     assert told.err.startswith("veen: ")
     assert told.err.count("\n") == 1
     assert "--help" in told.err
+
+
+@pytest.mark.parametrize(
+    ("args", "packages"),
+    [
+        (["selftest", "core", "--json"], "packages/veen-bridge packages/veen-selftest"),
+        (["spark", "--help"], "packages/veen-spark"),
+    ],
+    ids=["selftest", "spark"],
+)
+def test_a_command_of_a_package_that_is_not_installed_says_how_to_get_it(
+    args: list[str], packages: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "entry_points", lambda **_: [])
+    assert run(args) == Exit.USAGE
+    told = capsys.readouterr()
+    assert told.err.startswith(f"veen: `veen {args[0]}` comes with veen-{args[0]}, which is not installed: ")
+    assert f"`pip install {packages}`" in told.err
+    for package in packages.split():
+        assert (WORKSPACE / package / "pyproject.toml").exists()
 
 
 @pytest.mark.parametrize("args", [[], ["-h"], ["--help"]], ids=["bare", "short", "long"])

@@ -24,6 +24,11 @@ from veen_cli.exits import CommandFailed, Exit
 from veen_cli.listing import line_of
 
 ENTRY_POINT_GROUP: Final = "veen.commands"
+ELSEWHERE: Final = {
+    "selftest": ("veen-bridge", "veen-selftest"),
+    "spark": ("veen-spark",),
+}
+"""Commands that another distribution brings, the last of these; those before it, it needs beside veen-cli."""
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -78,6 +83,8 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Commands that others bring get what the context in use says, below flag and variable."""
+        if not self.path and args[0] in ELSEWHERE and self.get_command(ctx, args[0]) is None:
+            raise CommandFailed(missing(args[0]), Exit.USAGE)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and name not in self.own and not ctx.resilient_parsing:
             ctx.default_map = {name: defaults_of(command, settings.in_use().told())}
@@ -99,6 +106,15 @@ class Group(click.Group):
             CompletionItem(name, help=line) for name, line in self.lines(ctx) if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def missing(name: str) -> str:
+    """What brings a command that is not here."""
+    packages = " ".join(f"packages/{each}" for each in ELSEWHERE[name])
+    return (
+        f"`veen {name}` comes with {ELSEWHERE[name][-1]}, which is not installed: "
+        f"run `pip install {packages}` in a checkout of VEEN"
+    )
 
 
 def defaults_of(command: click.Command, told: Mapping[str, str]) -> dict[str, Any]:
