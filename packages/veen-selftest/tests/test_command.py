@@ -202,6 +202,14 @@ def test_own_starts_a_hub_whatever_the_environment_says() -> None:
     assert "against its own" in done.stdout
 
 
+def test_what_is_set_for_another_hub_is_not_for_its_own(tmp_path: Path) -> None:
+    """Else a key of a hub that is thrown away would stay among the operator's."""
+    keys = tmp_path / "keys"
+    done = run("--only=scenario.A", "--own", VEEN_KEYS_DIR=str(keys), VEEN_ROLE="nobody's")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not keys.exists()
+
+
 def test_a_file_of_the_working_directory_is_no_part_of_its_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

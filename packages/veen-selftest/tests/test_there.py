@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from veen_core.api import envelope_of
+from veen_core.errors import AdmissionError
 from veen_core.keys import SigningKey
+from veen_core.rejection import PADDING
 from veen_hub.client import Tls
 from veen_selftest.bench import Effort
 from veen_selftest.check import Check, Skip, Violation
+from veen_selftest.command import selftest
 from veen_selftest.fleet import HubAt, OwnFleet
 from veen_selftest.setup import PLAIN, ROTATING, Setup
 from veen_selftest.suite import Outcome, Report, chosen, run
@@ -133,6 +140,59 @@ def test_a_hub_behind_tls_is_judged_if_its_certificate_is_believed(tmp_path: Pat
         assert (stranger.outcome, "CERTIFICATE_VERIFY_FAILED" in stranger.why) == (Outcome.FAILED, True)
     finally:
         fleet.close()
+
+
+def test_a_hub_that_demands_a_certificate_is_judged_by_whoever_shows_one(tmp_path: Path) -> None:
+    cert, key = self_signed(tmp_path)
+    fleet = OwnFleet(b"mtls")
+    try:
+        tls = {"cert": str(cert), "key": str(key), "client_ca": str(cert)}
+        hub = fleet.own(Setup(name="mtls", settings={"gating": False, "tls": tls})).start()
+        flags = [f"--hub={hub.url}", f"--ca={cert}", "--only=scenario.A", "--only=resync.client"]
+        shown = [f"--cert={cert}", f"--cert-key={key}"]
+        judged = CliRunner().invoke(selftest, [*flags, *shown, "--only=api.follow", "--json"])
+        assert (judged.exit_code, json.loads(judged.stdout)["passed"]) == (0, 3), judged.output
+        bare = CliRunner().invoke(selftest, flags)
+        assert (bare.exit_code, "--cert if it demands one" in bare.stderr) == (2, True), bare.output
+        for wrong in (shown[:1], shown[1:], [f"--cert={key}", f"--cert-key={key}"]):
+            refused = CliRunner().invoke(selftest, [*flags, *wrong])
+            assert (refused.exit_code, "--cert" in refused.stderr) == (2, True), refused.output
+            assert "no hub answers" not in refused.stderr, "it is said before the hub is asked"
+    finally:
+        fleet.close()
+
+
+BOUNDED = {"client_keys": {"max_msgs_per_client_id_per_label": 2}}
+
+
+def test_a_hub_that_bounds_client_ids_and_says_so_is_not_blamed() -> None:
+    fleet = OwnFleet(b"bounds")
+    try:
+        hub = fleet.own(Setup(name="bounds", settings=BOUNDED)).start()
+        there = HubAt(hub.url, "bounds", hub.admin)
+        few = Effort(patience=0, fuzz_requests=20)
+        report = run(list(chosen(["core", "props", "fuzz"])), there, 1, few, lambda _news: None)
+        assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
+        skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
+        for name in ("scenario.A", "resync.client", "mmr.roots", "fuzz.submit"):
+            assert "raise client_keys" in skipped[name]
+        assert "raise client_keys" in run_check("hub.batch", there).why
+        silent = HubAt(hub.url, "silent", hub.admin)
+        silent.hub(PLAIN).known = replace(hub.status(), enforces=())
+        for name in ("scenario.A", "hub.batch", "hub.follow_p99_ms"):
+            assert run_check(name, silent).outcome is Outcome.FAILED, name
+    finally:
+        fleet.close()
+
+
+def test_a_hub_that_pads_and_says_so_is_not_blamed(healthy: OwnFleet) -> None:
+    hub = HubAt(healthy.hub(PLAIN).url, "pads").hub(PLAIN)
+    refusal = envelope_of(AdmissionError(PADDING, "not a multiple of 256")).encode()
+    hub.excuse(refusal)
+    hub.known = replace(hub.known, enforces=("padding, rate and retention by label class (LCLASS0)",))
+    with pytest.raises(Skip, match="label classes"):
+        hub.excuse(refusal)
+    hub.excuse(refusal.replace(b"PADDING", b"CBOR_IN"))
 
 
 WORKED = (

@@ -23,7 +23,7 @@ from veen_selftest import suite as suites
 from veen_selftest.bench import Effort
 from veen_selftest.check import Check
 from veen_selftest.suite import Report, Result
-from veen_selftest.target import FAILED, make_fleet, which_hub
+from veen_selftest.target import FAILED, make_fleet, tls_of, which_hub
 
 INTERRUPTED = 130
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -165,6 +165,8 @@ OPTIONS: Final = (
         help="If those keys are sealed (else VEEN_PASSPHRASE, else a prompt).",
     ),
     click.option("--ca", type=_FILE, help="PEM of the authority behind the hub's certificate."),
+    click.option("--cert", type=_FILE, help="PEM of a certificate to show, if the hub demands one."),
+    click.option("--cert-key", type=_FILE, help="PEM of that certificate's key."),
     click.option("--hub-command", help="The program to start as a hub [default: veen-hub]."),
     click.option("--only", multiple=True, metavar="NAME", help="Only this check; * fits anything."),
     click.option(
@@ -235,6 +237,8 @@ def selftest(
     admin_key: Path | None,
     passphrase_file: Path | None,
     ca: Path | None,
+    cert: Path | None,
+    cert_key: Path | None,
     hub_command: str | None,
     only: tuple[str, ...],
     seed: int,
@@ -278,7 +282,7 @@ def selftest(
             hub_command=hub_command,
             admin_key=admin_key,
             passphrase_file=passphrase_file,
-            ca=ca,
+            tls=tls_of(ca, cert, cert_key),
         )
         try:
             teller = Teller(lines=not (as_json or quiet), watched=not quiet, total=len(todo))

@@ -108,7 +108,7 @@ class HubAt:
     def __init__(self, url: str, run: str, admin: SigningKey | None = None, tls: Tls | None = None) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
-        self._hub = Hub(url, admin, tls)
+        self._hub = Hub(url, admin, tls, others=True)
 
     def reach(self) -> Status:
         """Before anything is judged: is there a hub at all; what answers in another language is none."""

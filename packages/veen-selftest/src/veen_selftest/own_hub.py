@@ -77,6 +77,7 @@ class OwnHub:
                 text=True,
                 check=False,
                 timeout=self._patience,
+                env=_surroundings(),
             )
         except subprocess.TimeoutExpired:
             raise Violation(f"{self._program[-1]} {flags[0]} does not end") from None
@@ -92,6 +93,7 @@ class OwnHub:
                 stderr=log,
                 text=True,
                 start_new_session=True,
+                env=_surroundings(),
             )
         line = self._first_line(self._process.stdout)
         if not line.startswith(LISTENING):
@@ -140,6 +142,11 @@ class OwnHub:
     def resident_mb(self) -> float:
         """Of the process and of those it started."""
         return sum(_resident_kb(pid) for pid in _family(self.pid)) / 1_024
+
+
+def _surroundings() -> dict[str, str]:
+    """Without what an operator set for another hub: with VEEN_KEYS_DIR, keys would lie among that hub's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
 
 
 def _family(pid: int) -> list[int]:

@@ -56,7 +56,7 @@ def make_fleet(
     hub_command: str | None = None,
     admin_key: Path | None = None,
     passphrase_file: Path | None = None,
-    ca: Path | None = None,
+    tls: Tls | None = None,
 ) -> Fleet:
     """Hubs of the run's own, or the one at ``hub``, reached and its admin's key tried."""
     if hub is None:
@@ -68,10 +68,8 @@ def make_fleet(
         raise click.UsageError("--hub-command starts a hub, --hub is one that runs: give one of them.")
     if not _is_url(hub):
         raise click.UsageError(f"--hub {hub}: want a URL, like http://127.0.0.1:8080.")
-    if ca is not None:
-        _check_ca(ca)
     admin = read_key(admin_key, passphrase_file) if admin_key is not None else None
-    fleet = HubAt(hub, os.urandom(6).hex(), admin, Tls(ca=ca) if ca is not None else None)
+    fleet = HubAt(hub, os.urandom(6).hex(), admin, tls)
     _try(fleet, hub, admin_key)
     return fleet
 
@@ -95,11 +93,21 @@ def _is_url(text: str) -> bool:
         return False
 
 
-def _check_ca(path: Path) -> None:
+def tls_of(ca: Path | None, cert: Path | None, key: Path | None) -> Tls | None:
+    """Whom to believe and what to show; files that will not do are said before the run."""
+    if cert is None and key is not None:
+        raise click.UsageError("--cert-key is the key of a certificate: give --cert too.")
+    _usable(Tls(ca=ca), "'--ca'", f"{ca} holds no certificate: want PEM")
+    wanted = "want both in PEM, that key with that certificate (--cert-key), without a passphrase"
+    _usable(Tls(cert=cert, key=key), "'--cert'", f"{cert} cannot be shown: {wanted}")
+    return Tls(ca=ca, cert=cert, key=key) if ca is not None or cert is not None else None
+
+
+def _usable(tls: Tls, flag: str, otherwise: str) -> None:
     try:
-        Tls(ca=path).context()
+        tls.context()
     except VeenError:
-        raise click.BadParameter(f"{path} holds no certificate: want PEM", param_hint="'--ca'") from None
+        raise click.BadParameter(otherwise, param_hint=flag) from None
 
 
 def _try(fleet: HubAt, hub: str, admin_key: Path | None) -> None:
@@ -119,7 +127,7 @@ def _try(fleet: HubAt, hub: str, admin_key: Path | None) -> None:
     except (OSError, EOFError, http.client.HTTPException) as exc:
         raise SelftestError(
             f"no hub answers at {hub} ({str(exc) or type(exc).__name__}): check that it runs, and its "
-            "address; http:// or https://, and --ca",
+            "address; http:// or https://, --ca, and --cert if it demands one",
             NETWORK,
         ) from None
     except (VeenError, Violation) as exc:

@@ -10,7 +10,7 @@ from veen_core.api import ProofRequest, ProofResponse, ReceiptRequest, ReceiptRe
 from veen_core.cap import CapToken, mint
 from veen_core.ids import ClientId, StreamId
 from veen_core.proof import peaks_of_proof
-from veen_hub.client import Identity, connect
+from veen_hub.client import Identity, Refused, connect
 from veen_selftest.bench import Bench
 from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core.checkpoints import fetch, make
@@ -47,7 +47,11 @@ def _client(bench: Bench) -> None:
     hub = bench.hub()
     if hub.known.gating and hub.admin is None:
         raise Skip("it takes a cap token, and only the hub's admin can issue one: give --admin-key")
-    asyncio.run(_as_a_client(bench, hub))
+    try:
+        asyncio.run(_as_a_client(bench, hub))
+    except Refused as refused:
+        hub.excuse((refused.detail_enum or "").encode())
+        raise
 
 
 async def _as_a_client(bench: Bench, hub: Hub) -> None:
