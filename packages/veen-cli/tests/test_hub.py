@@ -380,6 +380,30 @@ def test_a_hub_behind_tls_is_reached_with_its_authority_and_not_without(tmp_path
         end_hubs(tmp_path)
 
 
+def test_a_hub_that_demands_a_certificate_is_shown_one(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    certificate(cert, key)
+    config = tmp_path / "hub.yaml"
+    config.write_text(f"tls: {{cert: {cert}, key: {key}, client_ca: {cert}}}\n")
+    veen("hub", "init", "-d", tmp_path / "hub", "--no-admin").ok()
+    with ending_hubs(tmp_path):
+        url = start(tmp_path / "hub", "--open", "--config", str(config)).json["url"]
+        flags = ("--hub", url, "--ca", cert)
+        for words in (("hub", "status"), ("hub", "health"), ("hub", "keys")):
+            bare = veen(*words, *flags).failed(Exit.NETWORK)
+            assert "show one with --cert and --cert-key" in bare
+            assert "https://" not in bare.partition(url)[2], "that is what it says already"
+            assert veen(*words, *flags, "--cert", cert, "--cert-key", key).code == Exit.OK
+            assert "give --cert too" in veen(*words, *flags, "--cert-key", key).failed(Exit.USAGE)
+            assert "want PEM" in veen(*words, *flags, "--cert", cert).failed(Exit.USAGE)
+            assert "want PEM" in veen(*words, "--hub", url, "--ca", key).failed(Exit.USAGE)
+        veen("context", "add", "work", *flags, "--cert", cert, "--cert-key", key).ok()
+        veen("hub", "health").ok()
+        none = veen("context", "add", "bad", "--cert", tmp_path / "nothing").failed(Exit.USAGE)
+        assert "there is no such file" in none
+        veen("hub", "stop", "-d", tmp_path / "hub").ok()
+
+
 def certificate(cert: Path, key: Path) -> None:
     """Self-signed, for 127.0.0.1."""
     secret = ec.generate_private_key(ec.SECP256R1())

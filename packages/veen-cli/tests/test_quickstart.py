@@ -87,10 +87,20 @@ def test_if_its_hub_fails_the_hubs_own_words_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("veen_cli.quickstart.world.ENVIRONMENT", {})
     monkeypatch.setenv("VEEN_ROLE", "leader")
     told = veen("quickstart").failed(Exit.USAGE)
     assert "role: want one of authority, tenant" in told
     assert str(tmp_path) not in told, "that folder is gone"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_set_for_another_hub_is_not_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VEEN_KEYS_DIR", str(tmp_path / "keys"))
+    monkeypatch.setenv("VEEN_ROLE", "leader")
+    veen("quickstart", "--quiet").ok()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -23,6 +23,7 @@ from veen_cli.output import Output
 from veen_cli.passphrase import Passphrase, passphrase_option
 from veen_cli.remembered import Remembered
 from veen_core.client_state import ClientBounds
+from veen_core.errors import ConfigError
 from veen_core.keystore import Secrets
 from veen_hub.client import Hub, Pin, PinOnFirstUse, Retry, Tls, connect
 
@@ -101,6 +102,24 @@ OPTIONS: Final = (
 )
 
 
+def tls_of(ca: str | None, cert: str | None, cert_key: str | None) -> Tls | None:
+    """Whom to believe and what to show (COMP0.3); files that will not do are said before anybody is asked."""
+    tls = Tls(
+        ca=settings.filled("ca", ca),
+        cert=settings.filled("cert", cert),
+        key=settings.filled("cert_key", cert_key),
+    )
+    if tls.key and not tls.cert:
+        raise click.UsageError("--cert-key is the key of a certificate: give --cert too.")
+    wanted = "want PEM, for --cert with the --cert-key that is its own, without a passphrase."
+    for flag, part in (("--ca", Tls(ca=tls.ca)), ("--cert", Tls(cert=tls.cert, key=tls.key))):
+        try:
+            part.context()
+        except ConfigError:
+            raise click.UsageError(f"{flag} {part.ca or part.cert} cannot be used: {wanted}") from None
+    return tls if tls.ca or tls.cert else None
+
+
 def connects(work: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options above; the command gets a ``target``."""
 
@@ -118,14 +137,13 @@ def connects(work: Callable[..., Any]) -> Callable[..., Any]:
         passphrase_file: Path | None,
         **options: Any,
     ) -> Any:
-        ca = settings.filled("ca", ca)
         client = settings.filled("client", client)
         target = Target(
             url=settings.address_of(settings.needed("hub", hub)),
             trust=settings.trust_of(settings.filled("trust", trust)),
             folder=Folder(Path(client).expanduser()) if client is not None else None,
             passphrase=Passphrase(passphrase_file),
-            tls=Tls(ca=ca, cert=cert, key=cert_key) if ca or cert else None,
+            tls=tls_of(ca, cert, cert_key),
             wait=wait,
             out=out,
         )

@@ -39,32 +39,21 @@ def _absolute(text: str | None) -> str | None:
 @click.option("--data-dir", help="Data directory, for commands that work on one.")
 @click.option("--stream", help="The stream to send to and read from.")
 @click.option("--ca", help="PEM file of the authority that signed the hub's certificate.")
+@click.option("--cert", help="PEM file of the certificate to show to the hub.")
+@click.option("--cert-key", help="PEM file of that certificate's key.")
 @click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
-def add(
-    out: Output,
-    *,
-    name: str,
-    hub: str | None,
-    trust: str | None,
-    client: str | None,
-    data_dir: str | None,
-    stream: str | None,
-    ca: str | None,
-    use_it: bool,
-) -> Answer:
+def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Make a context, or replace it."""
-    given = (hub, trust, client, data_dir, stream, ca)
-    if not name.strip() or all(each is None for each in given):
+    if not name.strip() or all(each is None for each in given.values()):
         raise click.UsageError("a context has a name and at least one of the options.")
-    if ca is not None and not Path(ca).expanduser().is_file():
-        raise click.UsageError(f"--ca {ca}: there is no such file.")
+    for key in ("ca", "cert", "cert_key"):
+        if (file := given[key]) is not None and not Path(file).expanduser().is_file():
+            raise click.UsageError(f"{settings.flag(key)} {file}: there is no such file.")
     made = Context(
-        hub=settings.address_of(hub) if hub is not None else None,
-        trust=settings.trust_of(trust),
-        client=_absolute(client),
-        data_dir=_absolute(data_dir),
-        stream=stream,
-        ca=_absolute(ca),
+        hub=settings.address_of(hub) if (hub := given["hub"]) is not None else None,
+        trust=settings.trust_of(given["trust"]),
+        stream=given["stream"],
+        **{key: _absolute(given[key]) for key in ("client", "data_dir", "ca", "cert", "cert_key")},
     )
     contexts = settings.load().with_one(name, made)
     if use_it or contexts.current is None:

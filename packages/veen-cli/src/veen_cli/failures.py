@@ -77,15 +77,17 @@ SYSTEM: Final = {
     errno.EADDRINUSE: "choose another --port, or stop what listens there",
 }
 """What to do, by the system's number."""
+HUNG_UP: Final = "if the hub uses TLS, write https:// in --hub"
 SILENCE: Final = {
     "WRONG_VERSION_NUMBER": "nobody speaks TLS there: if the hub is plain HTTP, write http:// in --hub",
     "certificate": "name the authority that signed its certificate with --ca",
     "CERTIFICATE": "name the authority that signed its certificate with --ca",
-    "disconnected": "if the hub uses TLS, write https:// in --hub",
-    "Connection reset": "if the hub uses TLS, write https:// in --hub",
+    "disconnected": HUNG_UP,
+    "Connection reset": HUNG_UP,
+    "closed connection": HUNG_UP,
     "not an address": "write an address like https://hub.example:8080 in --hub",
 }
-"""What to do about a hub that does not answer, by what the network's words contain."""
+"""What to do about a hub that does not answer, or not any more, by what the network's words contain."""
 NOT_TEXT: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 """What Python makes of bytes in arguments and variables that are no text (PEP 383)."""
 _CONNECTING: Final = re.compile(r"Cannot connect to host \S+ ssl:\S+ \[(.*)\]", re.DOTALL)
@@ -165,4 +167,6 @@ def _of_silence(message: str) -> str:
     """Why no answer came, without the words of the library that noticed, and what helps against it."""
     message = _CONNECTING.sub(r"\1", message)
     hint = next((hint for sign, hint in SILENCE.items() if sign in message), None)
+    if hint is HUNG_UP and message.startswith("https:"):
+        hint = "if the hub demands a certificate of its clients, show one with --cert and --cert-key"
     return f"{message}; {hint or 'check that the hub runs (`veen hub start`) and its address (--hub)'}"

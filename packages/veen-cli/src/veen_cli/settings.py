@@ -32,6 +32,8 @@ class Context:
     data_dir: str | None = None
     stream: str | None = None
     ca: str | None = None
+    cert: str | None = None
+    cert_key: str | None = None
 
     def told(self) -> dict[str, str]:
         return {name: value for name, value in asdict(self).items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,6 @@ from veen_cli.passphrase import Passphrase
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_hub.client import Tls
 from veen_storage import hub_keys, rotation
 from veen_storage.layout import Layout
 from veen_storage.registry import read_registry
@@ -54,10 +54,12 @@ def lines(identity: HubIdentity) -> list[str]:
     return found
 
 
-def fetched(out: Output, hub: str, trust: str | None, ca: str | None) -> tuple[HubIdentity, bool]:
+def fetched(
+    out: Output, hub: str, trust: str | None, tls: Mapping[str, str | None]
+) -> tuple[HubIdentity, bool]:
     """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
     # Imported here: of a data directory, no client is needed.
-    from veen_cli.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
+    from veen_cli.connection import Target, tls_of  # noqa: PLC0415 - with --hub only: loads the client
     from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
 
     trust = settings.trust_of(settings.filled("trust", trust))
@@ -66,7 +68,7 @@ def fetched(out: Output, hub: str, trust: str | None, ca: str | None) -> tuple[H
         trust=None if trust == settings.FIRST else trust,
         folder=None,
         passphrase=Passphrase(),
-        tls=Tls(ca=ca) if (ca := settings.filled("ca", ca)) else None,
+        tls=tls_of(**tls),
         wait=2.0,
         out=out,
     )
@@ -95,6 +97,8 @@ def fetched(out: Output, hub: str, trust: str | None, ca: str | None) -> tuple[H
     help="With --hub: its hub_id or first hub_pk in hex.",
 )
 @click.option("--ca", type=click.Path(exists=True), help="With --hub: believe this authority (TLS).")
+@click.option("--cert", type=click.Path(exists=True), help="With --hub: show this certificate (TLS).")
+@click.option("--cert-key", type=click.Path(exists=True), help="With --hub: the certificate's key.")
 @click.option(
     "--out",
     "target",
@@ -107,8 +111,8 @@ def keys(
     data_dir: str | None,
     hub: str | None,
     trust: str | None,
-    ca: str | None,
     target: Path | None,
+    **tls: str | None,
 ) -> Answer:
     """Show a hub's identity: hub_id and keys; write it to a file.
 
@@ -121,7 +125,7 @@ def keys(
         raise click.UsageError("--data-dir or --hub: give one of them.")
     pinned = True
     if hub is not None:
-        identity, pinned = fetched(out, hub, trust, ca)
+        identity, pinned = fetched(out, hub, trust, tls)
     else:
         identity = read_identity(existing(settings.needed("data_dir", data_dir)))
     if target is not None:

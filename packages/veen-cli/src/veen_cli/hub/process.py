@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from contextlib import redirect_stdout
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,8 +38,13 @@ def beside(data_dir: Path, suffix: str) -> Path:
     return whole.with_name(f"{whole.name}.{suffix}")
 
 
-def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a hub in a session of its own; returns when it listens, or raises what it said last."""
+def launch(
+    arguments: list[str], log: Path, without: Collection[str] = ()
+) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a hub in a session of its own, ``without`` these variables.
+
+    Returns when it listens, or raises what it said last.
+    """
     with privately(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
@@ -48,6 +54,7 @@ def launch(arguments: list[str], log: Path) -> tuple[subprocess.Popen[bytes], st
             stdout=target,
             stderr=target,
             start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name not in without},
         )
     said: list[str] = []
     try:

@@ -17,6 +17,7 @@ from veen_cli.identity import Folder, new_secrets
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime, VerifyKey
 from veen_core.keys import SigningKey, SigningSeed
+from veen_hub.config import ENVIRONMENT
 from veen_storage import store
 
 NAMES: Final = ("admin", "alice", "bob")
@@ -80,7 +81,7 @@ def running(world: World) -> Iterator[Running]:
     """A real hub process on a free port of loopback; stopped and drained at the end, whatever happens."""
     arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
     log = world.root / "hub.log"
-    process, url = launch(arguments, log)
+    process, url = launch(arguments, log, without=ENVIRONMENT)  # else VEEN_KEYS_DIR would hide its keys
     try:
         yield Running(url, process.pid)
     except Exception as error:
