@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import veen_selftest
 from veen_core.rejection import TABLE
-from veen_selftest.suite import SUITES, checks_of, chosen
+from veen_selftest.check import Check
+from veen_selftest.report import as_junit
+from veen_selftest.suite import SUITES, Outcome, Report, Result, checks_of, chosen
 
 from .conftest import ALL
 
@@ -91,3 +96,65 @@ def test_the_page_counts_the_checks_there_are() -> None:
     for name in (*SUITES, "all"):
         count = len(list(chosen(SUITES if name == "all" else [name])))
         assert f"| `{name}` | {count} |" in text
+
+
+def test_the_conformance_table_names_every_package_that_answers_for_a_section() -> None:
+    text = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    for package in ("veen_core", "veen_storage", "veen_hub", "veen_overlays", "veen_spark"):
+        assert f"`{package}." in text
+
+
+# --- JUnit: what readers of it (Jenkins, GitLab, GitHub's) agree on, as their schema says it
+
+Kind = Callable[[str], object]
+COUNTS: dict[str, Kind] = {
+    "name": str,
+    "tests": int,
+    "failures": int,
+    "errors": int,
+    "skipped": int,
+    "time": float,
+}
+SHAPE: dict[str, tuple[dict[str, Kind], list[str]]] = {
+    "testsuites": (COUNTS, ["testsuite"]),
+    "testsuite": (COUNTS | {"timestamp": datetime.fromisoformat}, ["properties", "testcase"]),
+    "properties": ({}, ["property"]),
+    "property": ({"name": str, "value": str}, []),
+    "testcase": ({"classname": str, "name": str, "time": float}, ["failure", "skipped"]),
+    "failure": ({"message": str, "type": str}, []),
+    "skipped": ({"message": str}, []),
+}
+"""Of each element: all its attributes with their types, and what may stand in it, in this order."""
+
+
+def shaped(element: ET.Element) -> None:
+    attributes, children = SHAPE[element.tag]
+    assert element.attrib.keys() == attributes.keys()
+    for name, kind in attributes.items():
+        kind(element.attrib[name])
+    order = [children.index(child.tag) for child in element]
+    assert order == sorted(order)
+    for child in element:
+        shaped(child)
+
+
+def test_a_junit_report_has_the_shape_that_its_readers_expect() -> None:
+    check = Check("some.check", "§0", lambda _bench: None, "says <something> & more")
+    whys = {
+        Outcome.PASSED: "",
+        Outcome.FAILED: "a\x00b\ud800 <&>\n\u2028",
+        Outcome.SKIPPED: "not \x1b[31mhere",
+    }
+    results = [
+        Result(suite=suite, check=check, outcome=outcome, seconds=0.1, why=why)
+        for suite in ("core", "fuzz")
+        for outcome, why in whys.items()
+    ]
+    root = ET.fromstring(as_junit(Report(hub="http://h\x07/?a=1&b", seed=1, results=results, seconds=0.6)))
+    shaped(root)
+    assert [suite.get("name") for suite in root] == ["core", "fuzz"]
+    for each in (root, *root):
+        cases = each.findall(".//testcase")
+        assert int(each.attrib["tests"]) == len(cases)
+        assert int(each.attrib["failures"]) == len(each.findall(".//failure"))
+        assert int(each.attrib["skipped"]) == len(each.findall(".//skipped"))

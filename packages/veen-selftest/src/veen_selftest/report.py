@@ -46,7 +46,7 @@ def as_junit(report: Report) -> bytes:
         suite = ET.SubElement(root, "testsuite", _counted(name, mine, sum(each.seconds for each in mine)))
         suite.set("timestamp", report.began.strftime("%Y-%m-%dT%H:%M:%S"))
         properties = ET.SubElement(suite, "properties")
-        ET.SubElement(properties, "property", name="hub", value=report.hub)
+        ET.SubElement(properties, "property", name="hub", value=_printable(report.hub))
         ET.SubElement(properties, "property", name="seed", value=str(report.seed))
         for result in mine:
             _case(suite, result)
