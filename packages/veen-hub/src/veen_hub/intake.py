@@ -82,27 +82,27 @@ class Intake:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
         pending = Pending(wires, loop.create_future(), [None] * count, [None] * count, count)
+        self.waiting += count
+        if self.waiting == 1:
+            self._alone(loop, pending)
+            return pending
         if not self._arrived:
             loop.call_soon(self._dispatch, loop)
         self._arrived.extend((pending, position) for position in range(count))
-        self.waiting += count
         return pending
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
-        if self.waiting == 1:
-            self._alone(loop, *arrived[0])
-            return
         for at in range(0, len(arrived), GROUP):
             self._pool.submit(self._work, loop, self._groups, arrived[at : at + GROUP])
             self._groups += 1
 
-    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending, position: int) -> None:
+    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
         """The only message there is: the sequencer has nothing else to do, and examines it too.
 
         Waking another thread for it would cost as much as verifying it.
         """
-        wire = pending.wires[position]
+        (wire,) = pending.wires
 
         def action(batch: Batch) -> Place:
             started = time.perf_counter()
@@ -110,11 +110,11 @@ class Intake:
             pending.verify_seconds = time.perf_counter() - started
             if isinstance(verdict, VeenError):
                 raise verdict
-            pending.submissions[position] = verdict
+            pending.submissions[0] = verdict
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [(pending, position, settled_outcome(settled[0]))])
+            loop.call_soon_threadsafe(self._deliver, [(pending, 0, settled_outcome(settled[0]))])
 
         self._sequencer.put([Ticket(action, len(wire))], answer)
 
