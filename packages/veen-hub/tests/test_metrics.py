@@ -165,6 +165,31 @@ def test_after_a_restart_the_lag_of_checkpoints_is_still_known(start_hub: StartH
     assert stages(hub)["durable"] == stages(hub)["applied"]
 
 
+def test_after_a_restart_the_lag_of_anchors_is_still_known(start_hub: StartHub) -> None:
+    hub = start_hub()
+    hub.stop()
+    ledger = FileLedger(hub.root.parent / "ledger")
+    hub = start_hub(anchor=ledger)
+    alice = hub.writer()
+    for anchored in (True, False):
+        for _ in range(3):
+            hub.accept(alice.next())
+        hub.admin("/tooling/checkpoint")
+        if anchored:
+            hub.admin("/tooling/anchor")
+        hub.clock.time += 1
+    hub.accept(alice.next())
+    hub.stop()
+    hub = start_hub(anchor=ledger, clock=hub.clock)
+    assert stages(hub) == {"accepted": 4, "durable": 4, "applied": 4, "checkpointed": 3, "anchored": 0}
+    hub.admin("/tooling/anchor")
+    until(lambda: stages(hub)["anchored"] == 3, "what waited for an anchor does not any more")
+    hub.clock.time += 1
+    hub.admin("/tooling/checkpoint")
+    hub.admin("/tooling/anchor")
+    until(lambda: set(stages(hub).values()) == {4}, "nothing is behind")
+
+
 # --- logs
 
 

@@ -78,7 +78,8 @@ class Metrics:
         self.dropped_followers = counter("veen_followers_dropped_total", "Followers that did not read")
         self.stage = gauge(
             "veen_stage_entries",
-            "Entries that have passed a stage, counted from those without a checkpoint at start",
+            "Entries that have passed a stage, counted from those without a checkpoint or, where one is "
+            "configured, an anchor at start",
             ("stage",),
         )
         self.appends = counter(
