@@ -98,6 +98,17 @@ def test_a_hub_is_counted_as_ready_before_anybody_asks_whether_it_is(start_hub: 
     assert start_hub("another", policy=stale).metric("veen_ready") == 0
 
 
+def test_attachments_are_counted_from_the_first_not_from_the_last_start(start_hub: StartHub) -> None:
+    hub = start_hub()
+    for content in (b"12345", b"678"):
+        put(hub, hub.writer(), content)
+    hub.stop()
+    hub = start_hub()
+    put(hub, hub.writer("bob"), b"9")
+    assert hub.metric("veen_attachments_total") == 3
+    assert hub.metric("veen_attachment_bytes_total") == 9
+
+
 class NeverFolded(SetPolicy):
     def describe(self) -> dict[str, str]:
         return {"level": "hardened", "lag_sec": "never"}

@@ -163,6 +163,9 @@ class Hub:
         self.accepted = self._kept = behind
         for name, passed in (("durable", behind), ("checkpointed", unanchored), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
+        stored, stored_bytes = await self.reading(self.store.attachments.recorded)
+        self.metrics.attachments.inc(stored)
+        self.metrics.attachment_bytes.inc(stored_bytes)
         self._applied_before = behind - self.store.applied_entries
         self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
 
