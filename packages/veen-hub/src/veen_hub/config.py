@@ -30,7 +30,7 @@ class Listen:
     port: int = 8080
     """0 takes a free one."""
     max_connections: int = 20_000
-    """One too many is answered with 503, and ends."""
+    """TLS handshakes too. One too many is answered with 503, except to a probe, and ends."""
     backlog: int = 1_024
     """Connections that wait to be taken, in the system's own queue."""
     request_timeout_sec: int = 30
