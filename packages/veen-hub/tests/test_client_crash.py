@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import subprocess
@@ -224,6 +225,41 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
             assert len(answered) == 1
 
     run(story())
+
+
+@pytest.mark.parametrize("silent_from", ["the start", "the send on"])
+def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
+    hub: HubProcess, silent_from: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veen_hub.client.work.ANSWER", 0.5)
+
+    async def story() -> float:
+        silent = asyncio.Event()
+
+        async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection("127.0.0.1", hub.port)
+            with contextlib.closing(writer), contextlib.closing(back):
+                while data := await reader.read(65_536):
+                    if not silent.is_set():
+                        back.write(data)
+                        writer.write(await there.read(65_536))
+
+        server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        if silent_from == "the start":
+            silent.set()
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in"):
+            async with connect(url, ALICE, trust=hub.hub_id, retry=Retry(deadline=1.0)) as client:
+                stream = client.stream("silence")
+                await stream.send("heard")
+                silent.set()
+                began = time.monotonic()
+                await stream.send("not heard")
+        server.close()
+        return time.monotonic() - began
+
+    assert run(story()) < 5  # and not the thirty seconds that a request may take
 
 
 def test_what_a_proxy_says_of_a_message_is_not_believed(hub: HubProcess, tmp_path: Path) -> None:
@@ -576,6 +612,22 @@ def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
     if isinstance(store, FileStateStore):
         for path in store.root.rglob("*"):
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_what_a_killed_writer_left_beside_is_removed_and_what_is_being_written_is_not(tmp_path: Path) -> None:
+    hub, store = HubId(bytes(32)), FileStateStore(tmp_path)
+    for name in ("ab" * 32, "epochs/" + "cd" * 32):
+        store.save(hub, name, b"seeds")
+    (old,) = [path.with_name(f"{path.name}.x7_1abcd.tmp") for path in tmp_path.glob("*/*.state")]
+    (deep,) = [path.with_name(f"{path.name}.x7_1abcd.tmp") for path in tmp_path.glob("*/epochs/*.state")]
+    young = old.with_name(old.name.replace("x7_1abcd", "y7_1abcd"))
+    for path in (old, deep, young):
+        path.write_bytes(b"seeds")
+    for path in (old, deep):
+        os.utime(path, (time.time() - 3_600, time.time() - 3_600))
+    again = FileStateStore(tmp_path)
+    assert [path.exists() for path in (old, deep, young)] == [False, False, True]
+    assert again.load(hub, "ab" * 32) == b"seeds"
 
 
 def test_a_name_never_stands_for_content_that_is_not_there(

@@ -83,7 +83,7 @@ class HubLogWriter:
         attempts, work, uncertain = log.link.retry.begin(), Work(log.link), False
         while True:
             try:
-                (outcome,) = await work.submit([wire], attempts.until)
+                (outcome,) = await work.submit([wire], attempts)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)

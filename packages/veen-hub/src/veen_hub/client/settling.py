@@ -66,7 +66,7 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._work.submit(self._next_wires(), attempts.until)
+                outcomes = await self._work.submit(self._next_wires(), attempts)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
