@@ -202,8 +202,9 @@ async def connect(
     hub: Hub | None = None
     try:
         api = Endpoints(transport)
-        status = await retrying(policy, api.status)
+        status = await retrying(policy, api.status, where=transport.url)
         await workers.run(_check, store, status, trust)
+        api.control_label = status.control_label
         link = Link(
             api=api,
             status=status,
