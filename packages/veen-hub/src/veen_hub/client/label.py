@@ -289,15 +289,24 @@ class LabelLog:
             if seen and upto_seq in (0, seen):
                 raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
             return None
-        last = await self._fetch(found.upto_seq)
-        await self.judged(lambda: self._accept_checkpoint(found, last, latest=upto_seq == 0))
+        await self._verify_checkpoint(found, seen if upto_seq == 0 else NOTHING)
         return found
 
-    async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, *, latest: bool) -> None:
+    async def verify_checkpoint(self, shown: Checkpoint) -> None:
+        """One from anywhere against this log; if it is behind the last one seen, the hub's latest is not."""
+        seen = self.client.state.checkpointed
+        await self._verify_checkpoint(shown, NOTHING)
+        if shown.upto_seq < seen:
+            await self.checkpoint()
+
+    async def _verify_checkpoint(self, checkpoint: Checkpoint, seen: StreamSeq) -> None:
+        last = await self._fetch(checkpoint.upto_seq)
+        await self.judged(lambda: self._accept_checkpoint(checkpoint, last, seen))
+
+    async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, seen: StreamSeq) -> None:
         await self.include(last)
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
-        checker = self.client if latest else part
-        checker.accept_checkpoint(checkpoint, part.tree, last, self.link.time.now())
+        self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.link.time.now(), seen=seen)
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:
