@@ -12,12 +12,12 @@ import pytest
 from veen_core import LogReader, LogWriter, StreamSeq
 from veen_core.cap import Rate
 from veen_core.client_state import ClientBounds
+from veen_core.entry import verify_authorize
 from veen_core.errors import OpenError, StateError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.msg import operation_id
-from veen_core.entry import verify_authorize
 from veen_core.rejection import Code
 from veen_hub.client import (
     BYTES,

@@ -80,8 +80,10 @@ class Upkeep:
     # --- running
 
     async def start(self) -> tuple[int, int]:
-        """Take up where the last run ended; returns how many entries have a checkpoint and wait for an
-        anchor, and how many have none."""
+        """Take up where the last run ended.
+
+        Returns how many entries have a checkpoint and wait for an anchor, and how many have none.
+        """
         await self._pipeline.reading(self._take_up)
         config = self._config
         chores = [

@@ -106,11 +106,16 @@ class Endpoints:
             if await self._exists(label):
                 raise  # pruned by retention
             return [], False
-        item_end(body, heads=HEADS * (1 + max_items) + self._of_tokens(label, len(body)))  # before it is built
-        page = answer(ControlResponse if label == self.control_label else StreamResponse, body)
+        heads = HEADS * (1 + max_items) + self._of_tokens(label, len(body))
+        item_end(body, heads=heads)  # before anything is built of it
+        kind: type[StreamResponse | ControlResponse] = StreamResponse
+        if label == self.control_label:
+            kind = ControlResponse
+        page = answer(kind, body)
         if page.label != label:
             raise Misbehaved("a page of another label")
-        entries = [_entry(label, item, start + position) for position, item in enumerate(page.items)]
+        items: Sequence[StreamItem | ControlItem] = page.items
+        entries = [_entry(label, item, start + position) for position, item in enumerate(items)]
         if (end is not None and entries and entries[-1].stream_seq > end) or len(entries) > max_items:
             raise Misbehaved("a page of more than was asked for")
         if page.next_cursor is not None and (not entries or page.next_cursor != start + len(entries)):
@@ -131,7 +136,9 @@ class Endpoints:
         """
         most = limits.max_msg_bytes + ITEM_OVERHEAD
         framer, at = Framer(most, HEADS + self._of_tokens(label, most)), int(start)
-        kind = ControlItem if label == self.control_label else StreamItem
+        kind: type[StreamItem | ControlItem] = StreamItem
+        if label == self.control_label:
+            kind = ControlItem
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
         ) as response:

@@ -1,8 +1,8 @@
 """When to try again: exponential backoff with jitter, Retry-After, and an end (OP0.4).
 
 A policy is a value; ``begin`` starts counting one operation, and a try that is under way when patience ends
-is cut off: a hub that takes a request and stays silent costs no more than one that is not there. Only silence, E.RATE and E.UNAVAILABLE are
-tried again: every other answer is one.
+is cut off: a hub that takes a request and stays silent costs no more than one that is not there. Only
+silence, E.RATE and E.UNAVAILABLE are tried again: every other answer is one.
 """
 
 from __future__ import annotations

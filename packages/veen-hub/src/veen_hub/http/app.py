@@ -16,7 +16,6 @@ from veen_hub.http.submit import submit
 from veen_hub.hub import Hub
 from veen_hub.tls import server_context
 
-
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
