@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +13,6 @@ import pytest
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_hub.http.express import Express
-from veen_hub.intake import Pending
 
 from .certificates import Certificates
 from .people import Writer
@@ -108,9 +107,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Express]:
     seen: list[Express] = []
     enter = Express.enter
 
-    def noted(express: Express) -> Pending:
+    def noted(express: Express, then: Callable[[], None]) -> None:
         seen.append(express)
-        return enter(express)
+        enter(express, then)
 
     monkeypatch.setattr(Express, "enter", noted)
     return seen

@@ -12,9 +12,11 @@ from typing import Any, BinaryIO
 import pytest
 
 from veen_core.api import SubmitResponse
-from veen_core.rejection import TABLE, Rejection
+from veen_core.errors import ApiError
+from veen_core.rejection import TABLE, Code, Rejection
 from veen_hub.http import connections
 from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
+from veen_hub.intake import Pending
 from veen_storage.files import Files
 
 from . import serving
@@ -359,3 +361,19 @@ def test_a_bug_on_the_short_way_is_answered_and_the_connection_goes_on(
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         connection.sendall(post(SUBMIT, envelope(alice.next())))
         assert answer_to(connection).status == 200
+
+
+def test_a_bug_in_one_answer_keeps_no_other_client_waiting(hub: RunningHub) -> None:
+    told: list[str] = []
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    def settled_together() -> None:
+        hub.hub._intake.waiting += 2
+        refused = ApiError(Code.UNAVAILABLE, "no")
+        waiting = (Pending([b""], then, [None], [None], 1) for then in (broken, lambda: told.append("other")))
+        hub.hub._intake._deliver([(pending, 0, refused) for pending in waiting])
+
+    hub.do(settled_together)
+    assert told == ["other"]

@@ -130,7 +130,9 @@ class Mmr:
         return StreamSeq(self.size)
 
     def copy(self) -> Mmr:
-        return Mmr(self.size, self._stack[::-1])
+        twin = Mmr()
+        twin.size, twin._stack = self.size, self._stack.copy()
+        return twin
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mmr) and (self.size, self._stack) == (other.size, other._stack)

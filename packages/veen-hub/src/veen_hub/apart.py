@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from veen_core.errors import VeenError
+from veen_hub.garbage import collect_rarely
 from veen_hub.logs import LOGGER, log
 
 WORTH_THE_WAY: Final = 16
@@ -145,6 +146,7 @@ def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None
     questions, answers = sys.stdin.fileno(), sys.stdout.fileno()
     with contextlib.suppress(EndedError, BrokenPipeError):
         answer = open_with(_receive(questions))
+        collect_rarely()
         _send(answers, [])
         while True:
             _send(answers, [answer(question) for question in _receive(questions)])

@@ -190,9 +190,9 @@ class Hub:
 
     # --- submitting
 
-    def enter(self, wires: list[bytes]) -> Pending:
-        """Every message into the pipeline; each outcome will be a receipt or the error it gets."""
-        return self._intake.enter(wires)
+    def enter(self, wires: list[bytes], then: Callable[[], None]) -> Pending:
+        """Every message into the pipeline; ``then`` each has its outcome, a receipt or the error it gets."""
+        return self._intake.enter(wires, then)
 
     def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""

@@ -36,15 +36,20 @@ Admit = Callable[[Submission, Batch], Place]
 
 @dataclass(slots=True)
 class Pending:
-    """One request: its messages, their outcomes in order, and who waits."""
+    """One request: its messages, their outcomes in order, and what is called when all are known."""
 
     wires: list[bytes]
-    done: asyncio.Future[list[Outcome]]
+    then: Callable[[], None]
     outcomes: list[Outcome | None] = field(default_factory=list)
     submissions: list[Submission | None] = field(default_factory=list)
     """What the stateless checks made of each message that passed them."""
     open: int = 0
     verify_seconds: float = 0.0
+
+    @property
+    def settled(self) -> list[Outcome]:
+        """Every outcome, when all are known."""
+        return [outcome for outcome in self.outcomes if outcome is not None]
 
 
 class Intake:
@@ -70,8 +75,8 @@ class Intake:
         self._examiners: list[Examiner] = []
         self._apart = has_cores()
 
-    def enter(self, wires: list[bytes]) -> Pending:
-        """Every message on its way through the whole pipeline; outcomes are final when it is ``done``.
+    def enter(self, wires: list[bytes], then: Callable[[], None]) -> Pending:
+        """Every message on its way through the whole pipeline; ``then`` is called when all are settled.
 
         A client that hangs up stops waiting; what is on its way goes on.
         """
@@ -81,28 +86,28 @@ class Intake:
         if self.waiting + count > self._max_waiting:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
-        pending = Pending(wires, loop.create_future(), [None] * count, [None] * count, count)
+        pending = Pending(wires, then, [None] * count, [None] * count, count)
+        self.waiting += count
+        if self.waiting == 1:
+            self._alone(loop, pending)
+            return pending
         if not self._arrived:
             loop.call_soon(self._dispatch, loop)
         self._arrived.extend((pending, position) for position in range(count))
-        self.waiting += count
         return pending
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
-        if self.waiting == 1:
-            self._alone(loop, *arrived[0])
-            return
         for at in range(0, len(arrived), GROUP):
             self._pool.submit(self._work, loop, self._groups, arrived[at : at + GROUP])
             self._groups += 1
 
-    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending, position: int) -> None:
+    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
         """The only message there is: the sequencer has nothing else to do, and examines it too.
 
         Waking another thread for it would cost as much as verifying it.
         """
-        wire = pending.wires[position]
+        (wire,) = pending.wires
 
         def action(batch: Batch) -> Place:
             started = time.perf_counter()
@@ -110,11 +115,11 @@ class Intake:
             pending.verify_seconds = time.perf_counter() - started
             if isinstance(verdict, VeenError):
                 raise verdict
-            pending.submissions[position] = verdict
+            pending.submissions[0] = verdict
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [(pending, position, settled_outcome(settled[0]))])
+            loop.call_soon_threadsafe(self._deliver, [(pending, 0, settled_outcome(settled[0]))])
 
         self._sequencer.put([Ticket(action, len(wire))], answer)
 
@@ -175,8 +180,15 @@ class Intake:
         for pending, position, outcome in outcomes:
             pending.outcomes[position] = outcome
             pending.open -= 1
-            if pending.open == 0 and not pending.done.done():
-                pending.done.set_result([o for o in pending.outcomes if o is not None])
+            if pending.open == 0:
+                self._tell(pending)
+
+    @staticmethod
+    def _tell(pending: Pending) -> None:
+        try:
+            pending.then()
+        except Exception:  # noqa: BLE001 - logged; a bug in one answer keeps nobody else waiting
+            LOGGER.exception("bug in an answer")
 
     async def drain(self) -> None:
         """Stop accepting, and wait until everything accepted is settled."""

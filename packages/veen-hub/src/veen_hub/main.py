@@ -27,6 +27,7 @@ from veen_hub import config as configuration
 from veen_hub import directory
 from veen_hub.anchors import load_anchor
 from veen_hub.config import HubConfig
+from veen_hub.garbage import collect_rarely
 from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.logs import finish, log, set_up
@@ -125,6 +126,7 @@ async def serve(config: HubConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     url = await server.start()
+    collect_rarely()
     hub = server.hub
     log(
         logging.WARNING if not config.gating else logging.INFO,

@@ -145,15 +145,14 @@ class Connection(web.RequestHandler):
         if express is None:
             return False
         try:
-            pending = express.enter()
+            express.enter(self._answer)
         except ApiError as exc:
             self._write(express.refuse(exc))
             return True
         self._express = express
-        pending.done.add_done_callback(self._answer)
         return True
 
-    def _answer(self, _done: asyncio.Future[Any]) -> None:
+    def _answer(self) -> None:
         express, self._express = self._express, None
         assert express is not None
         try:

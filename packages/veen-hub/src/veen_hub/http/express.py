@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
@@ -110,16 +111,15 @@ class Express:
         except DecodeError:
             return None
 
-    def enter(self) -> Pending:
+    def enter(self, then: Callable[[], None]) -> None:
         """Into the pipeline; raises if there is no room."""
-        self._pending = self._hub.enter([self._wire])
-        return self._pending
+        self._pending = self._hub.enter([self._wire], then)
 
     def answer(self) -> bytes:
         """What it came to, as bytes for the connection."""
         pending = self._pending
         assert pending is not None
-        outcome = pending.done.result()[0]
+        (outcome,) = pending.settled
         self._seconds = time.perf_counter() - self._started
         if isinstance(outcome, VeenError):
             return _refusal(as_api_error(outcome), self._request_id)
@@ -128,7 +128,7 @@ class Express:
     def note(self) -> None:
         """Metrics and log, when nobody waits for them any more."""
         assert self._pending is not None
-        outcomes = self._pending.done.result()
+        outcomes = self._pending.settled
         note(self._hub, self._request_id, [self._wire], outcomes, self._pending, total=self._seconds)
 
     def refuse(self, error: ApiError) -> bytes:

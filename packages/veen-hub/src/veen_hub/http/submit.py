@@ -5,6 +5,7 @@ The prefilter of §8.1 is here: addresses, sizes while reading, proof of work (S
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import itertools
 import logging
@@ -55,14 +56,15 @@ async def _submit(request: web.Request, held: Body) -> web.Response:
         if difficulty:
             items = worked_for(hub, request, items, difficulty)
         wires = [item for item in items if isinstance(item, bytes)]
-        pending = hub.enter(wires) if wires else None
+        settled = asyncio.Event()
+        pending = hub.enter(wires, settled.set) if wires else None
         if pending is not None:
-            await pending.done
+            await settled.wait()
     except (AdmissionError, ApiError) as exc:
         note_refusal(hub, request[REQUEST_ID], exc, bytes_in=request.content_length or 0)
         raise
-    settled = iter(pending.done.result() if pending is not None else ())
-    outcomes = [next(settled) if isinstance(item, bytes) else item for item in items]
+    receipts = iter(pending.settled if pending is not None else ())
+    outcomes = [next(receipts) if isinstance(item, bytes) else item for item in items]
     request_id = request[REQUEST_ID]
     note(hub, request_id, items, outcomes, pending, total=time.perf_counter() - started)
     if request.content_type == CBOR_SEQ:
