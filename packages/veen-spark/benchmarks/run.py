@@ -108,6 +108,9 @@ def verify_figure(bench: Bench) -> float:
         report = judged(in_this_process, [log])
         assert report.ok, report.as_object()
 
+    verify(
+        bench.spark, str(bench.log(logs.Shape(bench.entries // 10)))
+    )  # workers that are warm, with --only too
     return bench.fastest(distributed, plainly, rounds=1)
 
 
