@@ -1,7 +1,7 @@
 """veen-spark's speed as ratios inside one run, one JSON line per figure.
 
-    python packages/veen-spark/benchmarks/run.py            10^6 entries; some twenty minutes
-    python packages/veen-spark/benchmarks/run.py --quick    10^5 entries; under two minutes
+    python packages/veen-spark/benchmarks/run.py            10^6 entries; half an hour at the most
+    python packages/veen-spark/benchmarks/run.py --quick    10^5 entries; a few minutes
 
 ``spark.read``                reading chunk files to Arrow, against reading the same rows from Parquet
 ``spark.verify``              verification on local[2], against the same code in one plain process
@@ -108,9 +108,7 @@ def verify_figure(bench: Bench) -> float:
         report = judged(in_this_process, [log])
         assert report.ok, report.as_object()
 
-    verify(
-        bench.spark, str(bench.log(logs.Shape(bench.entries // 10)))
-    )  # workers that are warm, with --only too
+    verify(bench.spark, str(bench.log(logs.Shape(bench.entries // 10))))  # so that workers are warm
     return bench.fastest(distributed, plainly, rounds=1)
 
 
