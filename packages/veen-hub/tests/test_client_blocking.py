@@ -78,7 +78,11 @@ def test_a_closed_blocking_connection_says_so(open_hub: HubProcess) -> None:
         next(following)
 
 
-ASYNC_ONLY = {"log", "outbox", "leave", "epochs", "epoch_labels", "log_reader", "log_writer", "close"}
+ASYNC_ONLY = {"log", "knows", "outbox", "leave", "epochs", "epoch_labels"} | {
+    "log_reader",
+    "log_writer",
+    "close",
+}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import subprocess
@@ -37,6 +38,7 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
+from veen_hub.client.searching import from_both_ends
 from veen_hub.client.store import update
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
@@ -150,6 +152,52 @@ def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
     run(story())
 
 
+@pytest.mark.parametrize("others", ["before", "after"])
+def test_a_lost_answer_in_a_long_label_is_not_looked_for_in_all_of_it(
+    hub: HubProcess, tmp_path: Path, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever others wrote since the last message of this client, or since the one whose answer was lost."""
+    monkeypatch.setattr("veen_hub.client.searching.SEARCH_PAGE", 10)
+    name = f"long {others}"
+
+    async def write() -> None:
+        async with connect(hub.url, person("bob"), trust=hub.hub_id) as bob:
+            async for _ in bob.stream(name).send_many(["x"] * 200):
+                pass
+
+    async def story() -> list[str]:
+        state = tmp_path / others
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=state, retry=Retry(attempts=1)) as alice,
+        ):
+            await alice.stream(name).send("first")
+            if others == "before":
+                await write()
+            proxy.lie = lambda path, _request, answer: None if path == "/v1/submit" else answer
+            with pytest.raises(Unreachable):
+                await alice.stream(name).send("lost")
+            if others == "after":
+                await write()
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=state) as alice,
+        ):
+            delivery = await alice.stream(name).settle()
+            assert [r.stream_seq for r in delivery.receipts] == [202 if others == "before" else 2]
+            assert (await alice.stream(name).send("next")).stream_seq == 203
+            return [path for path in proxy.requests if path == "/v1/stream"]
+
+    assert 1 <= len(run(story())) <= 2
+
+
+def test_what_is_looked_for_at_both_ends_is_looked_for_everywhere_once() -> None:
+    for last in range(40):
+        pieces = list(from_both_ends(5, last, 4))
+        assert sorted(n for start, end in pieces for n in range(start, end + 1)) == list(range(5, last + 1))
+    assert pieces[:3] == [(5, 8), (36, 39), (9, 12)]
+
+
 def test_a_message_that_never_arrived_is_sent_by_the_next_client(hub: HubProcess, tmp_path: Path) -> None:
     impatient = Retry(attempts=2, first=0.01, deadline=1.0)
 
@@ -224,6 +272,46 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
             assert len(answered) == 1
 
     run(story())
+
+
+@pytest.mark.parametrize("silent_from", ["the start", "the send on"])
+def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
+    hub: HubProcess, silent_from: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veen_hub.client.work.ANSWER", 0.5)
+
+    async def story() -> float:
+        silent = asyncio.Event()
+
+        async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection("127.0.0.1", hub.port)
+            with contextlib.closing(writer), contextlib.closing(back):
+                while data := await reader.read(65_536):
+                    if not silent.is_set():
+                        back.write(data)
+                        writer.write(await there.read(65_536))
+
+        server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        if silent_from == "the start":
+            silent.set()
+        began = time.monotonic()
+
+        async def send() -> None:
+            nonlocal began
+            async with connect(url, ALICE, trust=hub.hub_id, retry=Retry(deadline=1.0)) as client:
+                stream = client.stream("silence")
+                await stream.send("heard")
+                silent.set()
+                began = time.monotonic()
+                await stream.send("not heard")
+
+        with pytest.raises(Unreachable, match="no answer in"):
+            await send()
+        server.close()
+        return time.monotonic() - began
+
+    assert run(story()) < 5  # and not the thirty seconds that a request may take
 
 
 def test_what_a_proxy_says_of_a_message_is_not_believed(hub: HubProcess, tmp_path: Path) -> None:
@@ -576,6 +664,22 @@ def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
     if isinstance(store, FileStateStore):
         for path in store.root.rglob("*"):
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_what_a_killed_writer_left_beside_is_removed_and_what_is_being_written_is_not(tmp_path: Path) -> None:
+    hub, store = HubId(bytes(32)), FileStateStore(tmp_path)
+    for name in ("ab" * 32, "epochs/" + "cd" * 32):
+        store.save(hub, name, b"seeds")
+    (old,) = [path.with_name(f"{path.name}.x7_1abcd.tmp") for path in tmp_path.glob("*/*.state")]
+    (deep,) = [path.with_name(f"{path.name}.x7_1abcd.tmp") for path in tmp_path.glob("*/epochs/*.state")]
+    young = old.with_name(old.name.replace("x7_1abcd", "y7_1abcd"))
+    for path in (old, deep, young):
+        path.write_bytes(b"seeds")
+    for path in (old, deep):
+        os.utime(path, (time.time() - 3_600, time.time() - 3_600))
+    again = FileStateStore(tmp_path)
+    assert [path.exists() for path in (old, deep, young)] == [False, False, True]
+    assert again.load(hub, "ab" * 32) == b"seeds"
 
 
 def test_a_name_never_stands_for_content_that_is_not_there(

@@ -28,7 +28,7 @@ from veen_core.api import (
 from veen_core.errors import CheckpointError, DivergenceError, IdentityError, SignatureError
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.rejection import Code
-from veen_core.status import Status
+from veen_core.status import CheckpointsResponse, Status
 from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Stream, connect
 from veen_hub.client.framing import Framer
 
@@ -255,6 +255,42 @@ def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_pa
             async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
                 with pytest.raises(CheckpointError):
                     await client.stream("taken back").checkpoint()
+
+    run(story())
+
+
+def test_a_checkpoint_of_another_label_is_no_answer_to_an_admin(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "of another", sent=2) as (proxy, client, stream):
+            await client.stream("of one").send("x")
+            (other,) = await client.admin(ADMIN).checkpoint(client.stream("of one").label())
+
+            def lie(path: str, _request: bytes, answer: bytes) -> bytes:
+                made = CheckpointsResponse(checkpoints=(other,))
+                return made.encode() if path == "/tooling/checkpoint" else answer
+
+            proxy.lie = lie
+            with pytest.raises(Misbehaved, match="another label"):
+                await client.admin(ADMIN).checkpoint(stream.label())
+
+    run(story())
+
+
+def test_a_checkpoint_that_was_asked_for_before_a_newer_one_was_seen_is_no_lie(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "overtaken", sent=3) as (proxy, client, stream):
+            admin = client.admin(ADMIN)
+            (older,) = await admin.checkpoint(stream.label())
+
+            async def overtake(path: str) -> None:
+                if path == "/v1/checkpoint":
+                    proxy.after = None
+                    await stream.send("4")
+                    await admin.checkpoint(stream.label())
+                    assert (await stream.checkpoint()) != older
+
+            proxy.after = overtake
+            assert await stream.checkpoint() == older
 
     run(story())
 
@@ -489,7 +525,7 @@ async def forked(tmp_path: Path, name: str) -> AsyncIterator[tuple[HubProcess, H
             yield one, two
 
 
-@pytest.mark.parametrize("step", ["read", "follow", "send", "head", "receipt", "checkpoint"])
+@pytest.mark.parametrize("step", ["read", "follow", "send", "head", "receipt", "checkpoint", "admin", "all"])
 def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
     async def act(stream: Stream) -> None:
         match step:
@@ -506,6 +542,10 @@ def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
                 await stream.receipt(18)
             case "checkpoint":
                 await stream.checkpoint()
+            case "admin":
+                await stream.hub.admin(ADMIN).checkpoint(stream.label())
+            case "all":
+                await stream.hub.admin(ADMIN).checkpoint()
 
     async def story() -> None:
         async with forked(tmp_path, "fork") as (one, two), between(one.url) as proxy:

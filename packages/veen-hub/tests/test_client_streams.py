@@ -12,6 +12,7 @@ import pytest
 from veen_core import LogReader, LogWriter, StreamSeq
 from veen_core.cap import Rate
 from veen_core.client_state import ClientBounds
+from veen_core.entry import verify_authorize
 from veen_core.errors import OpenError, StateError
 from veen_core.hashing import H
 from veen_core.ids import ClientId, SchemaId, StreamId, UnixTime
@@ -487,6 +488,29 @@ def test_overlays_get_a_log_reader_and_a_log_writer(open_hub: HubProcess) -> Non
             assert await reader.checkpoint(label) is None
 
     run(story())
+
+
+def test_the_control_label_is_read_and_verified_like_any_other(tmp_path: Path) -> None:
+    """H5: whoever reads it can tell when which token was authorized."""
+    few = token_for(ALICE.client_id, "a")
+    many = token_for(ALICE.client_id, *(f"stream {number}" for number in range(500)))
+
+    async def story(hub: HubProcess) -> None:
+        async with (
+            connect(hub.url, ALICE, trust=hub.hub_id) as alice,
+            connect(hub.url, BOB, trust=hub.hub_id) as bob,
+        ):
+            receipts = [await alice.authorize(token) for token in (few, many)]
+            reader, control = bob.log_reader(), bob.link.status.control_label
+            page = await reader.page(control, StreamSeq(1), 10)
+            assert [entry.receipt for entry in page] == receipts
+            assert [verify_authorize(entry) for entry in page] == [few, many]
+            live = reader.follow(control, StreamSeq(1))
+            assert [await anext(live), await anext(live)] == list(page)
+            assert await reader.head(control) == receipts[-1]
+
+    with serving(tmp_path, gated=True) as hub:
+        run(story(hub))
 
 
 def test_a_closed_connection_says_so(open_hub: HubProcess) -> None:

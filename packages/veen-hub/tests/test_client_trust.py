@@ -15,7 +15,8 @@ from veen_core.api import CheckpointResponse
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.errors import ConfigError, IdentityError, SignatureError, StateError
 from veen_core.ids import HubId, HubPk, UnixTime
-from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect
+from veen_hub import config as configuration
+from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect, trust
 from veen_hub.client.trust import check_status
 from veen_storage.rotation import rotate
 
@@ -69,6 +70,28 @@ def test_the_first_use_pins_and_another_hub_is_refused_later(hub: HubProcess, tm
         pytest.raises(IdentityError, match="If the hub was replaced on purpose, remove"),
     ):
         run(greet(other, pin))
+
+
+def test_of_two_first_uses_at_once_one_pins_and_the_other_is_refused(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both saw that nothing is pinned; then they write."""
+    pin = PinOnFirstUse(tmp_path / "pin")
+    with serving(tmp_path / "other") as other:
+        create, first = trust.create, True
+
+        def overtaken(path: Path, content: bytes) -> bool:
+            nonlocal first
+            if first:
+                first = False
+                run(greet(other, pin))
+            return create(path, content)
+
+        monkeypatch.setattr(trust, "create", overtaken)
+        with pytest.raises(IdentityError, match="If the hub was replaced on purpose"):
+            run(greet(hub, pin))
+        run(greet(other, pin))
+    assert [path.name for path in tmp_path.glob("pin*")] == ["pin"]
 
 
 def test_a_damaged_pin_is_not_overwritten(hub: HubProcess, tmp_path: Path) -> None:
@@ -205,6 +228,22 @@ def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:
             run(greet_by(Tls(ca=made.authority, cert=made.stranger[0], key=made.stranger[1])))
         with pytest.raises(ConfigError, match="cannot be used"):
             run(greet_by(Tls(ca=tmp_path / "nothing")))
+
+
+def test_tls_that_would_not_be_used_is_refused(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(ConfigError, match="https://"):
+            async with connect(hub.url, trust=hub.hub_id, tls=Tls(ca=tmp_path / "ca.pem")):
+                pass
+
+    run(story())
+    for settings in (
+        {"anchor.backend": "hub", "anchor.url": hub.url, "anchor.ca": "ca.pem"},
+        {"realm": {"id": "r", "key": "k", "url": hub.url, "pinned": hub.hub_id.hex(), "ca": "ca.pem"}},
+        {"authority_url": hub.url, "authority_ca": "ca.pem"},
+    ):
+        with pytest.raises(ConfigError, match=r"ca: serves only an https:// address"):
+            configuration.load(None, settings)
 
 
 def test_an_address_without_a_hub_says_what_to_check(tmp_path: Path) -> None:

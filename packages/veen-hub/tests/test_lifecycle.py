@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
 from veen_core.receipt import Receipt, verify_receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
+from veen_hub.http import connections
 from veen_hub.http.app import SHUTDOWN_SEC
 from veen_storage.rotation import rotate
 
@@ -226,6 +229,32 @@ def test_only_aead_suites_are_spoken_under_tls_1_2(
         return
     with pytest.raises((ssl.SSLError, ConnectionError)):
         request(tls_hub.port, "GET", "/healthz", context=context)
+
+
+def test_a_handshake_takes_a_place_until_it_ends_however_it_ends(
+    start_hub: StartHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SPARE", 1)
+    monkeypatch.setattr(connections, "HANDSHAKE_SEC", 2)
+    cert, key = certificates.hub
+    hub = start_hub(tls={"cert": str(cert), "key": str(key)}, listen__max_connections=2)
+    context = context_for(certificates)
+
+    def silent() -> socket.socket:
+        return socket.create_connection(("127.0.0.1", hub.port), timeout=PATIENCE)
+
+    with silent() as first, silent() as second, silent() as third, silent() as fourth:
+        assert fourth.recv(1) == b""  # no room, also not for another handshake
+        first.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")  # no handshake
+        with contextlib.suppress(ConnectionError):
+            while first.recv(100):
+                pass
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        second.close()
+        assert third.recv(1) == b""  # it took too long
+    for _ in range(3):
+        assert request(hub.port, "GET", "/v1/status", context=context).status == 200
+    until(lambda: hub.server.connections == 0, "no place is taken any more")
 
 
 def test_tls_1_1_is_refused(tls_hub: RunningHub, certificates: Certificates) -> None:

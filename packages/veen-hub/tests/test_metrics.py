@@ -98,6 +98,17 @@ def test_a_hub_is_counted_as_ready_before_anybody_asks_whether_it_is(start_hub: 
     assert start_hub("another", policy=stale).metric("veen_ready") == 0
 
 
+def test_attachments_are_counted_from_the_first_not_from_the_last_start(start_hub: StartHub) -> None:
+    hub = start_hub()
+    for content in (b"12345", b"678"):
+        put(hub, hub.writer(), content)
+    hub.stop()
+    hub = start_hub()
+    put(hub, hub.writer("bob"), b"9")
+    assert hub.metric("veen_attachments_total") == 3
+    assert hub.metric("veen_attachment_bytes_total") == 9
+
+
 class NeverFolded(SetPolicy):
     def describe(self) -> dict[str, str]:
         return {"level": "hardened", "lag_sec": "never"}
@@ -163,6 +174,31 @@ def test_after_a_restart_the_lag_of_checkpoints_is_still_known(start_hub: StartH
     hub.admin("/tooling/checkpoint")
     until(lambda: stages(hub)["durable"] == stages(hub)["checkpointed"], "no entry is without a checkpoint")
     assert stages(hub)["durable"] == stages(hub)["applied"]
+
+
+def test_after_a_restart_the_lag_of_anchors_is_still_known(start_hub: StartHub) -> None:
+    hub = start_hub()
+    hub.stop()
+    ledger = FileLedger(hub.root.parent / "ledger")
+    hub = start_hub(anchor=ledger)
+    alice = hub.writer()
+    for anchored in (True, False):
+        for _ in range(3):
+            hub.accept(alice.next())
+        hub.admin("/tooling/checkpoint")
+        if anchored:
+            hub.admin("/tooling/anchor")
+        hub.clock.time += 1
+    hub.accept(alice.next())
+    hub.stop()
+    hub = start_hub(anchor=ledger, clock=hub.clock)
+    assert stages(hub) == {"accepted": 4, "durable": 4, "applied": 4, "checkpointed": 3, "anchored": 0}
+    hub.admin("/tooling/anchor")
+    until(lambda: stages(hub)["anchored"] == 3, "what waited for an anchor does not any more")
+    hub.clock.time += 1
+    hub.admin("/tooling/checkpoint")
+    hub.admin("/tooling/anchor")
+    until(lambda: set(stages(hub).values()) == {4}, "nothing is behind")
 
 
 # --- logs

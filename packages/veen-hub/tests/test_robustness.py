@@ -23,7 +23,7 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_hub.http import reading
+from veen_hub.http import connections, reading
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
@@ -31,8 +31,8 @@ from .people import Writer, ciphertext, envelope
 from .serving import CBOR, PATIENCE, Answer, Calls, RunningHub, until
 from .test_admission import is_refused_by
 
-IDLE = int(os.environ.get("VEEN_IDLE_CONNECTIONS", "2000"))
-FOLLOWERS = int(os.environ.get("VEEN_FOLLOWERS", "200"))
+IDLE = int(os.environ.get("VEEN_IDLE_CONNECTIONS", "10000"))
+FOLLOWERS = int(os.environ.get("VEEN_FOLLOWERS", "1000"))
 
 
 @contextmanager
@@ -226,14 +226,37 @@ def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(talk(hub)) for _ in range(5)]
         until(lambda: hub.server.connections == 5, "the hub has them all")
+        for path in ("/v1/submit", "/v1/status", "/tooling/checkpoint", "/nowhere"):
+            assert hub.post(path, b"").detail == "E.UNAVAILABLE"
+        spare = [stack.enter_context(talk(hub)) for _ in range(connections.SPARE)]
+        until(lambda: hub.server.connections == 5 + connections.SPARE, "and those that may ask for a probe")
         with talk(hub) as connection:
             answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
         assert answer.headers["retry-after"] == "1"
         assert answer.headers["veen-request-id"] == answer.error.request_id
-        held[0].close()
+        for connection in (held[0], *spare):
+            connection.close()
         until(lambda: hub.server.connections < 5, "there is room again")
-        assert hub.get("/healthz").status == 200
+        assert hub.status().hub_ts
+
+
+def test_probes_are_answered_when_there_is_no_room_for_anybody_else(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SPARE_SEC", 1)
+    hub = start_hub(listen__max_connections=2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(talk(hub))
+        until(lambda: hub.server.connections == 2, "the hub has them all")
+        for connection in [stack.enter_context(talk(hub)) for _ in range(connections.SPARE)]:
+            while connection.recv(1_024):  # who takes a place for nothing is sent away
+                pass
+        for path in ("/healthz", "/readyz", "/metrics"):
+            answer = hub.get(path, Connection="keep-alive")
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert hub.get("/v1/status").detail == "E.UNAVAILABLE"
 
 
 def open_files_for(many: int) -> None:

@@ -260,6 +260,7 @@ def test_checkpoints_and_anchors_are_seen_before_they_are_applied(store: Store) 
     store.commit(batch)
     assert store.read.grown() == []
     assert store.read.unanchored() == [ORDERS]
+    assert store.read.anchored_upto(ORDERS) == 0
     assert store.read.checkpoints_by_epoch(0, 10**9, 10) == [made]
     for reference in (b"first", b"second"):
         batch = store.batch(at(2))
@@ -267,11 +268,13 @@ def test_checkpoints_and_anchors_are_seen_before_they_are_applied(store: Store) 
         store.commit(batch)
         assert store.read.anchor(ORDERS, seq(3)) == reference
     assert store.read.unanchored() == []
+    assert store.read.anchored_upto(ORDERS) == 3
     send(store, ORDERS, 1)
     assert store.read.grown() == [ORDERS]
     store.apply()
     assert store.read.grown() == [ORDERS]
     assert store.read.anchor(ORDERS, seq(3)) == b"second"
+    assert store.read.anchored_upto(ORDERS) == 3
     assert store.read.checkpoints_by_epoch(0, 10**9, 10) == [made]
     assert not store._tail.labels()
 

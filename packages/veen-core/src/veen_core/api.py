@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from veen_core import cbor
+from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.errors import AdmissionError, ApiError, DecodeError
@@ -116,6 +117,31 @@ class StreamResponse(Wire):
     from_seq: StreamSeq
     to_seq: StreamSeq | None = None
     items: tuple[StreamItem, ...]
+    next_cursor: StreamSeq | None = None
+    mmr_proof: MmrProof | None = None
+    server_version: str | None = None
+
+
+@int_map("control item", section="H5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlItem(Wire):
+    """An item of the control label: where other labels have a MSG, the cap token that was authorized."""
+
+    stream_seq: StreamSeq
+    msg: CapToken
+    receipt: Receipt | None = None
+
+
+@int_map("control response", section="H5")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlResponse(Wire):
+    """A page of the control label; all but its items is a ``StreamResponse``."""
+
+    ver: Literal[1] = 1
+    label: Label
+    from_seq: StreamSeq
+    to_seq: StreamSeq | None = None
+    items: tuple[ControlItem, ...]
     next_cursor: StreamSeq | None = None
     mmr_proof: MmrProof | None = None
     server_version: str | None = None

@@ -22,6 +22,12 @@ from veen_hub import extension, settings_file
 from veen_hub.declared import build, kind_name
 
 
+def _check_ca(key: str, ca: Path | None, url_key: str, url: str | None) -> None:
+    """A certificate that nobody would look at is a mistake: what was meant to be safe would not be."""
+    if ca is not None and not (url or "").startswith("https://"):
+        raise ConfigError(f"{key}: serves only an https:// address in {url_key}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
     """Where the hub answers."""
@@ -30,7 +36,7 @@ class Listen:
     port: int = 8080
     """0 takes a free one."""
     max_connections: int = 20_000
-    """One too many is answered with 503, and ends."""
+    """TLS handshakes too. One too many is answered with 503, except to a probe, and ends."""
     backlog: int = 1_024
     """Connections that wait to be taken, in the system's own queue."""
     request_timeout_sec: int = 30
@@ -95,6 +101,7 @@ class AnchorSettings:
             raise ConfigError(f"anchor.path: {self.path} is a folder: name a file in it")
         if self.backend == "hub" and self.url is None:
             raise ConfigError("anchor.url: anchoring in another hub needs one")
+        _check_ca("anchor.ca", self.ca, "anchor.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +194,7 @@ class RealmSettings:
             raise ConfigError("realm: url and pinned go together; without both, this hub holds the streams")
         if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
             raise ConfigError("realm.refresh_ms: want at least 1, and less than max_view_age_sec")
+        _check_ca("realm.ca", self.ca, "realm.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +262,7 @@ class HubConfig:
         _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
         if self.authority_url is not None:
             _check_authority(self.authority_url)
+        _check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
         if self.level != "core":

@@ -157,11 +157,15 @@ class Hub:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._sequencer.start()
-        behind = await self.upkeep.start()
+        unanchored, grown = await self.upkeep.start()
+        behind = unanchored + grown
         self._last = await self.reading(self._newest)
         self.accepted = self._kept = behind
-        for name, passed in (("durable", behind), ("checkpointed", 0), ("anchored", 0)):
+        for name, passed in (("durable", behind), ("checkpointed", unanchored), ("anchored", 0)):
             self.metrics.stage.labels(name).set(passed)
+        stored, stored_bytes = await self.reading(self.store.attachments.recorded)
+        self.metrics.attachments.inc(stored)
+        self.metrics.attachment_bytes.inc(stored_bytes)
         self._applied_before = behind - self.store.applied_entries
         self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
 

@@ -78,7 +78,8 @@ class Metrics:
         self.dropped_followers = counter("veen_followers_dropped_total", "Followers that did not read")
         self.stage = gauge(
             "veen_stage_entries",
-            "Entries that have passed a stage, counted from those without a checkpoint at start",
+            "Entries that have passed a stage, counted from those without a checkpoint or, where one is "
+            "configured, an anchor at start",
             ("stage",),
         )
         self.appends = counter(
@@ -87,8 +88,8 @@ class Metrics:
             ("stream",),
         )
         self.apply_lag_bytes = gauge("veen_wal_bytes", "Bytes that are durable and not yet applied")
-        self.attachment_bytes = counter("veen_attachment_bytes_total", "Bytes of attachments stored")
-        self.attachments = counter("veen_attachments_total", "Attachments stored")
+        self.attachment_bytes = counter("veen_attachment_bytes_total", "Bytes of attachments in the store")
+        self.attachments = counter("veen_attachments_total", "Attachments in the store")
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
         self.ready = gauge("veen_ready", "What /readyz said last, or the hub itself at its start")
         registry.register(LostLines())

@@ -71,16 +71,19 @@ class Upkeep:
         self._grown: dict[Label, int] = {}
         """Labels with entries after their last checkpoint, and how many; the sequencer's after ``start``."""
         self._unanchored: dict[Label, tuple[StreamSeq, int]] = {}
-        """Labels whose newest checkpoint is to be anchored, where it is, and the entries that this run
-        checkpointed and did not anchor; the sequencer's after ``start``."""
+        """Labels whose newest checkpoint is to be anchored, where it is, and how many entries it covers that
+        no anchor does; the sequencer's after ``start``."""
         self._streams: dict[Label, StreamId | None] = {}
         """Which configured stream a label is of: found out once."""
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- running
 
-    async def start(self) -> int:
-        """Take up where the last run ended; returns how many entries no checkpoint covers yet."""
+    async def start(self) -> tuple[int, int]:
+        """Take up where the last run ended.
+
+        Returns how many entries have a checkpoint and wait for an anchor, and how many have none.
+        """
         await self._pipeline.reading(self._take_up)
         config = self._config
         chores = [
@@ -91,14 +94,14 @@ class Upkeep:
             retry = min(config.anchor.retry_sec, config.anchor.every_sec)
             chores.append(Chore("anchors", lambda: self.anchor(None), config.anchor.every_sec, retry))
         self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
-        return sum(self._grown.values())
+        return sum(waiting for _upto, waiting in self._unanchored.values()), sum(self._grown.values())
 
     def _take_up(self) -> None:
         read = self._store.read
         self._grown = {label: self._entries_to_checkpoint(label) for label in read.grown()}
         for label in read.unanchored() if self._anchor is not None else ():
             if (last := read.latest_checkpoint(label)) is not None:
-                self._unanchored[label] = last.upto_seq, 0
+                self._unanchored[label] = last.upto_seq, last.upto_seq - read.anchored_upto(label)
 
     def _entries_to_checkpoint(self, label: Label) -> int:
         head, last = self._store.read.head(label), self._store.read.latest_checkpoint(label)

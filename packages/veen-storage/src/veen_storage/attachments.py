@@ -163,6 +163,14 @@ class Attachments:
             if _COID.fullmatch(name):  # a put that was cut off, or a stray: fsck names them
                 yield Coid.from_hex(name)
 
+    def recorded(self) -> tuple[int, int]:
+        """How many, and their bytes; reads every record."""
+        if self._index is None:
+            return 0, 0
+        with self._index.reading() as view:
+            size = sum(U64.unpack(row)[0] for _coid, row in view.rows("attachments"))
+            return view.count("attachments"), size
+
     def lost(self) -> Iterator[Coid]:
         """Every attachment that is recorded and of which there is nothing."""
         after: bytes | None = b""

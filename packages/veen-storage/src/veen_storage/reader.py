@@ -227,6 +227,14 @@ class Reader(EntryReader):
             number = view.get("labels", label)
             return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None
 
+    def anchored_upto(self, label: Label) -> StreamSeq:
+        """``upto_seq`` of the furthest checkpoint that has an anchor; 0 if none has one."""
+        waiting = self._tail.anchored_upto(label)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            row = view.last_before("anchors", number + b"\xff" * 8, number) if number is not None else None
+        return max(waiting, StreamSeq(LABEL_SEQ.unpack(row[0])[1])) if row is not None else waiting
+
     def grown(self) -> list[Label]:
         """Labels with entries after their last checkpoint; asks about every label."""
         return [label for label in self.all_labels() if self._has_grown(label)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from veen_core.checkpoint import Checkpoint
-from veen_core.ids import Label, StreamSeq
+from veen_core.ids import NOTHING, Label, StreamSeq
 from veen_core.receipt import Receipt
 from veen_storage.changes import Anchor, Anchored, Changes, Checkpointed, Placed
 from veen_storage.records import LabelNo
@@ -133,6 +133,12 @@ class Tail:
             held = self._labels.get(label)
             found = [a.anchor_ref for a in held.anchors if a.upto_seq == upto_seq] if held is not None else []
             return found[-1] if found else None
+
+    def anchored_upto(self, label: Label) -> StreamSeq:
+        """The furthest checkpoint with an anchor; 0 if none has one."""
+        with self._lock:
+            held = self._labels.get(label)
+            return max((a.upto_seq for a in held.anchors), default=NOTHING) if held is not None else NOTHING
 
     def node(self, label: Label, height: int, index: int) -> bytes | None:
         """It lies with the entry that completed it, at its height: leaf first, then what the leaf closed."""

@@ -33,7 +33,8 @@ async def fetch(target: Target) -> tuple[Status, bool]:
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):
-            status = await retrying(Retry(attempts=1_000, deadline=target.wait), Endpoints(transport).status)
+            patience = Retry(attempts=1_000, deadline=target.wait)
+            status = await retrying(patience, Endpoints(transport).status, where=target.url)
     finally:
         await transport.close()
     pinned = target.trust is not None or (

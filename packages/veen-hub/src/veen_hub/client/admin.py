@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
 from veen_hub.client.endpoints import answer
-from veen_hub.client.link import Link
+from veen_hub.client.errors import Misbehaved
 from veen_hub.client.trust import check_signatures
+
+if TYPE_CHECKING:
+    from veen_hub.client.hub import Hub
 
 MAX_CHECKPOINTS: Final = 64 * 1_048_576
 """Bytes: one of each label, of some hundred thousand."""
@@ -19,32 +22,47 @@ MAX_CHECKPOINTS: Final = 64 * 1_048_576
 class Admin:
     """Signed requests; each is signed afresh, since the hub carries out a signature once."""
 
-    def __init__(self, link: Link, key: SigningKey) -> None:
-        self._link = link
+    def __init__(self, hub: Hub, key: SigningKey) -> None:
+        self._hub = hub
+        self._link = hub.link
         self._key = key
         self._last = 0
 
     async def checkpoint(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Now, of one label or of all that grew; their signatures are verified."""
-        return self._verified(await self._call("/tooling/checkpoint", LabelRequest(label=label).encode()))
+        """Now, of one label or of all that grew; verified as far as ``_verify`` can."""
+        return await self._made("/tooling/checkpoint", label)
 
     async def anchor(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Publish the newest checkpoints now; those that were."""
-        return self._verified(await self._call("/tooling/anchor", LabelRequest(label=label).encode()))
+        """Publish the newest checkpoints now; those that were, verified likewise."""
+        return await self._made("/tooling/anchor", label)
 
     async def retention(self) -> tuple[int, int]:
         """Apply the retention rules now; chunks and entries whose payloads went."""
         done = answer(RetentionResponse, await self._call("/tooling/retention", b""))
         return done.chunks, done.entries
 
-    def _verified(self, body: bytes) -> tuple[Checkpoint, ...]:
-        """The entries are not at hand: a checkpoint's epoch is all that is known of its time."""
+    async def _made(self, path: str, label: Label | None) -> tuple[Checkpoint, ...]:
+        body = await self._call(path, LabelRequest(label=label).encode())
         found = answer(CheckpointsResponse, body).checkpoints
-        epoch_sec, now = self._link.profile.epoch_sec, self._link.time.now()
         for checkpoint in found:
-            since = UnixTime(checkpoint.epoch * epoch_sec)
-            check_signatures(self._link.status.identity, checkpoint, epoch_sec, since=since, now=now)
+            if label not in (None, checkpoint.label_curr):
+                raise Misbehaved("a checkpoint of another label than the one asked for")
+            await self._verify(checkpoint, named=label is not None)
         return found
+
+    async def _verify(self, checkpoint: Checkpoint, *, named: bool) -> None:
+        """Against the log of a label that was asked for, or of which this client has seen something.
+
+        Of any other its signatures: there may be a hundred thousand, and nothing to contradict. Its epoch is
+        all that is known of its time.
+        """
+        label = checkpoint.label_curr
+        if named or await self._hub.knows(label):
+            await (await self._hub.log(label)).verify_checkpoint(checkpoint)
+            return
+        epoch_sec, now = self._link.profile.epoch_sec, self._link.time.now()
+        since = UnixTime(checkpoint.epoch * epoch_sec)
+        check_signatures(self._link.status.identity, checkpoint, epoch_sec, since=since, now=now)
 
     async def _call(self, path: str, body: bytes) -> bytes:
         return await self._link.ask(

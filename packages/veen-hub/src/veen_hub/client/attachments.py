@@ -53,7 +53,8 @@ async def put(link: Link, sealed: Attachment, binding: Binding, signer: SigningK
     body = await link.ask(
         lambda: link.api.transport.call(
             "PUT", path, pieces, content_type="application/octet-stream", headers=headers
-        )
+        ),
+        least=link.api.transport.timeouts.transfer,
     )
     if answer(AttachmentResponse, body).coid != sealed.coid:
         raise Misbehaved("the hub stored another attachment")
@@ -61,7 +62,7 @@ async def put(link: Link, sealed: Attachment, binding: Binding, signer: SigningK
 
 async def get(link: Link, coid: Coid) -> bytes:
     """The ciphertext, of the hash that names it; never more than the limit in memory."""
-    return await link.ask(lambda: _get(link, coid))
+    return await link.ask(lambda: _get(link, coid), least=link.api.transport.timeouts.transfer)
 
 
 async def _get(link: Link, coid: Coid) -> bytes:

@@ -15,6 +15,8 @@ from veen_core.api import (
     CheckpointResponse,
     ConsistencyRequest,
     ConsistencyResponse,
+    ControlItem,
+    ControlResponse,
     ErrorEnvelope,
     ProofRequest,
     ProofResponse,
@@ -28,9 +30,9 @@ from veen_core.api import (
 )
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
-from veen_core.entry import Entry
+from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import DecodeError
-from veen_core.ids import NOTHING, AuthRef, Label, StreamSeq
+from veen_core.ids import NOTHING, AuthRef, Label, StreamId, StreamSeq
 from veen_core.limits import Limits
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
@@ -61,6 +63,8 @@ class Endpoints:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self.control_label: Label | None = None
+        """Whose entries are tokens (H5); known once the hub is."""
 
     async def _ask(self, path: str, question: Wire, kind: type[W]) -> W:
         return answer(kind, await self.transport.call("POST", path, question.encode()))
@@ -102,16 +106,25 @@ class Endpoints:
             if await self._exists(label):
                 raise  # pruned by retention
             return [], False
-        item_end(body, heads=HEADS * (1 + max_items))  # before anything is built of it
-        page = answer(StreamResponse, body)
+        heads = HEADS * (1 + max_items) + self._of_tokens(label, len(body))
+        item_end(body, heads=heads)  # before anything is built of it
+        kind: type[StreamResponse | ControlResponse] = StreamResponse
+        if label == self.control_label:
+            kind = ControlResponse
+        page = answer(kind, body)
         if page.label != label:
             raise Misbehaved("a page of another label")
-        entries = [_entry(label, item, start + position) for position, item in enumerate(page.items)]
+        items: Sequence[StreamItem | ControlItem] = page.items
+        entries = [_entry(label, item, start + position) for position, item in enumerate(items)]
         if (end is not None and entries and entries[-1].stream_seq > end) or len(entries) > max_items:
             raise Misbehaved("a page of more than was asked for")
         if page.next_cursor is not None and (not entries or page.next_cursor != start + len(entries)):
             raise Misbehaved("next_cursor does not follow the page (§10.5)")
         return entries, page.next_cursor is not None
+
+    def _of_tokens(self, label: Label, size: int) -> int:
+        """More parts than a MSG has: a token names as many streams as there is room for."""
+        return size // StreamId.SIZE if label == self.control_label else 0
 
     async def _exists(self, label: Label) -> bool:
         return await self.receipt_or_none(label, StreamSeq(1)) is not None
@@ -121,14 +134,17 @@ class Endpoints:
 
         First comes an empty list: the hub has answered.
         """
-        framer = Framer(limits.max_msg_bytes + ITEM_OVERHEAD)
-        at = int(start)
+        most = limits.max_msg_bytes + ITEM_OVERHEAD
+        framer, at = Framer(most, HEADS + self._of_tokens(label, most)), int(start)
+        kind: type[StreamItem | ControlItem] = StreamItem
+        if label == self.control_label:
+            kind = ControlItem
         async with self.transport.open(
             "GET", f"/v1/stream/{label.hex()}?from={start}", idle=self.transport.timeouts.idle
         ) as response:
             yield []
             async for part in response.content.iter_any():
-                items = [answer(StreamItem, item) for item in framer.feed(part)]
+                items = [answer(kind, item) for item in framer.feed(part)]
                 if items:
                     yield [_entry(label, item, at + position) for position, item in enumerate(items)]
                     at += len(items)
@@ -190,10 +206,11 @@ def _outcome(item: bytes) -> Receipt | Refused:
     return refusal(answer(ErrorEnvelope, item))
 
 
-def _entry(label: Label, item: StreamItem, want: int) -> Entry:
+def _entry(label: Label, item: StreamItem | ControlItem, want: int) -> Entry:
     """An item as the entry it came from; the codec is canonical, so the bytes are the hub's."""
     if item.stream_seq != want:
         raise Misbehaved(f"entry {item.stream_seq} where {want} was to come: a hole, or another page")
     if item.receipt is None:
         raise Misbehaved(f"entry {want} without its receipt")
-    return Entry(label, item.stream_seq, item.msg.encode(), item.receipt.encode())
+    flags = FLAG_AUTHORIZE if isinstance(item, ControlItem) else 0
+    return Entry(label, item.stream_seq, item.msg.encode(), item.receipt.encode(), flags)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from veen_core.errors import ConfigError, StateError
 
 SECRET: Final = 0o600
 FOLDER: Final = 0o700
+ABANDONED: Final = 600.0
+"""Seconds; writing takes milliseconds."""
 
 
 def named(path: Path | str) -> Path:
@@ -46,6 +49,31 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
         raise StateError(f"{path}: the state cannot be written: {exc.strerror or exc}") from exc
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Like ``replace``, if nothing is there; False if somebody else was first."""
+    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+    try:
+        replace(beside, content)
+        os.link(beside, path)
+        _sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as exc:
+        raise StateError(f"{path}: cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+    return True
+
+
+def remove_remains(root: Path, pattern: str) -> None:
+    """What writers left beside that were killed before their rename; not what one may still be writing."""
+    with contextlib.suppress(OSError):
+        for beside in root.glob(f"{pattern}.*.tmp"):
+            if time.time() - beside.stat().st_mtime > ABANDONED:
+                beside.unlink()
 
 
 def _write(fd: int, content: bytes) -> None:

@@ -55,17 +55,18 @@ def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int
 class Framer:
     """Bytes in, whole items out; holds no more than one item that is under way."""
 
-    __slots__ = ("_data", "_most")
+    __slots__ = ("_data", "_heads", "_most")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, heads: int = HEADS) -> None:
         self._data = bytearray()
         self._most = most
+        self._heads = heads
 
     def feed(self, part: bytes) -> list[bytes]:
         self._data += part
         items: list[bytes] = []
         start = 0
-        while start < len(self._data) and (end := item_end(self._data, start)) is not None:
+        while start < len(self._data) and (end := item_end(self._data, start, self._heads)) is not None:
             items.append(bytes(self._data[start:end]))
             start = end
         del self._data[:start]

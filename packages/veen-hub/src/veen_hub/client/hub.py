@@ -93,6 +93,12 @@ class Hub:
                 log.client.trust = self.link.trust(origin)  # opened by its label alone before
             return log
 
+    async def knows(self, label: Label) -> bool:
+        """Whether anything of it was seen, now or before."""
+        if label in self._logs:
+            return True
+        return await self.link.workers.run(self.link.store.load, self.hub_id, label.hex()) is not None
+
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         log = await self.log(label, origin)
         return self._outboxes.setdefault(label, Outbox(log))
@@ -138,7 +144,7 @@ class Hub:
         return HubLogWriter(self)
 
     def admin(self, key: SigningKey) -> Admin:
-        return Admin(self.link, key)
+        return Admin(self, key)
 
     async def status(self) -> Status:
         """Asked afresh, and checked against the identity known."""
@@ -202,8 +208,9 @@ async def connect(
     hub: Hub | None = None
     try:
         api = Endpoints(transport)
-        status = await retrying(policy, api.status)
+        status = await retrying(policy, api.status, where=transport.url)
         await workers.run(_check, store, status, trust)
+        api.control_label = status.control_label
         link = Link(
             api=api,
             status=status,

@@ -8,7 +8,7 @@ it by extending it. A contradiction raises ``Diverged`` with the evidence. State
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from veen_core.checkpoint import Checkpoint, LabelOrigin
@@ -133,22 +133,6 @@ class LabelLog:
             raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
         return entries, more
 
-    async def receipts(self, start: StreamSeq) -> AsyncGenerator[Sequence[Receipt], None]:
-        """Of every entry from ``start`` on, as the hub sends them; one by one where payloads are pruned."""
-        at, more, readable = start, True, start
-        while more:
-            if at < readable:
-                found = [await self._fetch(at)]
-            else:
-                try:
-                    entries, more = await self.page(at, SEARCH_PAGE)
-                except NotFound as exc:
-                    readable = StreamSeq(max(at + 1, exc.stream_seq or 0))
-                    continue
-                found = [entry.receipt for entry in entries]
-            yield found
-            at = StreamSeq(at + len(found))
-
     async def accept(
         self, entries: Sequence[Entry], reader: PipelinedClient | None
     ) -> PipelinedClient | None:
@@ -160,7 +144,7 @@ class LabelLog:
     ) -> PipelinedClient | None:
         before = StreamSeq(entries[0].stream_seq - 1)
         if before > self.client.size:
-            await self._extend(await self._fetch(before))
+            await self._extend(await self.fetch(before))
         inside = entries[: max(0, self.client.size - before)]
         beyond = entries[len(inside) :]
         if inside:
@@ -205,7 +189,8 @@ class LabelLog:
                 raise Misbehaved(f"entry {last} is denied, where {self.client.size} are known") from None
             raise
 
-    async def _fetch(self, stream_seq: StreamSeq) -> Receipt:
+    async def fetch(self, stream_seq: StreamSeq) -> Receipt:
+        """As the hub sends it: to be handed to ``verify``."""
         return await self._ask(stream_seq, lambda: self.link.api.receipt(self.label, stream_seq))
 
     async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
@@ -257,7 +242,7 @@ class LabelLog:
 
     async def receipt(self, stream_seq: StreamSeq) -> Receipt:
         """Verified: signed, and part of the one tree."""
-        found = await self._fetch(stream_seq)
+        found = await self.fetch(stream_seq)
         await self.verify(found)
         return found
 
@@ -289,15 +274,24 @@ class LabelLog:
             if seen and upto_seq in (0, seen):
                 raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
             return None
-        last = await self._fetch(found.upto_seq)
-        await self.judged(lambda: self._accept_checkpoint(found, last, latest=upto_seq == 0))
+        await self._verify_checkpoint(found, seen if upto_seq == 0 else NOTHING)
         return found
 
-    async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, *, latest: bool) -> None:
+    async def verify_checkpoint(self, shown: Checkpoint) -> None:
+        """One from anywhere against this log; if it is behind the last one seen, the hub's latest is not."""
+        seen = self.client.state.checkpointed
+        await self._verify_checkpoint(shown, NOTHING)
+        if shown.upto_seq < seen:
+            await self.checkpoint()
+
+    async def _verify_checkpoint(self, checkpoint: Checkpoint, seen: StreamSeq) -> None:
+        last = await self.fetch(checkpoint.upto_seq)
+        await self.judged(lambda: self._accept_checkpoint(checkpoint, last, seen))
+
+    async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, seen: StreamSeq) -> None:
         await self.include(last)
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
-        checker = self.client if latest else part
-        checker.accept_checkpoint(checkpoint, part.tree, last, self.link.time.now())
+        self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.link.time.now(), seen=seen)
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:

@@ -159,18 +159,24 @@ class PipelinedClient(LabelClient):
         """A copy."""
         return self._log.copy()
 
-    def accept_checkpoint(self, checkpoint: Checkpoint, tree: Mmr, last: Receipt, now: UnixTime) -> None:
-        """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1)."""
+    def accept_checkpoint(
+        self, checkpoint: Checkpoint, tree: Mmr, last: Receipt, *, now: UnixTime, seen: StreamSeq
+    ) -> None:
+        """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1).
+
+        ``seen`` is where the last one lay when this one was asked for; others may have come since.
+        """
         epoch_sec = self.trust.profile.epoch_sec
         check_signatures(self.trust.identity, checkpoint, epoch_sec, since=last.hub_ts, now=now)
         check_transition(
             checkpoint,
             tree,
-            last_upto_seq=self.state.checkpointed,
+            last_upto_seq=seen,
             origin=self.trust.origin,
             hub_ts=last.hub_ts,
         )
-        self.state = dataclasses.replace(self.state, checkpointed=checkpoint.upto_seq)
+        newest = max(self.state.checkpointed, checkpoint.upto_seq)
+        self.state = dataclasses.replace(self.state, checkpointed=newest)
 
     @property
     def pending_leaves(self) -> list[LeafHash]:

@@ -17,7 +17,7 @@ from veen_core.profile import Profile
 from veen_core.status import Status
 from veen_hub.client.endpoints import Endpoints
 from veen_hub.client.identity import Identity, Randomness
-from veen_hub.client.retry import Retry, retrying
+from veen_hub.client.retry import ANSWER, Retry, retrying
 from veen_hub.client.store import StateStore
 from veen_hub.client.threads import Workers
 from veen_hub.client.trust import check_profile, check_status
@@ -109,9 +109,9 @@ class Link:
     def trust(self, origin: LabelOrigin | None) -> Trust:
         return Trust(identity=self.status.identity, profile=self.profile, limits=self.limits, origin=origin)
 
-    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A question that may be repeated, until it is answered."""
-        return await retrying(self.retry, call)
+    async def ask(self, call: Callable[[], Awaitable[T]], *, least: float = ANSWER) -> T:
+        """A question that may be repeated, until it is answered; each time it has ``least`` seconds."""
+        return await retrying(self.retry, call, where=self.api.transport.url, least=least)
 
     async def refresh(self) -> None:
         """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4, H10)."""

@@ -18,6 +18,7 @@ from veen_hub.client import reading
 from veen_hub.client.errors import Misbehaved, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import worth_another_try
+from veen_hub.client.searching import find
 from veen_hub.client.work import Work
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class HubLogWriter:
         attempts, work, uncertain = log.link.retry.begin(), Work(log.link), False
         while True:
             try:
-                (outcome,) = await work.submit([wire], attempts.until)
+                (outcome,) = await work.submit([wire], attempts)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -95,17 +96,7 @@ class HubLogWriter:
                 await attempts.wait(outcome)
                 continue
             accepted = uncertain or outcome.detail_enum == DUPLICATE.detail
-            if accepted and (found := await _search(log, msg)) is not None:
-                return found
+            if accepted and (found := await find(log, [msg.leaf_hash], msg.prev_ack)):
+                return found[0]
             if not await work.is_wanted(outcome):
                 raise outcome
-
-
-async def _search(log: LabelLog, msg: Msg) -> Receipt | None:
-    """Where an accepted message lies: after what it acknowledged (I6)."""
-    async with aclosing(log.receipts(StreamSeq(msg.prev_ack + 1))) as pages:
-        async for receipts in pages:
-            for receipt in receipts:
-                if receipt.leaf_hash == msg.leaf_hash:
-                    return receipt
-    return None

@@ -1,7 +1,8 @@
 """When to try again: exponential backoff with jitter, Retry-After, and an end (OP0.4).
 
-A policy is a value; ``begin`` starts counting one operation. Only silence, E.RATE and E.UNAVAILABLE are
-tried again: every other answer is one.
+A policy is a value; ``begin`` starts counting one operation, and a try that is under way when patience ends
+is cut off: a hub that takes a request and stays silent costs no more than one that is not there. Only
+silence, E.RATE and E.UNAVAILABLE are tried again: every other answer is one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from veen_core.errors import VeenError
 from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachable
 
 T = TypeVar("T")
+LEAST: Final = 0.5
+"""Seconds that any try has, also the one that is made when patience ends."""
+ANSWER: Final = 5.0
+"""Those of a question to a hub that has answered before: the answer is worth more than a little patience."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,15 @@ class Attempts:
             return min(wait, left) if left > 0 else None  # the last try is made when patience ends
         return wait + retry_after if wait + retry_after <= left else None
 
+    async def trying(self, call: Callable[[], Awaitable[T]], where: str, *, least: float = LEAST) -> T:
+        """One try; it may take until patience ends, and ``least`` seconds in any case."""
+        left = max(least, self.until - time.monotonic())
+        try:
+            async with asyncio.timeout(left):
+                return await call()
+        except TimeoutError:
+            raise Unreachable(f"{where}: no answer in {left:.1f} s") from None
+
     async def wait(self, why: VeenError) -> None:
         """Sleep before the next try, or raise ``why`` with what was tried."""
         retry_after = why.retry_after if isinstance(why, Refused) else None
@@ -101,11 +115,13 @@ def worth_another_try(why: VeenError) -> bool:
     return isinstance(why, RateLimited | Unavailable)
 
 
-async def retrying(policy: Retry, call: Callable[[], Awaitable[T]]) -> T:
+async def retrying(
+    policy: Retry, call: Callable[[], Awaitable[T]], *, where: str = "the hub", least: float = LEAST
+) -> T:
     """``call`` until it answers; for requests that may be repeated."""
     attempts = policy.begin()
     while True:
         try:
-            return await call()
+            return await attempts.trying(call, where, least=least)
         except (Unreachable, Refused) as exc:
             await attempts.wait(exc)

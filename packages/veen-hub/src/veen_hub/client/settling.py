@@ -8,17 +8,17 @@ is believed before the log has been searched: a token may have expired after the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.errors import DivergenceError, VeenError
-from veen_core.ids import LeafHash, StreamSeq
+from veen_core.ids import NOTHING, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
 from veen_hub.client.label import LabelLog
 from veen_hub.client.retry import Attempts, worth_another_try
+from veen_hub.client.searching import find
 from veen_hub.client.work import Work
 
 MAX_SEQUENCE: Final = 4 * 1_048_576
@@ -66,7 +66,7 @@ class Settler:
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._work.submit(self._next_wires(), attempts.until)
+                outcomes = await self._work.submit(self._next_wires(), attempts)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
@@ -124,16 +124,8 @@ class Settler:
         """Look for pending messages in the log; True if any was there."""
         log = self._log
         messages = log.client.unanswered
-        missing = {msg.leaf_hash for msg in messages}
-        at = StreamSeq(min((msg.prev_ack for msg in messages), default=0) + 1)  # I6: none lies before
-        found: list[Receipt] = []
-        async with aclosing(log.receipts(at)) as pages:
-            async for receipts in pages:
-                found += [receipt for receipt in receipts if receipt.leaf_hash in missing]
-                missing -= {receipt.leaf_hash for receipt in receipts}
-                if not missing:
-                    break
-        if found:
+        after = min((msg.prev_ack for msg in messages), default=NOTHING)
+        if found := await find(log, [msg.leaf_hash for msg in messages], after):
             await self._take(found)
         return bool(found) or not log.client.state.pending
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
-from veen_hub.client.files import FOLDER, SECRET, named, replace
+from veen_hub.client.files import FOLDER, SECRET, named, remove_remains, replace
 
 POLL: Final = 0.01
 """Seconds between two looks at a lock that somebody else holds."""
@@ -74,6 +74,8 @@ class FileStateStore:
 
     def __init__(self, root: Path | str) -> None:
         self.root = named(root)
+        for pattern in ("*/*.state", "*/*/*.state"):  # keys are in them
+            remove_remains(self.root, pattern)
 
     def _path(self, hub: HubId, name: str, suffix: str) -> Path:
         return self.root / hub.hex() / f"{name}.{suffix}"

@@ -66,6 +66,8 @@ class Transport:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise ConfigError(f"{url}: want an http:// or https:// address")
+        if tls is not None and not self.url.startswith("https://"):
+            raise ConfigError(f"{url}: tls is given and would not be used: want https://, or leave tls out")
         self.timeouts = timeouts
         context = (tls or Tls()).context() if self.url.startswith("https://") else True
         self._session = aiohttp.ClientSession(

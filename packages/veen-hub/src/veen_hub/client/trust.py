@@ -24,7 +24,7 @@ from veen_core.hub_identity import (
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.profile import Profile
 from veen_core.status import Status
-from veen_hub.client.files import named, replace
+from veen_hub.client.files import create, named, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,8 @@ def _check_first_use(status: Status, path: Path) -> None:
     try:
         held = HubIdentity.decode(path.read_bytes())
     except FileNotFoundError:
-        replace(path, shown.encode())
+        if not create(path, shown.encode()):
+            _check_first_use(status, path)  # another process pinned meanwhile: then that is the hub
         return
     except (OSError, DecodeError) as exc:
         raise StateError(f"{path}: the pinned identity cannot be read: {exc}") from None

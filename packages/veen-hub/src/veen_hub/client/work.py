@@ -15,6 +15,7 @@ from veen_core.receipt import Receipt
 from veen_core.rejection import PREFILTER_REJECT
 from veen_hub.client.errors import Refused, TooMuchWork
 from veen_hub.client.link import Link
+from veen_hub.client.retry import ANSWER, Attempts
 
 SLICE: Final = 1 << 14
 """Nonces tried between two looks at the clock: a fiftieth of a second."""
@@ -31,12 +32,15 @@ class Work:
         self._link = link
         self._again = 0
 
-    async def submit(self, wires: Sequence[bytes], until: float) -> list[Receipt | Refused]:
-        """All; or, where work is asked for, the first with its cookie, made before ``until`` (monotonic)."""
-        if not self._link.status.pow_difficulty:
-            return await self._link.api.submit(wires)
-        cookie = await self._solve(wires[0], until)
-        return await self._link.api.submit(wires[:1], headers={"VEEN-PoW": cookie.encode().hex()})
+    async def submit(self, wires: Sequence[bytes], attempts: Attempts) -> list[Receipt | Refused]:
+        """All; or, where work is asked for, the first with its cookie, made before patience ends."""
+        api, headers = self._link.api, None
+        if self._link.status.pow_difficulty:
+            cookie = await self._solve(wires[0], attempts.until)
+            wires, headers = wires[:1], {"VEEN-PoW": cookie.encode().hex()}
+        return await attempts.trying(
+            lambda: api.submit(wires, headers=headers), api.transport.url, least=ANSWER
+        )
 
     async def is_wanted(self, why: Refused) -> bool:
         """Whether a refusal asks for work, or for more than was done; then it is worth another try."""

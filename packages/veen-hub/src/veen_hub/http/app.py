@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from veen_hub.following import Following
 from veen_hub.http import attachments, probes, reading, tooling
-from veen_hub.http.connections import Listener
+from veen_hub.http.connections import Listener, Spare, too_many
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB
 from veen_hub.http.submit import submit
 from veen_hub.hub import Hub
 from veen_hub.tls import server_context
 
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+@web.middleware
+async def only_probes(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """On a connection too many: whoever is woken because of it asks these."""
+    if isinstance(request.protocol, Spare) and request.path not in PROBES:
+        raise too_many()
+    return await handler(request)
+
 
 def make_app(hub: Hub) -> web.Application:
     app = web.Application(
-        middlewares=[envelopes], client_max_size=2**62
-    )  # bodies are bounded where they are read
+        middlewares=[envelopes, only_probes],
+        client_max_size=2**62,  # bodies are bounded where they are read
+    )
     app[HUB] = hub
     app.add_routes(
         [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass
 from itertools import takewhile
 
 from aiohttp import web
@@ -16,6 +15,7 @@ from veen_core.api import (
     CheckpointResponse,
     ConsistencyRequest,
     ConsistencyResponse,
+    ControlItem,
     ErrorDetail,
     ProofRequest,
     ProofResponse,
@@ -32,10 +32,8 @@ from veen_core.entry import Entry
 from veen_core.errors import ApiError, DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
-from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
-from veen_core.wire import Wire, int_map
 from veen_hub.feed import AT_ONCE, encode_item
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
@@ -111,16 +109,6 @@ def pruned(hub: Hub, label: Label, start: StreamSeq) -> DetailedError:
         f"the payload of entry {start} was pruned by retention (its receipt and proof remain); {after}",
         ErrorDetail(label=label, stream_seq=readable),
     )
-
-
-@int_map("control item", section="H5")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlItem(Wire):
-    """An item of the control label: where other labels have a MSG, the cap token that was authorized."""
-
-    stream_seq: StreamSeq
-    msg: CapToken
-    receipt: Receipt | None = None
 
 
 def item_of(entry: Entry, *, with_receipt: bool) -> StreamItem | ControlItem:
