@@ -60,7 +60,7 @@ async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
         if target is None:
             raise CommandFailed(
                 f"nobody is {who} in this realm, as far as your keys open it: check spelling and --realm, "
-                "read with the realm's key (--reader), or give the handle to an account with `veen id handle`",
+                "read with the realm's key (--reader), or give it to an account with `veen id handle`",
                 Exit.USAGE,
             )
     if isinstance(target, OrgId):
