@@ -26,7 +26,6 @@ from veen_cli.frame import Command
 from veen_hub.client.blocking import connect
 from veen_overlays.identifiers import TransferId
 
-from .documents import free_port
 from .running import SCRIPTS, Done, ending_hubs, veen
 from .test_identity_records import id_token, key_set
 from .test_tree import LEAVES
@@ -79,7 +78,7 @@ BEFORE = {
 INSTEAD = {
     "http://127.0.0.1:8080": "URL",
     "https://hub.example": "URL",
-    "--port 8080": "--port PORT",
+    "--port 8080": "--port 0",
     "tail -f ": "cat ",
 }
 """What is elsewhere, or would go on, here."""
@@ -203,7 +202,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     Path("hub.yaml").write_text(
         "gating: false\nlog_level: error\nlisten: {port: 0}\nanchor: {backend: file, path: anchors}\n"
     )
-    made = World(tmp_path, {"PORT": str(free_port()), "TRANSFER_ID": "ab" * TransferId.SIZE})
+    made = World(tmp_path, {"TRANSFER_ID": "ab" * TransferId.SIZE})
     with ending_hubs(tmp_path):
         for line, names in PREPARED:
             made.prepare(line, names)
@@ -254,3 +253,4 @@ def test_an_example_that_does_not_parse_is_found() -> None:
 
 def test_the_tables_name_only_examples_that_there_are() -> None:
     assert {*ENDLESS, *IN_AN_EMPTY_FOLDER, *LATER, *BEFORE} <= EXAMPLES.keys()
+    assert [shown for shown in INSTEAD if not any(shown in line for line in EXAMPLES)] == []
