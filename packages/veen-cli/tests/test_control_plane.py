@@ -17,7 +17,9 @@ from .conftest import Town
 
 def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town) -> None:
     on = ("--realm", "fed", "--reader", square / "realm")
-    assert "nothing" in square.as_("alice", "authority", "show", "orders", *on).failed(Exit.USAGE)
+    nothing = square.as_("alice", "authority", "show", "orders", *on).failed(Exit.USAGE)
+    assert "the realm says nothing of" in nothing
+    assert "--reader" in nothing
     first, second = square.hub_id, "22" * 32
     square.as_("alice", "authority", "set", "orders", "--primary", first, "--ttl", "1h", *on).ok()
     later = ("--primary", second, "--replica", first, "--ts", "+1h", "--ttl", "1h")

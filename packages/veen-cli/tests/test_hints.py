@@ -7,7 +7,9 @@ import errno
 import json
 import os
 import shutil
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -105,6 +107,15 @@ def test_what_answers_and_is_no_hub_is_not_called_evidence() -> None:
             told = veen(*words, "--hub", url).failed(Exit.PROTOCOL)
             assert "--hub" in told
             assert "evidence" not in told
+
+
+@pytest.mark.parametrize("command", ["status", "health", "metrics"])
+def test_a_hub_that_stays_silent_is_waited_for_as_long_as_was_said(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connections wait there; nobody takes them
+        url, begun = f"http://127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
+        told = veen("hub", command, "--hub", url, "--wait", "0.6").failed(Exit.NETWORK)
+    assert "no answer in" in told
+    assert 0.5 < time.monotonic() - begun < 5
 
 
 def test_a_pin_that_is_none_is_wrong_usage(town: Town) -> None:

@@ -31,7 +31,9 @@ def test_a_handle_leads_to_an_account_and_its_profile(square: Town, reader: tupl
     assert (
         square.as_("alice", "id", "whois", account, *realm, *reader, "--json").json["display_name"] == "Bob"
     )
-    assert "nobody" in square.as_("alice", "id", "whois", "@carol", *realm, *reader).failed(Exit.USAGE)
+    nobody = square.as_("alice", "id", "whois", "@carol", *realm, *reader).failed(Exit.USAGE)
+    assert "nobody is @carol" in nobody
+    assert "veen id handle" in nobody
     assert "lowercase" in square.as_("bob", "id", "handle", "Bob!", *realm, *reader).failed(Exit.USAGE)
 
 
@@ -69,12 +71,16 @@ def id_token(**changed: object) -> str:
     return f"{signed}.{b64(SIGNER.sign(signed.encode()))}"
 
 
+def key_set() -> str:
+    """As the provider would publish it."""
+    public = b64(SIGNER.public_key().public_bytes_raw())
+    return json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": public}]})
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[object, ...]:
     """The provider's key set, and where the token goes."""
-    public = b64(SIGNER.public_key().public_bytes_raw())
-    keys = {"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": public}]}
-    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    (tmp_path / "keys.json").write_text(key_set())
     (tmp_path / "t.jwt").write_text(id_token() + "\n")
     return "--jwks", tmp_path / "keys.json", "--id-token", tmp_path / "t.jwt"
 

@@ -21,11 +21,9 @@ from veen_cli.output import Answer, Output, fields
 from veen_core.status import Status
 from veen_hub.client import Tls, Unreachable
 from veen_hub.client.endpoints import Endpoints
-from veen_hub.client.retry import Retry, retrying
+from veen_hub.client.retry import LEAST, Retry, retrying
 from veen_hub.client.transport import Timeouts, Transport
 from veen_hub.client.trust import check_status
-
-PATIENCE: Final = 10.0
 
 
 async def fetch(target: Target) -> tuple[Status, bool]:
@@ -76,29 +74,31 @@ def status(out: Output, *, target: Target) -> Answer:
     )
 
 
-def ask(url: str, path: str, tls: Tls | None) -> tuple[int, bytes]:
-    """A plain GET: probes and metrics are not of the protocol."""
-    where = urlsplit(url)
+def ask(target: Target, path: str) -> tuple[int, bytes]:
+    """A plain GET, once: probes and metrics are not of the protocol. ``--wait`` bounds a hub's silence."""
+    where, patience = urlsplit(target.url), max(LEAST, target.wait)
     assert where.hostname is not None  # settings.address_of saw to it
     if where.scheme == "https":
-        context = (tls or Tls()).context()
+        context = (target.tls or Tls()).context()
         link: http.client.HTTPConnection = http.client.HTTPSConnection(
-            where.hostname, where.port, timeout=PATIENCE, context=context
+            where.hostname, where.port, timeout=patience, context=context
         )
     else:
-        link = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE)
+        link = http.client.HTTPConnection(where.hostname, where.port, timeout=patience)
     try:
         link.request("GET", where.path.rstrip("/") + path)
         answer = link.getresponse()
         return answer.status, answer.read()
+    except TimeoutError as exc:
+        raise Unreachable(f"{target.url}: no answer in {patience:.1f} s") from exc
     except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
-        raise Unreachable(f"{url}: {str(exc) or type(exc).__name__}") from exc
+        raise Unreachable(f"{target.url}: {str(exc) or type(exc).__name__}") from exc
     finally:
         link.close()
 
 
 def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
-    code, body = ask(target.url, path, target.tls)
+    code, body = ask(target, path)
     try:
         told = json.loads(body)
     except ValueError:
@@ -116,7 +116,7 @@ def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
 def health(out: Output, *, target: Target) -> Answer:
     """Ask whether a hub is alive and ready.
 
-    Exits with 4 if it is alive and not ready, with 2 if it does not answer.
+    It is asked once. Exits with 4 if it is alive and not ready, with 2 if it does not answer within --wait.
     """
     _, alive = _probe(target, "/healthz")
     code, ready = _probe(target, "/readyz")
@@ -137,7 +137,7 @@ def metrics(out: Output, *, target: Target) -> Answer:
 
     In Prometheus' text format; with --json, a list of samples, each with its name, labels and value.
     """
-    code, body = ask(target.url, "/metrics", target.tls)
+    code, body = ask(target, "/metrics")
     if code != 200:
         raise CommandFailed(f"{target.url}/metrics: HTTP {code}; is this a VEEN hub?", Exit.PROTOCOL)
     text = body.decode("utf-8", "replace")

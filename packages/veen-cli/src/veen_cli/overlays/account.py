@@ -58,7 +58,11 @@ async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
         handles = handle_stream(realm)
         target = (await directory(place, handles)).resolve(realm, who)
         if target is None:
-            raise CommandFailed(f"nobody is {who} in this realm, as far as your keys open it", Exit.USAGE)
+            raise CommandFailed(
+                f"nobody is {who} in this realm, as far as your keys open it: check spelling and --realm, "
+                "read with the realm's key (--reader), or give it to an account with `veen id handle`",
+                Exit.USAGE,
+            )
     if isinstance(target, OrgId):
         org = (await directory(place, org_stream(target))).org(target)
         name = org.display_name if org is not None else None
@@ -133,7 +137,8 @@ async def _judge(
 
 @command(
     "veen id authenticate --stream orders --seq 7 --token phone.cap --realm shop --reader bob",
-    "veen id authenticate --stream till --seq 7 --token phone.cap --realm shop --org ORG_ID --role cashier",
+    "veen id authenticate --stream till --seq 7 --token phone.cap --realm shop --org ORG_ID --role cashier"
+    " --reader realm",
 )
 @stream_option
 @click.option("--seq", type=Whole(1), required=True, help="The message.")

@@ -85,7 +85,11 @@ def fields_of(record: Record) -> dict[str, Any]:
 
 def shown(record: Record | None, what: str) -> Answer:
     if record is None:
-        raise CommandFailed(f"the realm says nothing of {what}", Exit.USAGE)
+        raise CommandFailed(
+            f"the realm says nothing of {what}, as far as your keys open it: check the name and --realm, or "
+            "read with the realm's key (--reader)",
+            Exit.USAGE,
+        )
     told = fields_of(record)
     return Answer(told, fields(told))
 

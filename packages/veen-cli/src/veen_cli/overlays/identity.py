@@ -227,7 +227,7 @@ def role(
     return _publish(reach, record, {"org_id": owner.hex(), "role": role}, f"role {role} of {owner.hex()}")
 
 
-@command("veen id handle @bob --ctx CTX_ID --realm shop --client registrar")
+@command("veen id handle @bob --ctx CTX_ID --realm shop --client registrar --reader realm")
 @click.argument("handle")
 @realm_option
 @click.option("--ctx", "account", type=Hex(CtxId), help="The account it names [default: yours].")

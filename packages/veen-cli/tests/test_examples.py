@@ -1,0 +1,256 @@
+"""Every example of every ``--help`` is a command that ran.
+
+One world is prepared: a hub on loopback with a history, identities, tokens, and the files that the examples
+name. There they run in the order of the commands, each as it is written but for ``INSTEAD`` and the names
+that ``PREPARED`` collects, like HUB_ID. What does not run to an end by itself is named in ``ENDLESS``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Never
+
+import click
+import pytest
+
+from veen_cli.frame import Command
+from veen_hub.client.blocking import connect
+from veen_overlays.identifiers import TransferId
+
+from .running import SCRIPTS, Done, ending_hubs, veen
+from .test_identity_records import id_token, key_set
+from .test_tree import LEAVES
+
+PATIENCE = 20
+
+ENDLESS = {
+    "veen hub start --data-dir hub": "runs in the foreground",
+    "veen hub start --data-dir hub --config hub.yaml": "runs in the foreground",
+    "veen stream --stream orders --follow --out jsonl": "follows the stream",
+    "veen kv watch --stream config": "follows the stream",
+}
+"""What only Ctrl-C ends; their arguments are parsed."""
+
+IN_AN_EMPTY_FOLDER = (
+    "veen keygen --out alice",
+    "VEEN_PASSPHRASE=… veen keygen --out alice --quiet",
+    "veen hub init --data-dir hub --admin admin",
+    "veen hub init --data-dir hub --no-admin --profile bulk",
+)
+"""What makes something that the world has already."""
+
+LATER = (
+    # What ends that on which other examples stand,
+    "veen id device phone.pub --disable --client bob",
+    "veen id revoke --device DEVICE_ID --reason lost --client bob",
+    "veen id revoke --own-ctx --realm shop",
+    # and what wants a hub that is stopped.
+    "veen hub stop --data-dir hub",
+    "veen hub fsck --data-dir hub",
+    "veen hub fsck --data-dir hub --quick --json",
+    "veen hub repair --data-dir hub",
+    "veen hub clone --data-dir hub --out backup",
+    "veen hub clone --data-dir hub --out new-home --with-keys",
+    "veen hub fork --data-dir hub --out fork --admin admin",
+    "veen hub rotate --data-dir hub --window 7d",
+    "veen hub start --data-dir hub --port 8080 --detach",
+)
+"""In this order, after all others."""
+
+BEFORE = {
+    "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
+    "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
+    "veen hub export --data-dir hub --stream orders --from 10 --to 20 --out evidence": "rm -r evidence",
+    "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
+    "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
+}
+"""What an example takes for granted that no world can have for all of them."""
+
+INSTEAD = {
+    "http://127.0.0.1:8080": "URL",
+    "https://hub.example": "URL",
+    "--port 8080": "--port 0",
+    "tail -f ": "cat ",
+}
+"""What is elsewhere, or would go on, here."""
+
+IDENTITIES = ("admin", "alice", "bob", "bakery", "phone", "realm", "registrar")
+PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
+    *((f"veen keygen --out {name} --no-passphrase", {}) for name in IDENTITIES),
+    *((f"veen id card --client {name} --out {name}.pub", {}) for name in ("alice", "bob", "phone")),
+    ("veen id show --client bob --json", {"BOB": "id_sign"}),
+    ("echo 'issuers: [BOB]' >> hub.yaml", {}),
+    ("veen hub init --data-dir hub --admin admin --json", {"HUB_ID": "hub_id"}),
+    ("veen hub start --data-dir hub --config hub.yaml --detach --json", {"URL": "url"}),
+    ("veen hub keys --data-dir hub --out hub-identity.cbor", {}),
+    # Who is who in the realm.
+    ("veen id principal --client bob --reader realm", {}),
+    ("veen id device phone.pub --client bob --reader realm --json", {"DEVICE_ID": "device_id"}),
+    ("veen id ctx --realm shop --client bob --reader realm --json", {"CTX_ID": "ctx_id"}),
+    ("veen id org --client bakery --reader realm --json", {"ORG_ID": "org_id"}),
+    ("veen id group bakers --add CTX_ID --client bakery --reader realm --json", {"GROUP_ID": "group_id"}),
+    ("veen id role cashier --ctx CTX_ID --client bakery --reader realm", {}),
+    # Messages: of orders the second has an attachment; the seventh is of bob's phone, as that of the till.
+    ("veen cap issue --issuer bob --subject phone -s orders -s till --out phone.cap", {}),
+    ("veen cap authorize phone.cap --client phone", {}),
+    ("veen id client-id --stream orders --json", {"CLIENT_ID": "client_id", "LABEL": "label"}),
+    ("veen send 'one tea' --stream orders --to bob.pub", {}),
+    ("veen send 'the contract' --stream orders --to bob.pub --attach contract.txt", {}),
+    ("seq 3 6 | veen send --stream orders --batch", {}),
+    ("seq 1 6 | veen send --stream till --batch", {}),
+    ("veen send 'from the phone' --stream orders --client phone --cap phone.cap", {}),
+    ("veen send 'from the phone' --stream till --client phone --cap phone.cap", {}),
+    ("seq 8 100 | veen send --stream orders --batch", {}),
+    ("veen hub checkpoint --client admin", {}),
+    ("veen checkpoint get --stream orders --out checkpoint.cbor", {}),
+    ("veen hub export --data-dir hub --stream orders --out evidence", {}),
+    ("veen cap issue --issuer admin --subject alice -s logs --out logs.cap --json", {"AUTH_REF": "auth_ref"}),
+    ("veen cap authorize logs.cap", {}),
+    # Keys, jobs, and wallets: two on the ledger, one with a stream of its own. Logs hold other things too.
+    *((f"veen kv put colour {value} --stream config", {}) for value in ("red", "blue", "grey")),
+    ("seq 4 100 | veen send --stream config --batch", {}),
+    ("veen queue put 'resize 16.png' --stream jobs --json", {"JOB": "job"}),
+    ("veen wallet open --realm shop --currency EUR --ledger shop --json", {"WALLET": "wallet"}),
+    ("veen wallet deposit WALLET 500 --ledger shop", {}),
+    ("veen wallet open --realm savings --currency EUR --ledger shop --json", {"TO_WALLET": "wallet"}),
+    ("seq 4 100 | veen send --stream shop --batch", {}),
+    ("veen wallet open --realm savings --currency EUR", {}),
+)
+"""Commands, and what of their answers is called how."""
+
+EXAMPLES = {
+    line.strip(): ctx
+    for _, command, ctx in LEAVES
+    if isinstance(command, Command)  # of this distribution
+    for line in re.split(r"^Examples?:$", command.get_help(ctx), flags=re.MULTILINE)[-1].splitlines()
+    if line.strip()
+}
+
+
+class Endless(BaseException):
+    """Nothing in between takes this for a failure of its own."""
+
+
+@contextlib.contextmanager
+def bounded(seconds: int) -> Iterator[None]:
+    def ring(_signal: int, _frame: FrameType | None) -> Never:
+        raise Endless
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass
+class World:
+    """Where the examples run, and what they call what is here."""
+
+    root: Path
+    names: dict[str, str] = field(default_factory=dict)
+
+    def told(self, line: str) -> str:
+        """The line with names for what there is."""
+        for shown, here in INSTEAD.items():
+            line = line.replace(shown, here)
+        return re.sub(rf"\b({'|'.join(self.names)})\b", lambda found: self.names[found[0]], line)
+
+    def run(self, line: str) -> Done:
+        """In this process, or in a shell what only a shell understands."""
+        told = self.told(line)
+        try:
+            with bounded(PATIENCE):
+                if told.startswith("veen ") and not re.search(r"[|$<>]", told):
+                    return veen(*shlex.split(told)[1:])
+                done = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", told], capture_output=True, text=True, check=False
+                )
+                return Done(done.returncode, done.stdout, done.stderr)
+        except Endless:
+            return Done(-1, "", f"not at an end after {PATIENCE} s")
+
+    def prepare(self, line: str, names: dict[str, str]) -> None:
+        done = self.run(line)
+        assert done.code == 0, (line, done)
+        for name, key in names.items():
+            self.names[name] = done.json[key]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("VEEN_CLIENT", str(tmp_path / "alice"))
+    monkeypatch.setenv("VEEN_PASSPHRASE", "for whom is asked")
+    for name in ("contract.txt", "report.pdf", "figures.png", "app.log"):
+        Path(name).write_text("a line\n")
+    Path("t.jwt").write_text(id_token())
+    Path("keys.json").write_text(key_set())
+    Path("hub.yaml").write_text(
+        "gating: false\nlog_level: error\nlisten: {port: 0}\nanchor: {backend: file, path: anchors}\n"
+    )
+    made = World(tmp_path, {"TRANSFER_ID": "ab" * TransferId.SIZE})
+    with ending_hubs(tmp_path):
+        for line, names in PREPARED:
+            made.prepare(line, names)
+            for variable, name in (("VEEN_HUB", "URL"), ("VEEN_TRUST", "HUB_ID")):
+                if name in names:
+                    monkeypatch.setenv(variable, made.names[name])
+        with connect(made.names["URL"], trust=made.names["HUB_ID"]) as hub:
+            (message,) = hub.stream("orders").read(1, 1)
+        for name in ("message.cbor", "m.cbor"):
+            Path(name).write_bytes(message.entry.msg_bytes)
+        yield made
+
+
+def test_every_example_runs(world: World) -> None:
+    wrong = []
+    for number, line in enumerate(sorted(EXAMPLES, key=turn)):
+        if line in ENDLESS:
+            parse(world.told(line), EXAMPLES[line])
+            continue
+        folder = world.root
+        if line in IN_AN_EMPTY_FOLDER:
+            folder = world.root / f"empty-{number}"
+            folder.mkdir()
+        with contextlib.chdir(folder):
+            if line in BEFORE:
+                world.prepare(BEFORE[line], {})
+            done = world.run(line)
+        if done.code != 0:
+            wrong.append(f"{line}\n    {done.code}: {done.err}")
+    assert not wrong, "\n".join(wrong)
+
+
+def turn(line: str) -> int:
+    return LATER.index(line) if line in LATER else -1
+
+
+def parse(line: str, ctx: click.Context) -> None:
+    """Raise ``click.UsageError`` if the command does not take these arguments."""
+    args = shlex.split(line.removeprefix(ctx.command_path))
+    ctx.command.make_context(ctx.info_name, args, parent=ctx.parent)
+
+
+def test_an_example_that_does_not_parse_is_found() -> None:
+    for line in ENDLESS:
+        with pytest.raises(click.UsageError):
+            parse(f"{line} --no-such-option", EXAMPLES[line])
+
+
+def test_the_tables_name_only_examples_that_there_are() -> None:
+    assert {*ENDLESS, *IN_AN_EMPTY_FOLDER, *LATER, *BEFORE} <= EXAMPLES.keys()
+    assert [shown for shown in INSTEAD if not any(shown in line for line in EXAMPLES)] == []
