@@ -25,7 +25,7 @@ from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
 from veen_core.receipt import Receipt, verify_receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_hub.http import connections
+from veen_hub.http import listener
 from veen_hub.http.app import SHUTDOWN_SEC
 from veen_storage.rotation import rotate
 
@@ -234,8 +234,8 @@ def test_only_aead_suites_are_spoken_under_tls_1_2(
 def test_a_handshake_takes_a_place_until_it_ends_however_it_ends(
     start_hub: StartHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SPARE", 1)
-    monkeypatch.setattr(connections, "HANDSHAKE_SEC", 2)
+    monkeypatch.setattr(listener, "SPARE", 1)
+    monkeypatch.setattr(listener, "HANDSHAKE_SEC", 2)
     cert, key = certificates.hub
     hub = start_hub(tls={"cert": str(cert), "key": str(key)}, listen__max_connections=2)
     context = context_for(certificates)

@@ -26,7 +26,7 @@ from veen_core.api import ErrorEnvelope, StreamRequest
 from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_hub.http import connections, reading
+from veen_hub.http import listener, reading
 from veen_hub.http.connections import Connection
 from veen_hub.intake import Pending
 
@@ -233,8 +233,8 @@ def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
         until(lambda: hub.server.connections == 5, "the hub has them all")
         for path in ("/v1/submit", "/v1/status", "/tooling/checkpoint", "/nowhere"):
             assert hub.post(path, b"").detail == "E.UNAVAILABLE"
-        spare = [stack.enter_context(talk(hub)) for _ in range(connections.SPARE)]
-        until(lambda: hub.server.connections == 5 + connections.SPARE, "and those that may ask for a probe")
+        spare = [stack.enter_context(talk(hub)) for _ in range(listener.SPARE)]
+        until(lambda: hub.server.connections == 5 + listener.SPARE, "and those that may ask for a probe")
         with talk(hub) as connection:
             answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
@@ -249,13 +249,13 @@ def test_a_connection_too_many_gets_one_answer(start_hub: StartHub) -> None:
 def test_probes_are_answered_when_there_is_no_room_for_anybody_else(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SPARE_SEC", 1)
+    monkeypatch.setattr(listener, "SPARE_SEC", 1)
     hub = start_hub(listen__max_connections=2)
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(talk(hub))
         until(lambda: hub.server.connections == 2, "the hub has them all")
-        for connection in [stack.enter_context(talk(hub)) for _ in range(connections.SPARE)]:
+        for connection in [stack.enter_context(talk(hub)) for _ in range(listener.SPARE)]:
             while connection.recv(1_024):  # who takes a place for nothing is sent away
                 pass
         for path in ("/healthz", "/readyz", "/metrics"):

@@ -9,9 +9,9 @@ from aiohttp.typedefs import Handler
 
 from veen_hub.following import Following
 from veen_hub.http import attachments, probes, reading, tooling
-from veen_hub.http.connections import Listener, Spare, too_many
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB
+from veen_hub.http.listener import Listener, Spare, too_many
 from veen_hub.http.submit import submit
 from veen_hub.hub import Hub
 from veen_hub.tls import server_context

@@ -1,44 +1,35 @@
-"""Connections: aiohttp's, with every answer an envelope, a bound on how many, and word when one is gone.
+"""Connections: aiohttp's, with every answer an envelope, and word when one is gone.
 
 What never becomes a request (not HTTP, a header too long, an ``Expect`` nobody knows) is refused here, with
-the same envelope as all else (§10.6). A connection beyond ``max_connections`` gets one answer and ends; the
-first few of those may ask how the hub is. A TLS handshake takes a place like a connection.
+the same envelope as all else (§10.6).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import socket
-import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import StreamReader, web
 
-from veen_core.api import envelope_of
-from veen_core.errors import ApiError, ConfigError
-from veen_core.rejection import HTTP_STATUS, Code
+from veen_core.errors import ApiError
+from veen_core.rejection import Code
 from veen_hub.garbage import without_frames
-from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, internal_error, refuse
 from veen_hub.http.express import Express, is_whole
-from veen_hub.http.keys import name_request, new_request_id
+from veen_hub.http.keys import name_request
 from veen_hub.hub import Hub
 from veen_hub.logs import LOGGER, log
+
+if TYPE_CHECKING:
+    from veen_hub.http.listener import Listener
 
 MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
 KEEPALIVE_SEC: Final = 75
-HANDSHAKE_SEC: Final = 10
 SLOWEST: Final = 32 * 1_024
 """Bytes a second that a client must take of what is sent to it."""
-SPARE: Final = 64
-"""Connections beyond ``max_connections`` that may ask for a probe."""
-SPARE_SEC: Final = 5
-"""How long such a one may take, all in all."""
 LINGER_SEC: Final = 2
 """How long the rest of a body is read and thrown away after its request was refused."""
 
@@ -261,148 +252,7 @@ class Connection(web.RequestHandler):
         return response
 
 
-class Spare(Connection):
-    """Beyond ``max_connections``: it asks one thing at once, and ``app`` answers only what probes ask."""
-
-    __slots__ = ()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._loop.call_later(SPARE_SEC, cast(asyncio.Transport, transport).abort)
-
-    def data_received(self, data: bytes) -> None:
-        web.RequestHandler.data_received(self, data)  # no short way in
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        resp.force_close()
-        return await super().finish_response(request, resp, start_time)
-
-
-def too_many() -> ApiError:
-    return ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
-
-
 def _give_up(body: StreamReader) -> None:
     """Whoever waits for the rest of it is refused now."""
     if not body.is_eof():
         body.set_exception(ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5))
-
-
-class _Full(asyncio.Protocol):
-    """A connection too many: one answer, and it ends."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        error = too_many()
-        request_id = new_request_id()
-        body = envelope_of(error, request_id).encode()
-        head = (
-            f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
-            f"Content-Length: {len(body)}\r\nVEEN-Request-Id: {request_id}\r\n"
-            f"Retry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
-        )
-        stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
-        stream.write(head.encode() + body)
-        stream.close()
-
-
-class _Arrival(asyncio.Protocol):
-    """A connection whose handshake is still to come: asyncio tells nobody of those, nor of how they end."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast(asyncio.Transport, transport)
-        stream.pause_reading()
-        if (kind := self._listener.kind()) is not None:
-            with contextlib.suppress(OSError):  # no descriptor is left
-                self._listener.shake_hands(kind, os.dup(stream.get_extra_info("socket").fileno()))
-        stream.abort()  # its descriptor; the connection lives on in the other one, if there is one
-
-
-class Listener(web.BaseSite):
-    """The socket that the hub listens on."""
-
-    __slots__ = ("_handshakes", "_hub", "_listen", "connections")
-
-    def __init__(self, runner: web.BaseRunner, hub: Hub, context: ssl.SSLContext | None) -> None:
-        listen = hub.config.listen
-        super().__init__(runner, ssl_context=context, backlog=listen.backlog)
-        self._hub = hub
-        self._listen = listen
-        self.connections = 0
-        self._handshakes: set[asyncio.Task[None]] = set()
-
-    @property
-    def patience(self) -> int:
-        """Seconds that somebody may take to read an answer."""
-        return self._listen.follower_timeout_sec
-
-    @property
-    def name(self) -> str:
-        scheme = "https" if self._ssl_context is not None else "http"
-        host, port = self._runner.addresses[0][:2]
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-    async def start(self) -> None:
-        await super().start()
-        loop = asyncio.get_running_loop()
-        listen = self._listen
-        try:
-            self._server = await self._bind(loop)
-        except OSError as exc:
-            raise ConfigError(
-                f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: "
-                f"{exc.strerror or exc}; choose another (--host, --port; 0 takes a free one), or stop what "
-                "listens there"
-            ) from exc
-
-    async def _bind(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        return await loop.create_server(
-            lambda: self._connect(loop) if self._ssl_context is None else _Arrival(self),
-            self._listen.host,
-            self._listen.port,
-            backlog=self._backlog,
-            reuse_address=True,
-        )
-
-    def _connect(self, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
-        return self._made(kind, loop) if (kind := self.kind()) is not None else _Full()
-
-    def _made(self, kind: type[Connection], loop: asyncio.AbstractEventLoop) -> Connection:
-        server: Any = self._runner.server
-        return kind(self, server, loop, self._hub)
-
-    def kind(self) -> type[Connection] | None:
-        """What there is room for."""
-        taken = self.connections + len(self._handshakes)
-        if self._runner.server is None or taken >= self._listen.max_connections + SPARE:
-            return None
-        return Connection if taken < self._listen.max_connections else Spare
-
-    def shake_hands(self, kind: type[Connection], descriptor: int) -> None:
-        task = asyncio.create_task(self._shake_hands(kind, socket.socket(fileno=descriptor)))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
-
-    async def _shake_hands(self, kind: type[Connection], connection: socket.socket) -> None:
-        """It has its place as a handshake until it has one as a connection."""
-        loop = asyncio.get_running_loop()
-        connection.setblocking(False)
-        try:
-            await loop.connect_accepted_socket(
-                lambda: self._made(kind, loop),
-                connection,
-                ssl=self._ssl_context,
-                ssl_handshake_timeout=HANDSHAKE_SEC,
-            )
-        except (OSError, ssl.SSLError) as exc:
-            log(logging.DEBUG, "no TLS handshake", error=type(exc).__name__)
-
-    async def stop(self) -> None:
-        await super().stop()
-        for task in self._handshakes:
-            task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
