@@ -9,7 +9,7 @@
 ``spark.skew``                the same with labels alike, against one label with 90 % of the events
 ``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
 
-Subject and yardstick take turns; reading, which takes seconds, does so three times, and the fastest round of
+Subject and yardstick take turns; reading, which takes seconds, does so five times, and the fastest round of
 each counts. Verifying and folding have one turn each: tens of seconds at 10^5 entries, minutes at 10^6.
 Seconds go to stderr. ``--only NAME`` measures some of them, ``--directory`` says on which disk, ``--keep``
 where the logs stay for the next run: they take about as long to make as to measure. Each figure is a function
@@ -88,7 +88,7 @@ def read(bench: Bench) -> float:
     return bench.fastest(
         lambda: consume(spark.read.format("veen").load(str(log))),
         lambda: consume(spark.read.parquet(str(parquet)).drop("hub", "day")),  # the same columns
-        rounds=3,
+        rounds=5,
     )
 
 

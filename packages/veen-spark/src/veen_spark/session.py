@@ -31,6 +31,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
 }
 """Wherever it runs; they can be set on a session that is there already."""
+_OWN_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.buffer.size": str(1_048_576),  # between JVM and Python workers: a batch in few pieces, not in many
+}
+"""Where a session is made; too late for one that is there."""
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -73,7 +77,7 @@ def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]
     builder = SparkSession.builder.master(master).appName(app_name)
     local = _LOCAL_SETTINGS if is_local(master) else {}
     progress = {"spark.ui.showConsoleProgress": str(not verbose and sys.stderr.isatty()).lower()}
-    for key, value in {**SETTINGS, **local, **progress, **config, **logging}.items():
+    for key, value in {**SETTINGS, **_OWN_SETTINGS, **local, **progress, **config, **logging}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
