@@ -113,9 +113,10 @@ def _judge(
 
 
 def _opened(named: Path) -> list[Path]:
-    """A folder of evidence is all that is in it; an export, a data directory, an empty folder or a file is itself.
+    """A folder of evidence is all that is in it; an export, a data directory or an empty folder is itself.
 
-    Nothing is passed over: what was not judged must not look as if it held. Links to folders are not followed.
+    Nothing is passed over: what was not judged must not look as if it held. Links to folders are kept, not
+    followed.
     """
     found, left = [], [named]
     while left:
