@@ -29,8 +29,9 @@ from veen_core.errors import CheckpointError, DivergenceError, IdentityError, Si
 from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, Status
-from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Stream, connect
+from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Retry, Stream, connect
 from veen_hub.client.framing import Framer
+from veen_hub.client.link import Link
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import Lie, Proxy, between, honest
@@ -565,6 +566,32 @@ def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
             async with connect(proxy.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
                 with pytest.raises(DivergenceError):
                     await client.stream("fork").head()
+
+    run(story())
+
+
+def test_a_forked_hub_that_falls_silent_has_diverged_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows another head than before, and nothing more while patience lasts."""
+    monkeypatch.setitem(Link.ask.__kwdefaults__, "least", 0.5)
+    asked: list[str] = []
+
+    async def silence(path: str) -> None:
+        if path == "/v1/receipt":
+            asked.append(path)
+            await asyncio.sleep(2 if len(asked) > 1 else 0)
+
+    async def story() -> None:
+        async with forked(tmp_path, "silent") as (one, two), between(one.url) as proxy:
+            state = tmp_path / "state"
+            async with connect(proxy.url, ALICE, trust=one.hub_id, state=state) as client:
+                assert len([m async for m in client.stream("silent").read(1, 15)]) == 15
+            proxy.upstream, proxy.after = two.url, silence
+            impatient = Retry(deadline=0.5)
+            async with connect(proxy.url, ALICE, trust=one.hub_id, state=state, retry=impatient) as client:
+                with pytest.raises(DivergenceError):
+                    await client.stream("silent").head()
 
     run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,11 @@ from veen_core import SigningKey, SigningSeed, hub_identity
 from veen_core.api import CheckpointResponse
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.errors import ConfigError, IdentityError, SignatureError, StateError
+from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_hub import config as configuration
 from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect, trust
+from veen_hub.client.files import create
 from veen_hub.client.trust import check_status
 from veen_storage.rotation import rotate
 
@@ -92,6 +95,22 @@ def test_of_two_first_uses_at_once_one_pins_and_the_other_is_refused(
             run(greet(hub, pin))
         run(greet(other, pin))
     assert [path.name for path in tmp_path.glob("pin*")] == ["pin"]
+
+
+@pytest.mark.parametrize("said", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_first_use_pins_also_where_files_have_no_second_name(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: int
+) -> None:
+    def no_link(*_names: object) -> None:
+        raise OSError(said, os.strerror(said))
+
+    monkeypatch.setattr("os.link", no_link)
+    pin = tmp_path / "pin"
+    run(greet(hub, PinOnFirstUse(pin)))
+    assert HubIdentity.decode(pin.read_bytes()).hub_id == hub.hub_id
+    assert not create(pin, b"another")
+    assert create(tmp_path / "other", b"another")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "pin"]
 
 
 def test_a_damaged_pin_is_not_overwritten(hub: HubProcess, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import http.client
 import io
@@ -12,11 +13,13 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import cbor2
 import pytest
+from aiohttp import web
 
 from veen_core import rejection
 from veen_core.api import ErrorEnvelope, StreamRequest
@@ -24,11 +27,13 @@ from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_hub.http import connections, reading
+from veen_hub.http.connections import Connection
+from veen_hub.intake import Pending
 
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import Writer, ciphertext, envelope
-from .serving import CBOR, PATIENCE, Answer, Calls, RunningHub, until
+from .serving import CBOR, CBOR_SEQ, PATIENCE, Answer, Calls, RunningHub, until
 from .test_admission import is_refused_by
 
 IDLE = int(os.environ.get("VEEN_IDLE_CONNECTIONS", "10000"))
@@ -406,6 +411,48 @@ def test_a_thousand_hostile_requests_leave_no_memory_behind(start_process: Start
     assert hub.resident_bytes - before < 48 * 1_048_576
     assert hub.submit(alice.next()).status == 200
     assert [line for line in hub.lines if line["event"].startswith("bug")] == []
+
+
+LARGE = bytes(50_000)
+CUT_OFF = {
+    "no HTTP": LARGE,
+    "a header too long": b"GET / HTTP/1.1\r\nHost: hub\r\nX: " + LARGE,
+    "no such path": post("/nowhere", LARGE),
+    "not CBOR": post("/v1/submit", envelope(b"\xff" + LARGE)),
+    "half a message": post("/v1/submit", LARGE, 2 * len(LARGE)),
+    "half a sequence": post("/v1/submit", LARGE, 2 * len(LARGE), CBOR_SEQ),
+    "half a question": post("/v1/receipt", LARGE, len(LARGE) + 1),
+    "a broken chunk": b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    + LARGE,
+    "a follower": b"GET /v1/stream/" + b"00" * 32 + b"?from=1 HTTP/1.1\r\nHost: hub\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("way", ["hangs up", "waits"])
+@pytest.mark.parametrize("data", CUT_OFF.values(), ids=CUT_OFF.keys())
+def test_what_is_refused_or_cut_off_is_gone_before_anybody_looks_for_cycles(
+    hub: RunningHub, data: bytes, way: str
+) -> None:
+    """A look is rare: by then, what was left of such requests would be gigabytes."""
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):  # the last one may still be at hand
+            with talk(hub) as connection, suppress(ConnectionError, TimeoutError):
+                connection.sendall(data)
+                if way == "waits":
+                    connection.settimeout(0.2)
+                    connection.recv(1)
+        until(lambda: hub.server.connections == 0, "it is gone")
+        assert hub.get("/healthz").status == 200  # and so is all that was done for it
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [*gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not [one for one in left if isinstance(one, web.BaseRequest | Connection | Pending | FrameType)]
 
 
 def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: StartHub) -> None:

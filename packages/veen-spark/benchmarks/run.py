@@ -1,17 +1,19 @@
 """veen-spark's speed as ratios inside one run, one JSON line per figure.
 
-    python packages/veen-spark/benchmarks/run.py            10^6 entries; half an hour
+    python packages/veen-spark/benchmarks/run.py            10^6 entries; half an hour at the most
     python packages/veen-spark/benchmarks/run.py --quick    10^5 entries; a few minutes
 
 ``spark.read``                reading chunk files to Arrow, against reading the same rows from Parquet
-``spark.verify``              verification on local[2], against a plain loop in one process
+``spark.verify``              verification on local[2], against the same code in one plain process
 ``spark.fold``                open, decode and fold wallet events on local[2], against one plain process
 ``spark.skew``                the same with labels alike, against one label with 90 % of the events
 ``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
 
-Subject and yardstick take turns and the fastest round of each counts. ``--only NAME`` measures some of them,
-``--directory`` says on which disk, ``--keep`` where the logs stay for the next run: at full size they take
-longer to make than to measure. Each figure is a function of ``Bench``; add one to ``FIGURES``.
+Subject and yardstick take turns; reading, which takes seconds, does so three times, and the fastest round of
+each counts. Verifying and folding have one turn each: tens of seconds at 10^5 entries, minutes at 10^6.
+Seconds go to stderr. ``--only NAME`` measures some of them, ``--directory`` says on which disk, ``--keep``
+where the logs stay for the next run: they take about as long to make as to measure. Each figure is a function
+of ``Bench``; add one to ``FIGURES``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +37,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import folds
 import logs
 
-from veen_core import Mmr, Receipt, verify_msg
-from veen_core.entry import split_frames
-from veen_core.hub_identity import HubIdentity, verify_receipt
 from veen_spark import start
 from veen_spark.parquet import to_parquet
 from veen_spark.verify import verify
+from veen_spark.verify.pipeline import In, Out, judged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,19 +55,21 @@ class Bench:
     spark: SparkSession
     root: Path
     entries: int
-    rounds: int
 
     def log(self, shape: logs.Shape) -> Path:
         return logs.once(self.root / f"log-{shape.entries}", partial(logs.make, shape=shape))
 
-    def fastest(self, subject: Callable[[], object], yardstick: Callable[[], object]) -> float:
+    def fastest(
+        self, subject: Callable[[], object], yardstick: Callable[[], object], *, rounds: int
+    ) -> float:
         """How many times as long the yardstick takes: its fastest round by the subject's."""
         best = [float("inf"), float("inf")]
-        for _ in range(self.rounds):
+        for _ in range(rounds):
             for n, work in enumerate((subject, yardstick)):
                 began = time.perf_counter()
                 work()
                 best[n] = min(best[n], time.perf_counter() - began)
+        sys.stderr.write(f"{self.entries} entries: {best[0]:.2f} s, the yardstick {best[1]:.2f} s\n")
         return best[1] / best[0]
 
 
@@ -85,36 +87,29 @@ def read(bench: Bench) -> float:
     logs.once(parquet, lambda to: to_parquet(spark, [str(log)], str(to)))
     return bench.fastest(
         lambda: consume(spark.read.format("veen").load(str(log))),
-        lambda: consume(spark.read.parquet(str(parquet))),
+        lambda: consume(spark.read.parquet(str(parquet)).drop("hub", "day")),  # the same columns
+        rounds=3,
     )
 
 
-def verify_plainly(log: Path) -> int:
-    """What somebody who knows veen_core would write for one process."""
-    identity = HubIdentity.decode((log / "hub-identity.cbor").read_bytes())
-    trees: dict[bytes, Mmr] = {}
-    count = 0
-    for path in sorted(log.glob("chunk-*.log")):
-        for entry in split_frames(path.read_bytes()):
-            msg, leaf = verify_msg(entry.msg_bytes)
-            receipt = Receipt.decode(entry.receipt_bytes)
-            tree = trees.setdefault(entry.label, Mmr())
-            tree.add(leaf)
-            if (receipt.leaf_hash, receipt.mmr_root) != (leaf, tree.root) or msg.label != entry.label:
-                raise AssertionError("does not verify")
-            verify_receipt(identity, receipt)
-            count += 1
-    return count
+def in_this_process(task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]:
+    """What Spark's tasks do, one after another, without Spark."""
+    return [result for piece in work for result in task(piece)]
 
 
 def verify_figure(bench: Bench) -> float:
-    log = bench.log(logs.Shape(bench.entries))
+    log = str(bench.log(logs.Shape(bench.entries)))
 
     def distributed() -> None:
-        report = verify(bench.spark, str(log))
+        report = verify(bench.spark, log)
         assert report.ok, report.as_object()
 
-    return bench.fastest(distributed, lambda: verify_plainly(log))
+    def plainly() -> None:
+        report = judged(in_this_process, [log])
+        assert report.ok, report.as_object()
+
+    verify(bench.spark, str(bench.log(logs.Shape(bench.entries // 10))))  # so that workers are warm
+    return bench.fastest(distributed, plainly, rounds=1)
 
 
 @contextmanager
@@ -215,7 +210,7 @@ def main() -> int:
         nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory(dir=given.directory) as folder
     ):
         spark = start(f"local[{CORES}]", app_name="veen-spark benchmarks")
-        bench = Bench(spark, Path(folder), entries, rounds=3 if given.quick else 2)
+        bench = Bench(spark, Path(folder), entries)
         for name, figure in FIGURES.items():
             if given.only and name not in given.only:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_a_list_a_glob_and_a_folder_of_exports_are_read_together(orders: Hub, tm
     orders.export("orders", exports / "b", from_seq=13, form="chunks")
     for paths in ((exports / "*",), (exports,), (exports / "a", exports / "b"), (exports, exports / "a")):
         assert Reading(*paths).numbers == list(range(1, 31))
+
+
+def test_a_glob_or_a_list_of_chunk_files_passes_over_what_lies_beside_them(
+    orders: Hub, tmp_path: Path
+) -> None:
+    log = orders.clone(tmp_path / "clone") / "log"
+    summaries, chunks = files_of(log, "*.summary"), files_of(log, "chunk-*")
+    assert summaries
+    for paths in ((log / "chunk-*",), (log / "*",), chunks):
+        assert Reading(*paths).numbers == list(range(1, 31))
+    for path in (summaries[0], log / "*.summary"):
+        with pytest.raises(SparkSetupError, match="no chunk file"):
+            Reading(path)
+
+
+def test_a_chunk_in_two_forms_is_read_once_also_by_a_glob(orders: Hub, tmp_path: Path) -> None:
+    log = orders.clone(tmp_path / "clone") / "log"
+    first = files_of(log)[0]
+    shutil.copy(first, log / chunk_name(orders.label("orders"), StreamSeq(1), None))  # half way of sealing it
+    for place in (log, log / "chunk-*"):
+        assert Reading(place).numbers == list(range(1, 31))
 
 
 def test_a_folder_whose_name_could_be_a_glob_is_itself(orders: Hub, tmp_path: Path) -> None:

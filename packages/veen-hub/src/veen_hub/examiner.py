@@ -12,6 +12,7 @@ from veen_core.limits import Limits
 from veen_core.rejection import TABLE, Code
 from veen_hub.apart import Apart, serve
 from veen_hub.examination import Submission, Supported, examine
+from veen_hub.garbage import without_frames
 from veen_hub.logs import LOGGER
 
 _ROWS: Final = {row.detail: row for row in TABLE}
@@ -26,7 +27,7 @@ def examined(wire: bytes, supported: Supported) -> Verdict:
     try:
         return examine(wire, supported)
     except AdmissionError as exc:
-        return exc.with_traceback(None)  # its frames hold the message, and through it themselves
+        return without_frames(exc)  # they hold the message, and through it themselves
     except Exception:  # noqa: BLE001 - logged; a bug refuses one message, not the hub
         LOGGER.exception("bug in admission")
         return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from veen_core.errors import AdmissionError, ApiError, VeenError
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
+from veen_hub.garbage import without_frames
 from veen_hub.logs import LOGGER, log
 from veen_hub.policy import AdmissionPolicy
 from veen_storage.store import Store
@@ -155,11 +156,11 @@ class Sequencer:
         try:
             ticket.outcome = ticket.action(batch)
         except (AdmissionError, ApiError) as exc:
-            ticket.outcome = exc.with_traceback(None)  # its frames hold this ticket
+            ticket.outcome = without_frames(exc)  # they hold this ticket
         except VeenError as exc:
             if batch.length != before:
                 raise
-            ticket.outcome = exc.with_traceback(None)
+            ticket.outcome = without_frames(exc)
 
 
 def storage_failed() -> ApiError:

@@ -10,13 +10,15 @@ import os
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import pairwise
 from typing import BinaryIO, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from veen_core.entry import ENTRY_VERSION, FLAG_AUTHORIZE, FRAME_SIZE
 from veen_core.limits import DEFAULT_LIMITS, ENTRY_OVERHEAD
-from veen_spark.layout import PAD
+from veen_spark import layout
 from veen_spark.segment import SAMPLE, Authorize, Damage, Items, Segment, Span
 
 WINDOW: Final = 4 * 1_048_576
@@ -28,6 +30,7 @@ _LENGTHS_AT: Final = 42
 _NUMBERS: Final = struct.Struct(">QII")
 """stream_seq and both lengths."""
 _NUMBERS_AT: Final = 34
+_PADDING: Final = bytes(layout.PAD)
 _DIGEST_AT: Final = 50
 _ENTRY: Final = sha256(b"veen/entry")
 _MORE: Final = "more bytes are needed"
@@ -84,7 +87,10 @@ class ChunkWalk:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._starts = tuple(bytes((ENTRY_VERSION, flags)) + segment.label for flags in (0, FLAG_AUTHORIZE))
-        self._data = b""
+        self._data = _PADDING
+        """A window, and ``layout.PAD`` bytes behind it."""
+        self._size = 0
+        """Of the window."""
         self._at = 0
         """Where the next frame begins, in ``_data``."""
         self._base = segment.begin
@@ -99,7 +105,7 @@ class ChunkWalk:
         with file:
             if stream is file and self._end is None:
                 self._end = os.fstat(file.fileno()).st_size
-            while not self._ended or self._at < len(self._data):
+            while not self._ended or self._at < self._size:
                 self._fill(stream)
                 yield from self._window()
             yield from self._found_again()
@@ -107,7 +113,7 @@ class ChunkWalk:
     def _fill(self, stream: Readable) -> None:
         """Drop what was walked, read another window behind what is left."""
         self._base += self._at
-        rest = self._data[self._at :]
+        rest = self._data[self._at : self._size]
         wanted = WINDOW
         if self._end is not None:
             wanted = min(WINDOW, self._end - self._base - len(rest))
@@ -116,11 +122,12 @@ class ChunkWalk:
         except OSError as exc:
             self._lost = self._lost or _Lost(self._base + len(rest), f"does not decompress: {exc}")
             more = b""
-        self._data, self._at, self._ended = rest + more, 0, not more
+        self._data, self._at, self._ended = b"".join((rest, more, _PADDING)), 0, not more
+        self._size = len(rest) + len(more)
 
     def _window(self) -> Items:
         """Everything up to the first frame that is not whole in memory."""
-        while self._at < len(self._data) and (fault := self._fault(self._at)) is not _MORE:
+        while self._at < self._size and (fault := self._fault(self._at)) is not _MORE:
             if fault is None and self._lost is None:
                 yield from self._span()
             elif self._resync(fault):
@@ -133,8 +140,8 @@ class ChunkWalk:
 
     def _fault(self, at: int) -> str | None:
         """None for a whole good frame, ``_MORE`` if more bytes are needed to tell, else what is wrong."""
-        data = self._data
-        if len(data) - at < FRAME_SIZE:
+        data, left = self._data, self._size - at
+        if left < FRAME_SIZE:
             return _CUT if self._ended else _MORE
         if not data.startswith(self._starts, at):
             return self._header_fault(at)
@@ -142,7 +149,7 @@ class ChunkWalk:
         size = FRAME_SIZE + msg_len + receipt_len
         if size > MAX_FRAME or not receipt_len:
             return f"the header announces an entry of {size} bytes with a RECEIPT of {receipt_len} (§4.8.1)"
-        if len(data) - at < size:
+        if left < size:
             return _CUT if self._ended else _MORE
         digest = _ENTRY.copy()
         digest.update(data[at + FRAME_SIZE : at + size])
@@ -168,10 +175,12 @@ class ChunkWalk:
             if fault is None:
                 self._pass(at)
                 return True
-            found = [place for start in self._starts if (place := self._data.find(start, at + 1)) >= 0]
+            found = [
+                place for start in self._starts if (place := self._data.find(start, at + 1, self._size)) >= 0
+            ]
             if not found:
                 kept = 0 if self._ended else len(self._starts[0]) - 1  # the next start may be half read
-                self._pass(len(self._data) - kept)
+                self._pass(self._size - kept)
                 return False
             at = min(found)
             if (fault := self._fault(at)) is _MORE:
@@ -192,17 +201,47 @@ class ChunkWalk:
             self._at = receipt_at + receipt_len
             yield Authorize(seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at])
             return
-        span = Span(data + bytes(PAD), [], [], [], [], [])
-        while len(span.seq) < MOST_ENTRIES and self._fault(at) is None and not data[at + 1]:
-            seq, msg_len, receipt_len = _NUMBERS.unpack_from(data, at + _NUMBERS_AT)
-            span.seq.append(seq)
-            span.offset.append(base + at)
-            span.msg_at.append(at + FRAME_SIZE)
-            span.receipt_at.append(at + FRAME_SIZE + msg_len)
+        places = self._chain()
+        every = np.frombuffer(data, dtype=np.uint8)
+        begin, end = np.array(places[:-1], dtype=np.int64), np.array(places[1:], dtype=np.int64)
+        good = self._good(every, begin, end, self._digests(places))
+        begin, end = begin[:good], end[:good]
+        self._at = int(end[-1])
+        msg_at = begin + FRAME_SIZE
+        receipt_at = msg_at + layout.uint(every, begin + _LENGTHS_AT, 4).view(np.int64)
+        seq = layout.uint(every, begin + _NUMBERS_AT, 8)
+        yield Span(data, seq, base + begin, msg_at, receipt_at, end)
+
+    def _chain(self) -> list[int]:
+        """Where the frames from here on begin, as each header leads to the next, and where the last ends."""
+        data, at, last = self._data, self._at, self._size - FRAME_SIZE
+        places, lengths = [at], _LENGTHS.unpack_from
+        while at <= last and len(places) <= MOST_ENTRIES:
+            msg_len, receipt_len = lengths(data, at + _LENGTHS_AT)
             at += FRAME_SIZE + msg_len + receipt_len
-            span.end.append(at)
-        self._at = at
-        yield span
+            places.append(at)
+        if at > self._size:
+            places.pop()
+        return places
+
+    def _digests(self, places: list[int]) -> bytes:
+        data, new = memoryview(self._data), _ENTRY.copy
+        found = []
+        for begin, end in pairwise(places):
+            digest = new()
+            digest.update(data[begin + FRAME_SIZE : end])
+            found.append(digest.digest())
+        return b"".join(found)
+
+    def _good(self, data: layout.Bytes, begin: layout.Ints, end: layout.Ints, digests: bytes) -> int:
+        """How many frames of a chain hold, as ``_fault`` has it, before one that does not or has no MSG."""
+        heads = layout.fixed(data, begin, FRAME_SIZE)
+        start = np.frombuffer(self._starts[0], dtype=np.uint8)
+        ok = (heads[:, : len(start)] == start).all(axis=1)
+        ok &= (heads[:, _DIGEST_AT:] == np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32)).all(axis=1)
+        ok &= heads[:, _LENGTHS_AT + 4 : _DIGEST_AT].any(axis=1)  # a RECEIPT is never empty
+        ok &= end - begin <= MAX_FRAME
+        return len(ok) if ok.all() else int(ok.argmin())
 
 
 def headers(segment: Segment) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 PAD: Final = 256
@@ -57,9 +58,15 @@ class Msgs(NamedTuple):
 
 
 def fixed(data: Bytes, at: Ints, size: int = 32) -> Bytes:
-    """``size`` bytes at each place, one row each."""
-    rows: Bytes = data[at[:, None] + np.arange(size)]
+    """``size`` bytes at each place, one row each: copied as one item each, not byte by byte."""
+    every = np.ndarray((len(data) - size + 1,), dtype=f"V{size}", buffer=data, strides=(1,))
+    rows: Bytes = every[at].view(np.uint8).reshape(len(at), size)
     return rows
+
+
+def uint(data: Bytes, at: Ints, width: int) -> Counts:
+    """The big-endian number of ``width`` bytes at each place."""
+    return fixed(data, at, width).view(f">u{width}").ravel().astype(np.uint64)
 
 
 def _are(data: Bytes, at: Ints, expected: tuple[int, ...]) -> Mask:
@@ -78,10 +85,7 @@ def _head(data: Bytes, at: Ints, major: int) -> tuple[Mask, Ints, Ints]:
     for number in range(1, 5):
         rows = np.flatnonzero(form == number)
         if rows.size:
-            width = int(_WIDTH[number]) - 1
-            tail = data[(at[rows] + 1)[:, None] + np.arange(width)].astype(np.uint64)
-            shifts = np.arange(8 * (width - 1), -8, -8, dtype=np.uint64)
-            value[rows] = (tail << shifts).sum(axis=1, dtype=np.uint64)
+            value[rows] = uint(data, at[rows] + 1, int(_WIDTH[number]) - 1)
     shortest = (form == 0) | (value >= _LEAST[form])
     ok = ok & shortest & (value <= _SIGNED_MAX)
     return ok, value.astype(np.int64), at + _WIDTH[form]

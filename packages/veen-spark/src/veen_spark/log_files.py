@@ -2,7 +2,8 @@
 
 A path is an export (``manifest.cbor``, as a set or as chunks), a hub's data directory or a clone of one
 (``VERSION`` and ``log/``), a folder of chunk files, a single chunk file, or a folder or glob of any of these.
-A directory that a hub has open holds more than its chunk files say: read a clone of it.
+A directory that a hub has open holds more than its chunk files say: read a clone of it. Files that a glob
+matches are taken as a folder's are: ``log/chunk-*`` is the chunks, and not their summaries.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 _EXPORTED: Final = frozenset({SIGNATURE, *(sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))})
 """What lies in an export only: a folder with one of them and without a manifest is what is left of one."""
 _DEPTH: Final = 4
+Named = tuple[str, ChunkName, int]
+"""A chunk file's name, what it says, and the file's size."""
 
 
 class Found(NamedTuple):
@@ -60,20 +63,29 @@ def find_segments(paths: Iterable[str]) -> list[Segment]:
 def find_logs(paths: Iterable[str]) -> Found:
     """Likewise, but a damaged folder is told and does not hide the others."""
     segments: dict[str, Segment] = {}
+    files: list[Path] = []
     here = Found([], set(), {})
     for path in map(os.path.abspath, paths):  # an executor has another working folder
         if not (places := matching(path)):
             raise SparkSetupError(f"nothing matches {path}")
-        for place in places:
-            if (under := _under(Path(place), _DEPTH, here)) is None:
-                raise SparkSetupError(
-                    f"{place} is no export, no data directory and no chunk file, and holds none"
-                )
-            segments |= {segment.path: segment for segment in under}
+        for place in map(Path, places):
+            if place.is_file() and (places != [path] or parse_chunk_name(place.name) is not None):
+                files.append(place)
+            elif (under := _under(place, _DEPTH, here)) is None:
+                raise _no_log(place)
+            else:
+                segments |= {segment.path: segment for segment in under}
+    segments |= {segment.path: segment for segment in _chunk_files(files, here)}
+    if files and not segments and not here.whole:
+        raise _no_log(files[0])
     here.segments.extend(
         sorted(segments.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
     )
     return here
+
+
+def _no_log(place: Path) -> SparkSetupError:
+    return SparkSetupError(f"{place} is no export, no data directory and no chunk file, and holds none")
 
 
 def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
@@ -81,7 +93,7 @@ def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
     if not path.exists():
         raise SparkSetupError(f"{path} does not exist")
     if path.is_file():
-        return _chunk_file(path, here)
+        return None
     if (path / MANIFEST).is_file():
         return _whole(path, lambda: _exported(path, here), here)
     if (path / VERSION).is_file():
@@ -113,18 +125,27 @@ def _whole(folder: Path, look: Callable[[], list[Segment]], here: Found) -> list
         return []
 
 
-def _chunk_file(path: Path, here: Found) -> list[Segment] | None:
-    name = parse_chunk_name(path.name)
-    if name is None or name.kind == "summary":
-        return None
-    home = path.parent.parent if path.parent.name == "log" else path.parent
-    return [_segment(path.parent, path.name, name, _hub(path.parent, home, here), path.stat().st_size)]
+def _chunk_files(files: Iterable[Path], here: Found) -> list[Segment]:
+    """The chunk files among those that were named; a shell's glob names the summaries beside them, too."""
+    folders: dict[Path, list[Named]] = {}
+    for path in dict.fromkeys(files):
+        if (parsed := parse_chunk_name(path.name)) is not None and parsed.kind in _KINDS:
+            folders.setdefault(path.parent, []).append((path.name, parsed, path.stat().st_size))
+    segments: list[Segment] = []
+    for folder, named in folders.items():
+        home = folder.parent if folder.name == "log" else folder
+        segments += _best(folder, _hub(folder, home, here), named)
+    return segments
 
 
 def _chunks(folder: Path, home: Path, here: Found) -> list[Segment]:
     """The chunk files of a folder; the identity lies in ``home``."""
-    hub, best = _hub(folder, home, here), dict[tuple[bytes, int], tuple[int, list[Segment]]]()
-    for name, parsed, size in _names(folder):
+    return _best(folder, _hub(folder, home, here), _names(folder))
+
+
+def _best(folder: Path, hub: HubId | None, names: Iterable[Named]) -> list[Segment]:
+    best: dict[tuple[bytes, int], tuple[int, list[Segment]]] = {}
+    for name, parsed, size in names:
         rank, key = _KINDS[parsed.kind], (parsed.label, parsed.start)
         if key not in best or rank < best[key][0]:
             best[key] = (rank, [])
@@ -133,7 +154,7 @@ def _chunks(folder: Path, home: Path, here: Found) -> list[Segment]:
     return [segment for _, segments in best.values() for segment in segments]
 
 
-def _names(folder: Path) -> Iterator[tuple[str, ChunkName, int]]:
+def _names(folder: Path) -> Iterator[Named]:
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

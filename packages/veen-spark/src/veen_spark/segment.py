@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from veen_core.chunk import PrunedEntry
 from veen_core.ids import HubId, Label
+from veen_spark.layout import Counts, Ints
 
 Form = Literal["chunk", "pruned", "set"]
 
@@ -44,18 +45,35 @@ class Segment:
     """Whether this is all that its file holds, so that name and summary speak of it."""
 
 
+class Pair(NamedTuple):
+    """One entry with a MSG."""
+
+    seq: int
+    offset: int
+    msg: bytes
+    receipt: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole entries with a MSG, side by side in memory: ``data[msg_at:receipt_at]`` and on to ``end``."""
+    """Whole entries with a MSG, in order in memory: ``data[msg_at:receipt_at]`` and on to ``end``."""
 
     data: bytes
     """With ``layout.PAD`` bytes behind the last entry."""
-    seq: list[int]
+    seq: Counts
     """The stream_seq that its place promises: of its frame's header, or its place in a set."""
-    offset: list[int]
-    msg_at: list[int]
-    receipt_at: list[int]
-    end: list[int]
+    offset: Ints
+    msg_at: Ints
+    receipt_at: Ints
+    end: Ints
+
+    def pairs(self) -> Iterator[Pair]:
+        """One at a time."""
+        data, places = self.data, (self.msg_at.tolist(), self.receipt_at.tolist(), self.end.tolist())
+        for seq, offset, msg_at, receipt_at, end in zip(
+            self.seq.tolist(), self.offset.tolist(), *places, strict=True
+        ):
+            yield Pair(seq, offset, data[msg_at:receipt_at], data[receipt_at:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +108,15 @@ class Damage:
     """The first of them."""
 
 
+One = Pair | Authorize | Pruned | Damage
 Item = Span | Authorize | Pruned | Damage
 Items = Iterator[Item]
 SAMPLE = 64
+
+
+def singly(item: Item) -> Iterator[One]:
+    """A span as its pairs; anything else as it is."""
+    if isinstance(item, Span):
+        yield from item.pairs()
+    else:
+        yield item

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from veen_core import cbor
 from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
@@ -103,36 +105,27 @@ def _rest(segment: Segment, at: int, reason: str) -> Damage:
         return Damage(at, max(0, size), reason, file.read(min(SAMPLE, max(0, size))))
 
 
-def _empty() -> Span:
-    return Span(b"", [], [], [], [], [])
-
-
 class _Gathered:
     """Pairs laid side by side, until they make a span."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
-        self._span = _empty()
+        self._places: list[tuple[int, int, int, int, int]] = []
 
     def add(self, seq: int, offset: int, msg: bytes, receipt: bytes) -> Items:
-        span = self._span
-        span.seq.append(seq)
-        span.offset.append(offset)
-        span.msg_at.append(self._size)
-        span.receipt_at.append(self._size + len(msg))
-        self._size += len(msg) + len(receipt)
-        span.end.append(self._size)
+        begin, between = self._size, self._size + len(msg)
+        self._size = between + len(receipt)
         self._parts += (msg, receipt)
-        if len(span.offset) >= MOST_ENTRIES or self._size >= SPAN_BYTES:
+        self._places.append((seq, offset, begin, between, self._size))
+        if len(self._places) >= MOST_ENTRIES or self._size >= SPAN_BYTES:
             yield from self.flush()
 
     def flush(self) -> Items:
         if self._parts:
-            span = self._span
-            data = b"".join((*self._parts, bytes(PAD)))
-            yield Span(data, span.seq, span.offset, span.msg_at, span.receipt_at, span.end)
-            self._parts, self._size, self._span = [], 0, _empty()
+            seq, *places = np.array(self._places, dtype=np.int64).T
+            yield Span(b"".join((*self._parts, bytes(PAD))), seq.astype(np.uint64), *places)
+            self._parts, self._size, self._places = [], 0, []
 
 
 # --- the index beside a sequence: where to cut it

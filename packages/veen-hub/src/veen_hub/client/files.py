@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 import time
@@ -15,6 +16,8 @@ SECRET: Final = 0o600
 FOLDER: Final = 0o700
 ABANDONED: Final = 600.0
 """Seconds; writing takes milliseconds."""
+NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""What file systems that have none say when asked for one."""
 
 
 def named(path: Path | str) -> Path:
@@ -56,7 +59,7 @@ def create(path: Path, content: bytes) -> bool:
     beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     try:
         replace(beside, content)
-        os.link(beside, path)
+        _link(beside, path)
         _sync_folder(path.parent)
     except FileExistsError:
         return False
@@ -66,6 +69,21 @@ def create(path: Path, content: bytes) -> bool:
         with contextlib.suppress(OSError):
             beside.unlink()
     return True
+
+
+def _link(beside: Path, path: Path) -> None:
+    """``path`` gets the content of ``beside``, unless it is taken.
+
+    FAT has no links, nor have some network file systems: there the name is taken first, and for a moment
+    there is nothing behind it, which no reader takes for content.
+    """
+    try:
+        os.link(beside, path)
+    except OSError as exc:
+        if exc.errno not in NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET))
+        os.rename(beside, path)
 
 
 def remove_remains(root: Path, pattern: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from veen_core.checkpoint import Checkpoint, LabelOrigin
@@ -74,15 +75,19 @@ class LabelLog:
         """Once a connection: the hub still has what it showed before (§9: consistency with the last head)."""
         if not self._greeted:
             async with self.prefix:
-                await self.link.ask(self.check_head)
+                await self.check_head()
             self._greeted = True
 
-    async def check_head(self) -> None:
-        """The furthest receipt held is still in the log, and the same; asks once."""
+    async def check_head(self, *, once: bool = False) -> None:
+        """The furthest receipt held is still in the log, and the same; asks until it is told, or ``once``.
+
+        Patience is for the asking only: a hub that contradicts itself and then falls silent has diverged.
+        """
         head = self.client.state.head
         if head is None:
             return
-        shown = await self.link.api.receipt_or_none(self.label, head.stream_seq)
+        call = partial(self.link.api.receipt_or_none, self.label, head.stream_seq)
+        shown = await (call() if once else self.link.ask(call))
         if shown is None:
             raise Diverged(
                 f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
@@ -184,7 +189,7 @@ class LabelLog:
         try:
             return await self.link.ask(call)
         except NotFound:
-            await self.link.ask(self.check_head)
+            await self.check_head()
             if last <= self.client.size:
                 raise Misbehaved(f"entry {last} is denied, where {self.client.size} are known") from None
             raise

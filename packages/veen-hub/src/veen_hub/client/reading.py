@@ -60,7 +60,7 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
         opened: float | None = None
         try:
             async with log.prefix:
-                await log.check_head()
+                await log.check_head(once=True)
             async with aclosing(link.api.live(log.label, at, link.limits)) as live:
                 async for entries in live:
                     if opened is None:

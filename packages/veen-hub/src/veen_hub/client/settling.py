@@ -105,7 +105,7 @@ class Settler:
             return True
         if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
             async with self._log.prefix:
-                await self._log.link.ask(self._log.check_head)  # it may have forgotten what it acknowledged
+                await self._log.check_head()  # it may have forgotten what it acknowledged
         return False
 
     # --- asking

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
@@ -20,6 +21,7 @@ from aiohttp import StreamReader, web
 from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.garbage import without_frames
 from veen_hub.http.content import CBOR
 from veen_hub.http.errors import from_http, internal_error, refuse
 from veen_hub.http.express import Express, is_whole
@@ -95,6 +97,9 @@ class Connection(web.RequestHandler):
             self._listener.connections -= 1
         self.lost.set()
         self._stop_watching()
+        for head, _body in self._messages:
+            if isinstance(why := getattr(head, "exc", None), BaseException):  # was no request
+                without_frames(why)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -197,6 +202,22 @@ class Connection(web.RequestHandler):
         if self._current_request is not None:
             _give_up(self._current_request.content)
 
+    async def _handle_request(
+        self,
+        request: web.BaseRequest,
+        start_time: float | None,
+        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    ) -> tuple[web.StreamResponse, bool]:
+        """A request that is cut off leaves no cycle: what came of its body would wait for the collector."""
+        try:
+            return await super()._handle_request(request, start_time, request_handler)
+        except ConnectionError as exc:
+            without_frames(exc)
+            return web.Response(), True  # aiohttp's word for a client that is gone
+        finally:
+            if (why := request.content.exception()) is not None:
+                without_frames(why)
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
@@ -228,6 +249,8 @@ class Connection(web.RequestHandler):
         kind = type(exc).__name__ if exc is not None else "none"
         if status < 500:
             log(logging.INFO, "not HTTP", error=kind, request_id=request_id)
+            if exc is not None:
+                without_frames(exc)  # they hold what was sent
             error = ApiError(Code.BAD_REQUEST, f"not a request that this hub can read ({kind})")
         else:
             LOGGER.error("bug", exc_info=exc, extra={"fields": {"request_id": request_id}})

@@ -11,6 +11,7 @@ from aiohttp import web
 from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
+from veen_hub.garbage import without_frames
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.logs import LOGGER, log
@@ -38,7 +39,7 @@ async def envelopes(request: web.Request, handler: Handler) -> web.StreamRespons
     except VeenError as exc:
         response = refuse(request, as_api_error(exc))
     except web.HTTPException as exc:
-        response = refuse(request, from_http(request, exc))
+        response = refuse(request, from_http(request, without_frames(exc)))  # the request keeps it
     except web.RequestPayloadError as exc:
         response = refuse(
             request, ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")

@@ -105,7 +105,7 @@ def _receipt(item: Item, seq: int) -> Receipt | None:
     if isinstance(item, Span):
         if not item.seq[0] <= seq <= item.seq[-1]:
             return None
-        at = seq - item.seq[0]
+        at = seq - int(item.seq[0])
         return Receipt.decode(item.data[item.receipt_at[at] : item.end[at]])
     if isinstance(item, Authorize | Pruned) and item.seq == seq:
         return Receipt.decode(item.receipt) if isinstance(item, Authorize) else item.entry.receipt

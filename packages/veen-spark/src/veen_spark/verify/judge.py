@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from veen_core import cap
 from veen_core import receipt as receipts
@@ -24,7 +24,7 @@ from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
-from veen_spark.segment import Authorize, Damage, Item, Pruned, Segment, Span
+from veen_spark.segment import Authorize, Damage, One, Pruned, Segment, singly
 from veen_spark.verify.beside import Mark, Reached
 from veen_spark.verify.evidence import Peaks, Terms
 from veen_spark.verify.subtrees import Tile, Tiles
@@ -69,29 +69,6 @@ class Verdict:
         return self.segment.start_seq + self.entries - 1
 
 
-class _Pair(NamedTuple):
-    """One entry with a MSG."""
-
-    seq: int
-    offset: int
-    msg: bytes
-    receipt: bytes
-
-
-_One = _Pair | Authorize | Pruned | Damage
-
-
-def _entries(item: Item) -> Iterator[_One]:
-    if not isinstance(item, Span):
-        yield item
-        return
-    data = item.data
-    for seq, offset, msg_at, receipt_at, end in zip(
-        item.seq, item.offset, item.msg_at, item.receipt_at, item.end, strict=True
-    ):
-        yield _Pair(seq, offset, data[msg_at:receipt_at], data[receipt_at:end])
-
-
 class SegmentJudge:
     """The label as this segment makes it grow."""
 
@@ -117,7 +94,7 @@ class SegmentJudge:
         try:
             self._check_marks()
             for item in walk(self._segment):
-                for one in _entries(item):
+                for one in singly(item):
                     self._place = (self._segment.path, one.offset)
                     self._judge(one)
                     self._check_marks()
@@ -131,7 +108,7 @@ class SegmentJudge:
         verdict.writers = self._writers if len(self._writers) <= WRITERS else None
         return verdict
 
-    def _judge(self, one: _One) -> None:
+    def _judge(self, one: One) -> None:
         if isinstance(one, Damage):
             raise InvariantError("§4.8.1", one.reason)
         if one.seq != self._next:

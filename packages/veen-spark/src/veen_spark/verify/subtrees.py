@@ -68,8 +68,7 @@ def _leaves(item: Item) -> list[bytes]:
     if not isinstance(item, Span):
         raise VeenError(item.reason)
     data = np.frombuffer(item.data, dtype=np.uint8)
-    at, end = np.array(item.receipt_at, dtype=np.int64), np.array(item.end, dtype=np.int64)
-    found = layout.receipts(data, at, end - at)
+    found = layout.receipts(data, item.receipt_at, item.end - item.receipt_at)
     if not found.ok.all():
         raise VeenError("a RECEIPT is not canonical")
     packed = layout.fixed(data, found.leaf_at).tobytes()
