@@ -83,6 +83,20 @@ def test_the_keys_for_it_come_from_the_hub_itself(town: Town, case: Path, tmp_pa
     assert "--data-dir is missing" in veen("hub", "keys").failed(Exit.USAGE)
 
 
+def test_the_hub_whose_keys_are_shown_may_be_named_by_a_variable_or_the_context(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("hub", "keys", "--trust", town.hub_id, "--json")
+    veen("context", "add", "work", "--hub", town.url).ok()
+    assert veen(*asked).json["hub_id"] == town.hub_id
+    monkeypatch.setenv("VEEN_HUB", "http://127.0.0.1:1")
+    veen(*asked).failed(Exit.NETWORK)
+    assert veen(*asked, "--hub", town.url).json["pinned"]
+    assert veen(*asked, "--data-dir", town / "hub").json["hub_id"] == town.hub_id
+    monkeypatch.setenv("VEEN_DATA_DIR", str(town / "hub"))
+    assert veen(*asked).json["hub_id"] == town.hub_id
+
+
 def test_what_is_missing_is_named_and_nothing_else(town: Town, case: Path) -> None:
     receipt, keys = case / "receipt.cbor", case / "hub-identity.cbor"
     assert "--trust HUB_ID" in veen("verify", receipt, keys).failed(Exit.PROTOCOL)
@@ -322,6 +336,67 @@ def test_one_file_that_is_nothing_of_ours_does_not_keep_the_others_from_their_ve
     done = veen("verify", town / "bob" / "identity_card.pub", tmp_path / "noise", "--json")
     assert [each["holds"] for each in json.loads(done.out)["verdicts"]] == [True, False]
     assert "noise" in done.failed(Exit.PROTOCOL)
+
+
+@pytest.mark.parametrize("noun", ["receipt", "proof", "checkpoint", "consistency"])
+def test_a_damaged_file_is_said_to_be_one_whatever_it_was_named_as(
+    case: Path, town: Town, tmp_path: Path, noun: str
+) -> None:
+    (tmp_path / "cut").write_bytes((case / f"{noun}.cbor").read_bytes()[:-3])
+    beside = (case / "receipt.cbor", case / "hub-identity.cbor", "--trust", town.hub_id)
+    alone = veen(noun, "verify", tmp_path / "cut").failed(Exit.PROTOCOL)
+    assert "no VEEN bytes" in alone
+    assert "no VEEN bytes" in veen(noun, "verify", tmp_path / "cut", *beside).failed(Exit.PROTOCOL)
+
+
+def test_nothing_in_a_folder_of_evidence_is_passed_over(case: Path, town: Town, tmp_path: Path) -> None:
+    flags = ("--trust", town.hub_id)
+    assert "nothing in it was judged" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
+    below = tmp_path / "from bob"
+    below.mkdir()
+    for name in ("receipt.cbor", "hub-identity.cbor"):
+        (below / name).write_bytes((case / name).read_bytes())
+    told = veen("verify", tmp_path, *flags, "--json").json
+    assert [each["kind"] for each in told["verdicts"]] == ["hub-identity", "RECEIPT"]
+    (tmp_path / "round").symlink_to(tmp_path)
+    assert "round" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
+    (tmp_path / "round").unlink()
+    (below / "receipt.cbor").write_bytes((case / "receipt.cbor").read_bytes()[:-1] + b"\x00")
+    assert "from bob/receipt.cbor" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
+
+
+def test_an_export_among_evidence_is_judged_with_it(case: Path, town: Town, tmp_path: Path) -> None:
+    (tmp_path / "hub-identity.cbor").write_bytes((case / "hub-identity.cbor").read_bytes())
+    veen("hub", "export", "-d", town / "hub", "-s", STREAM, "--out", tmp_path / "export").ok()
+    flags = ("--trust", town.hub_id)
+    told = veen("verify", tmp_path, *flags, "--json").json
+    assert [each["kind"] for each in told["verdicts"]] == ["hub-identity", "export"]
+    bent = tmp_path / "export" / "receipts.cborseq"
+    bent.write_bytes(bent.read_bytes()[:-1] + b"\x00")
+    veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_what_has_no_end_or_is_text_is_no_veen_object(command: str, tmp_path: Path) -> None:
+    assert "more than" in veen(command, "/dev/zero").failed(Exit.PROTOCOL)
+    (tmp_path / "zeros").write_bytes(bytes(1_000_000))
+    (tmp_path / "text").write_bytes(b"veen-data 1\n")
+    for name in ("zeros", "text"):
+        assert "no VEEN bytes" in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
+
+
+def test_inspect_names_what_lies_in_exports_forks_and_states(town: Town, tmp_path: Path) -> None:
+    veen("hub", "export", "-d", town / "hub", "-s", STREAM, "--out", tmp_path / "export").ok()
+    fork = ("hub", "fork", "-d", town / "hub", "--admin", town / "admin", "--out", tmp_path / "fork")
+    veen(*fork).ok()
+    town.as_("bob", "stream", "-s", STREAM, "--quiet")
+    files = [
+        tmp_path / "export" / "receipts.index.cborseq",
+        tmp_path / "fork" / "fork-cuts.cborseq",
+        town / "bob" / "state" / town.hub_id / "fixed" / "profile.state",
+    ]
+    kinds = [veen("inspect", file, "--json").json["objects"][0]["kind"] for file in files]
+    assert kinds == ["index row", "fork cut", "profile"]
 
 
 def test_a_folder_of_evidence_is_its_files(case: Path, town: Town) -> None:

@@ -17,8 +17,8 @@ def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
 
     Says what it is, not whether it holds: that is `veen verify`. Secrets are never shown.
     """
-    del out
-    found = recognize_all(files)
+    with out.progress("reading"):
+        found = recognize_all(files)
     text = []
     for each in found:
         first, *rest = view.lines(each.thing)

@@ -21,16 +21,18 @@ from veen_core.consistency import MmrConsistency
 from veen_core.entry import Entry, split_frames
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DecodeError, VeenError
+from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.keystore import Keystore, Secrets
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie
+from veen_core.profile import Profile
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
-from veen_hub.client.records import HeldTokens, LabelRecord
+from veen_hub.client.records import EpochsRecord, HeldTokens, LabelRecord
 from veen_storage.export import Manifest
-from veen_storage.fork import Fork
+from veen_storage.fork import Fork, ForkCut
 from veen_storage.hub_keys import KeyFile
 from veen_storage.registry import Registry
 
@@ -49,9 +51,15 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     KeyFile,
     PowCookie,
     Manifest,
+    IndexRow,
+    PrunedPayload,
+    AuthorizePayload,
     Fork,
+    ForkCut,
     Registry,
+    Profile,
     LabelRecord,
+    EpochsRecord,
     HeldTokens,
     CheckpointBinding,
     chunk.ChunkSummary,
@@ -63,6 +71,7 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     api.SubmitRequest,
     api.SubmitResponse,
     api.StreamResponse,
+    api.ControlResponse,
     api.ReceiptResponse,
     api.ProofResponse,
     api.CheckpointResponse,
@@ -103,13 +112,14 @@ def name_of(thing: Thing) -> str:
 
 
 def read(path: str) -> bytes:
-    """A file, or stdin; hex is decoded."""
+    """A file, or stdin; hex is decoded. No more is read than an object may have: a device has no end."""
     if path == "-":
         content = sys.stdin.buffer.read(MOST + 1)
     else:
-        if Path(path).stat().st_size > MOST:
-            raise CommandFailed(f"{path}: more than {MOST} bytes are no VEEN object", Exit.USAGE)
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(MOST + 1)
+    if len(content) > MOST:
+        raise CommandFailed(f"{path}: more than {MOST} bytes are no VEEN object", Exit.PROTOCOL)
     try:
         return bytes.fromhex(content.decode("ascii")) if content.strip() else content
     except ValueError:
@@ -140,18 +150,20 @@ def recognize(where: str, data: bytes) -> list[Found]:
     except DecodeError as exc:
         not_a_chunk = exc
     try:
-        items = list(cbor.split_sequence(data))
+        return [_item(f"{where} item {n}", item) for n, item in enumerate(cbor.split_sequence(data), 1)]
     except DecodeError:
         raise CommandFailed(
             f"{where}: no VEEN bytes: neither an object, nor a sequence of them, nor a chunk ({not_a_chunk})",
             Exit.PROTOCOL,
         ) from None
-    return [_item(f"{where} item {n}", item) for n, item in enumerate(items, 1)]
 
 
 def _item(where: str, data: bytes) -> Found:
+    """One of a sequence; text and zeros are sequences too, of bare values, and none of ours."""
     if (thing := _one(data)) is None:
         raise CommandFailed(f"{where}: not deterministic CBOR (§3.1)", Exit.PROTOCOL)
+    if isinstance(thing, Unknown) and not isinstance(thing.item, list | dict):
+        raise DecodeError("want a sequence of arrays and maps", where=where)
     return Found(where, thing, data)
 
 

@@ -65,7 +65,10 @@ def _hub_of(folder: Path, pin: HubId) -> HubId:
 def _export(folder: Path, pin: HubId | None) -> Verdict:
     if not (folder / MANIFEST).exists():
         return Verdict(
-            str(folder), "folder", None, "is no export; a data directory is checked by `veen hub fsck`"
+            str(folder),
+            "folder",
+            None,
+            "nothing in it was judged: it is no export; a data directory is checked by `veen hub fsck`",
         )
     if pin is None:
         return Verdict(str(folder), "export", None, "cannot be judged: pin the hub with --trust HUB_ID")
@@ -98,7 +101,8 @@ def _judge(
     named = [path for name in files for path in _opened(Path(name))]
     folders = [path for path in named if path.is_dir()]
     found, unreadable = _recognized(path for path in named if not path.is_dir())
-    if kind is not None and not (found and isinstance(found[0].thing, kind)):
+    first_is_known = not any(each.where == str(named[0]) for each in unreadable)
+    if kind is not None and first_is_known and not (found and isinstance(found[0].thing, kind)):
         name = found[0].name if found else "folder"
         raise CommandFailed(
             f"{files[0]} holds {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE
@@ -108,11 +112,24 @@ def _judge(
     return [*verdicts, *unreadable, *(_export(folder, pin) for folder in folders)]
 
 
-def _opened(path: Path) -> list[Path]:
-    """A folder of evidence is its files; an export, a data directory or a file is itself."""
-    if not path.is_dir() or (path / MANIFEST).exists() or (path / "VERSION").exists():
-        return [path]
-    return sorted(each for each in path.iterdir() if each.is_file())
+def _opened(named: Path) -> list[Path]:
+    """A folder of evidence is all that is in it; an export, a data directory or an empty folder is itself.
+
+    Nothing is passed over: what was not judged must not look as if it held. Links to folders are kept, not
+    followed.
+    """
+    found, left = [], [named]
+    while left:
+        path = left.pop()
+        is_one = _is_whole(path) or (path.is_symlink() and path != named)
+        inside = [] if is_one else [each for each in path.iterdir() if each.is_file() or each.is_dir()]
+        left += inside
+        found += [] if inside else [path]
+    return sorted(found)
+
+
+def _is_whole(path: Path) -> bool:
+    return not path.is_dir() or (path / MANIFEST).exists() or (path / "VERSION").exists()
 
 
 def _recognized(paths: Iterable[Path]) -> tuple[list[Found], list[Verdict]]:

@@ -89,7 +89,12 @@ def fetched(
     type=click.Path(),
     help="The hub's data directory.",
 )
-@click.option("--hub", help="Instead: ask the hub at this address; --trust says whom you expect there.")
+@click.option(
+    "--hub",
+    envvar="VEEN_HUB",
+    show_envvar=True,
+    help="Instead: ask the hub at this address; --trust says whom you expect there.",
+)
 @click.option(
     "--trust",
     envvar="VEEN_TRUST",
@@ -117,17 +122,22 @@ def keys(
     """Show a hub's identity: hub_id and keys; write it to a file.
 
     Of a data directory, or of a hub that runs elsewhere (--hub): its key map is what `veen verify` needs to
-    judge evidence without the hub. Give hub_id to the hub's clients: it is what they pin; --quiet prints
-    nothing else.
+    judge evidence without the hub. If variables or the context name both, the directory's. Give hub_id to the
+    hub's clients: it is what they pin; --quiet prints nothing else.
     """
-    source = click.get_current_context().get_parameter_source("data_dir")
-    if hub is not None and source is ParameterSource.COMMANDLINE:
+    source = click.get_current_context().get_parameter_source
+    typed = {name for name in ("data_dir", "hub") if source(name) is ParameterSource.COMMANDLINE}
+    if len(typed) > 1:
         raise click.UsageError("--data-dir or --hub: give one of them.")
+    directory = settings.filled("data_dir", data_dir) if "hub" not in typed else None
+    address = settings.filled("hub", hub) if directory is None else None
     pinned = True
-    if hub is not None:
-        identity, pinned = fetched(out, hub, trust, tls)
+    if address is not None:
+        identity, pinned = fetched(out, address, trust, tls)
+    elif directory is not None:
+        identity = read_identity(existing(directory))
     else:
-        identity = read_identity(existing(settings.needed("data_dir", data_dir)))
+        raise click.UsageError("--data-dir is missing: give it, or --hub; or set VEEN_DATA_DIR or VEEN_HUB.")
     if target is not None:
         target.write_bytes(identity.encode())
     elif out.quiet and not out.as_json:
