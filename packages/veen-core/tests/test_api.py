@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from veen_core import DecodeError, Label, api, cbor, rejection
+from veen_core import DecodeError, Label, api, cbor, mint, rejection
 from veen_core.api import (
     CheckpointRequest,
     CheckpointResponse,
     ConsistencyRequest,
     ConsistencyResponse,
+    ControlItem,
+    ControlResponse,
     ErrorDetail,
     ErrorEnvelope,
     ProofRequest,
@@ -30,7 +32,7 @@ from veen_core.api import (
     wrap_submit,
 )
 from veen_core.errors import AdmissionError, ApiError, EncodeError
-from veen_core.ids import StreamSeq
+from veen_core.ids import StreamId, StreamSeq
 from veen_core.kinds import WordOf
 from veen_core.rejection import Code, Stage
 from veen_core.wire import Wire
@@ -44,6 +46,8 @@ ENTRY = HUB.entries[2]
 MSG, RECEIPT = ENTRY.msg, ENTRY.receipt
 PROOF, CONSISTENCY, CHECKPOINT = HUB.proof(3), HUB.consistency(1, 3), HUB.checkpoint(3)
 ITEM = StreamItem(stream_seq=StreamSeq(3), msg=MSG, receipt=RECEIPT)
+TOKEN = mint(HUB.key, MSG.client_id, [StreamId(bytes(32))], 3_600)
+CONTROL_ITEM = ControlItem(stream_seq=StreamSeq(1), msg=TOKEN, receipt=RECEIPT)
 
 FULL: dict[str, tuple[Wire, list[str]]] = {
     "submit request": (SubmitRequest(msg=MSG), ["ver", "msg"]),
@@ -71,6 +75,19 @@ FULL: dict[str, tuple[Wire, list[str]]] = {
             to_seq=StreamSeq(3),
             items=(ITEM,),
             next_cursor=StreamSeq(4),
+            mmr_proof=PROOF,
+            server_version="0.0.1",
+        ),
+        ["ver", "label", "from_seq", "to_seq", "items", "next_cursor", "mmr_proof", "server_version"],
+    ),
+    "control item": (CONTROL_ITEM, ["stream_seq", "msg", "receipt"]),
+    "control response": (
+        ControlResponse(
+            label=LABEL,
+            from_seq=StreamSeq(1),
+            to_seq=StreamSeq(1),
+            items=(CONTROL_ITEM,),
+            next_cursor=StreamSeq(2),
             mmr_proof=PROOF,
             server_version="0.0.1",
         ),
@@ -182,6 +199,8 @@ def test_only_what_the_spec_calls_optional_is_optional() -> None:
         "stream request": ["to_seq", "max_items", "cursor", "with_receipts", "with_mmr_proof"],
         "stream item": ["receipt"],
         "stream response": ["to_seq", "next_cursor", "mmr_proof", "server_version"],
+        "control item": ["receipt"],
+        "control response": ["to_seq", "next_cursor", "mmr_proof", "server_version"],
         "receipt request": [],
         "receipt response": ["server_version"],
         "proof request": ["tree_size"],  # H16

@@ -357,8 +357,11 @@ def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
     ids=["Ctrl-C", "Ctrl-C twice", "SIGTERM", "a closed terminal"],
 )
 def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signals], tmp_path: Path) -> None:
-    # Run in the background, as by CI, a test inherits that SIGINT is ignored: a terminal's user does not.
-    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    # Run in the background or by nohup, a test inherits that they are ignored: a terminal's user does not.
+    listening = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    )
     script = f"{listening}; from veen_selftest.console import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "fuzz", "--count=1000000"],

@@ -11,7 +11,7 @@ from veen_core import api
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.consistency import prove_consistency
 from veen_core.errors import AdmissionError, ApiError, DecodeError
-from veen_core.ids import Epoch, StreamSeq
+from veen_core.ids import Epoch, MmrRoot, StreamSeq
 from veen_core.proof import prove_inclusion
 from veen_core.rejection import CAP_RATE, CT_HASH, Code, Stage
 from veen_core.wire import Wire
@@ -19,6 +19,7 @@ from veen_core.wire import Wire
 from . import cast
 from .case import Bad, Context, Good, Judge, Object, read
 from .crooked import encode
+from .entries import CONTROL, TOKEN, TOKEN_LEAF
 
 LOG = cast.log()
 MSG, RECEIPT = LOG.msgs[0], LOG.receipts[0]
@@ -40,6 +41,11 @@ BY = {"server_version": "0.0.1"}
 ITEMS = tuple(
     api.StreamItem(stream_seq=StreamSeq(seq), msg=LOG.msgs[seq - 1], receipt=LOG.receipts[seq - 1])
     for seq in (1, 2)
+)
+CONTROL_ITEM = api.ControlItem(
+    stream_seq=StreamSeq(1),
+    msg=TOKEN,
+    receipt=cast.receipt(1, TOKEN_LEAF, MmrRoot(TOKEN_LEAF), label=CONTROL),
 )
 BARE_ITEM = api.StreamItem(stream_seq=StreamSeq(1), msg=MSG)
 SLOW_DOWN = AdmissionError(CAP_RATE, "rate limit exceeded", retry_after=1)
@@ -144,6 +150,32 @@ OBJECTS = (
         ),
         bare=api.StreamResponse(**AT, from_seq=StreamSeq(1), items=(BARE_ITEM,)),
         empty=api.StreamResponse(**AT, from_seq=StreamSeq(14), items=()),
+    ),
+    envelope(
+        "control_item",
+        api.ControlItem,
+        Bad(
+            "msg_where_a_token_stands",
+            encode({1: 1, 2: cbor2.loads(MSG.encode())}),
+            DecodeError,
+            "cap_token §6: want map, found array",
+        ),
+        full=CONTROL_ITEM,
+        bare=api.ControlItem(stream_seq=StreamSeq(1), msg=TOKEN),
+    ),
+    envelope(
+        "control_response",
+        api.ControlResponse,
+        full=api.ControlResponse(
+            label=CONTROL,
+            from_seq=StreamSeq(1),
+            to_seq=StreamSeq(1),
+            items=(CONTROL_ITEM,),
+            next_cursor=StreamSeq(2),
+            mmr_proof=PROOF,
+            **BY,
+        ),
+        bare=api.ControlResponse(label=CONTROL, from_seq=StreamSeq(1), items=()),
     ),
     envelope("receipt_request", api.ReceiptRequest, one=api.ReceiptRequest(**AT, stream_seq=StreamSeq(1))),
     envelope(
