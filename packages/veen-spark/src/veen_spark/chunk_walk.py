@@ -10,7 +10,6 @@ import os
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
-from itertools import pairwise
 from typing import BinaryIO, Final, Protocol
 
 import numpy as np
@@ -22,6 +21,8 @@ from veen_spark import layout
 from veen_spark.segment import SAMPLE, Authorize, Damage, Items, Segment, Span
 
 WINDOW: Final = 4 * 1_048_576
+PIECE: Final = 16_384
+"""Read at once: so much may be lost before the place from which a file cannot be decompressed."""
 MOST_ENTRIES: Final = 8_192
 """In one span."""
 MAX_FRAME: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
@@ -98,6 +99,8 @@ class ChunkWalk:
         self._end = segment.end
         """The byte after the last one to be walked, if it is known: no large window for a small file."""
         self._ended = False
+        self._cut = _CUT
+        """Why there is no more, if an entry ends too early."""
         self._lost: _Lost | None = None
 
     def items(self) -> Items:
@@ -108,22 +111,29 @@ class ChunkWalk:
             while not self._ended or self._at < self._size:
                 self._fill(stream)
                 yield from self._window()
+            if self._cut is not _CUT and self._lost is None:
+                self._lost = _Lost(self._base + self._at, self._cut)  # between two entries
             yield from self._found_again()
 
     def _fill(self, stream: Readable) -> None:
         """Drop what was walked, read another window behind what is left."""
         self._base += self._at
         rest = self._data[self._at : self._size]
+        more = list(self._read(stream, len(rest)))
+        self._data, self._at, self._ended = b"".join((rest, *more, _PADDING)), 0, not more
+        self._size = len(self._data) - len(_PADDING)
+
+    def _read(self, stream: Readable, held: int) -> Iterator[bytes]:
+        """Another window, in pieces: what decompresses before damage is not lost with it."""
         wanted = WINDOW
         if self._end is not None:
-            wanted = min(WINDOW, self._end - self._base - len(rest))
+            wanted = min(WINDOW, self._end - self._base - held)
         try:
-            more = stream.read(wanted) if wanted > 0 else b""
+            while wanted > 0 and self._cut is _CUT and (piece := stream.read(min(wanted, PIECE))):
+                yield piece
+                wanted -= len(piece)
         except OSError as exc:
-            self._lost = self._lost or _Lost(self._base + len(rest), f"does not decompress: {exc}")
-            more = b""
-        self._data, self._at, self._ended = b"".join((rest, more, _PADDING)), 0, not more
-        self._size = len(rest) + len(more)
+            self._cut = f"does not decompress from here on: {exc}"
 
     def _window(self) -> Items:
         """Everything up to the first frame that is not whole in memory."""
@@ -142,7 +152,7 @@ class ChunkWalk:
         """None for a whole good frame, ``_MORE`` if more bytes are needed to tell, else what is wrong."""
         data, left = self._data, self._size - at
         if left < FRAME_SIZE:
-            return _CUT if self._ended else _MORE
+            return self._cut if self._ended else _MORE
         if not data.startswith(self._starts, at):
             return self._header_fault(at)
         msg_len, receipt_len = _LENGTHS.unpack_from(data, at + _LENGTHS_AT)
@@ -150,7 +160,7 @@ class ChunkWalk:
         if size > MAX_FRAME or not receipt_len:
             return f"the header announces an entry of {size} bytes with a RECEIPT of {receipt_len} (§4.8.1)"
         if left < size:
-            return _CUT if self._ended else _MORE
+            return self._cut if self._ended else _MORE
         digest = _ENTRY.copy()
         digest.update(data[at + FRAME_SIZE : at + size])
         if digest.digest() != data[at + _DIGEST_AT : at + FRAME_SIZE]:
@@ -175,17 +185,22 @@ class ChunkWalk:
             if fault is None:
                 self._pass(at)
                 return True
-            found = [
-                place for start in self._starts if (place := self._data.find(start, at + 1, self._size)) >= 0
-            ]
-            if not found:
+            if (found := self._next_start(at + 1)) == self._size:
                 kept = 0 if self._ended else len(self._starts[0]) - 1  # the next start may be half read
                 self._pass(self._size - kept)
                 return False
-            at = min(found)
+            at = found
             if (fault := self._fault(at)) is _MORE:
                 self._pass(at)
                 return False
+
+    def _next_start(self, at: int) -> int:
+        """Where a frame of this label may begin, the first such place; the end of the window if none is."""
+        first = self._size
+        for start in self._starts:
+            place = self._data.find(start, at, min(self._size, first + len(start) - 1))
+            first = place if place >= 0 else first
+        return first
 
     def _pass(self, at: int) -> None:
         assert self._lost is not None
@@ -201,47 +216,37 @@ class ChunkWalk:
             self._at = receipt_at + receipt_len
             yield Authorize(seq, base + at, data[at + FRAME_SIZE : receipt_at], data[receipt_at : self._at])
             return
-        places = self._chain()
+        places = np.array(self._chain(), dtype=np.int64)
+        begin, end = places[:-1], places[1:]
+        self._at = int(places[-1])
         every = np.frombuffer(data, dtype=np.uint8)
-        begin, end = np.array(places[:-1], dtype=np.int64), np.array(places[1:], dtype=np.int64)
-        good = self._good(every, begin, end, self._digests(places))
-        begin, end = begin[:good], end[:good]
-        self._at = int(end[-1])
         msg_at = begin + FRAME_SIZE
         receipt_at = msg_at + layout.uint(every, begin + _LENGTHS_AT, 4).view(np.int64)
         seq = layout.uint(every, begin + _NUMBERS_AT, 8)
         yield Span(data, seq, base + begin, msg_at, receipt_at, end)
 
     def _chain(self) -> list[int]:
-        """Where the frames from here on begin, as each header leads to the next, and where the last ends."""
-        data, at, last = self._data, self._at, self._size - FRAME_SIZE
-        places, lengths = [at], _LENGTHS.unpack_from
-        while at <= last and len(places) <= MOST_ENTRIES:
+        """Where the frames from here on begin that have a MSG and hold, and where the last of them ends.
+
+        As ``_fault`` has it, in one tight loop; it ends at the first frame that is in doubt, so that a log in
+        which those are many is not hashed again and again.
+        """
+        data, at, size, start = self._data, self._at, self._size, self._starts[0]
+        view, places, last = memoryview(data), [at], size - FRAME_SIZE
+        lengths, new, is_start = _LENGTHS.unpack_from, _ENTRY.copy, data.startswith
+        while at <= last and len(places) <= MOST_ENTRIES and is_start(start, at):
             msg_len, receipt_len = lengths(data, at + _LENGTHS_AT)
-            at += FRAME_SIZE + msg_len + receipt_len
-            places.append(at)
-        if at > self._size:
-            places.pop()
-        return places
-
-    def _digests(self, places: list[int]) -> bytes:
-        data, new = memoryview(self._data), _ENTRY.copy
-        found = []
-        for begin, end in pairwise(places):
+            body = at + FRAME_SIZE
+            end = body + msg_len + receipt_len
+            if end > size or end - at > MAX_FRAME or not receipt_len:
+                break
             digest = new()
-            digest.update(data[begin + FRAME_SIZE : end])
-            found.append(digest.digest())
-        return b"".join(found)
-
-    def _good(self, data: layout.Bytes, begin: layout.Ints, end: layout.Ints, digests: bytes) -> int:
-        """How many frames of a chain hold, as ``_fault`` has it, before one that does not or has no MSG."""
-        heads = layout.fixed(data, begin, FRAME_SIZE)
-        start = np.frombuffer(self._starts[0], dtype=np.uint8)
-        ok = (heads[:, : len(start)] == start).all(axis=1)
-        ok &= (heads[:, _DIGEST_AT:] == np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32)).all(axis=1)
-        ok &= heads[:, _LENGTHS_AT + 4 : _DIGEST_AT].any(axis=1)  # a RECEIPT is never empty
-        ok &= end - begin <= MAX_FRAME
-        return len(ok) if ok.all() else int(ok.argmin())
+            digest.update(view[body:end])
+            if digest.digest() != data[at + _DIGEST_AT : body]:
+                break
+            places.append(end)
+            at = end
+        return places
 
 
 def headers(segment: Segment) -> Iterator[tuple[int, int]]:
