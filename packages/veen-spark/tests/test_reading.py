@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from pyspark.sql.datasource import (
 from veen_core.chunk import chunk_name
 from veen_core.entry import FRAME_SIZE, Entry, split_entries
 from veen_core.ids import Label, StreamSeq
+from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 from veen_spark.errors import DamagedLog, SparkSetupError
@@ -89,6 +92,27 @@ def test_compressed_chunks_are_read_as_if_they_were_not(make_hub: Callable[..., 
     assert table["offset"][7].as_py() == sum(len(entry.encode()) for entry in before)
 
 
+def test_a_compressed_chunk_cut_short_keeps_what_decompresses(
+    make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """As rows, up to where it does not; what is left of an entry there is damage at that entry's place."""
+    hub = make_hub(zstd_level=3, limits=Limits(max_checkpoint_interval=200))
+    hub.send("orders", bodies=[random.Random(n).randbytes(3_000) for n in range(201)], cheap=True)
+    chunk = files_of(hub.clone(tmp_path / "clone"))[0]
+    entries = list(hub.store.read.entries(hub.label("orders"), 1, 200))
+    starts = list(accumulate((len(entry.encode()) for entry in entries), initial=0))
+    content = chunk.read_bytes()
+    for left in (len(content) // 2, len(content) * 3 // 4):
+        chunk.write_bytes(content[:left])
+        *rows, damaged = Reading(chunk, mode="quarantine").table.to_pylist()
+        assert [row["msg"] for row in rows] == [entry.msg_bytes for entry in entries[: len(rows)]]
+        assert len(rows) >= 200 * left // len(content) - 200_000 // 3_000
+        assert damaged["offset"] == starts[len(rows)]
+        assert "does not decompress" in damaged["damage"]["reason"]
+        with pytest.raises(DamagedLog, match=f"{chunk}, byte {starts[len(rows)]}: does not decompress"):
+            assert Reading(chunk).numbers
+
+
 def test_a_chunk_is_cut_at_frames_and_a_set_at_its_index(hub: Hub, tmp_path: Path) -> None:
     hub.send("orders", 40)
     hub.export("orders", tmp_path / "set")
@@ -119,6 +143,26 @@ def test_a_glob_or_a_list_of_chunk_files_passes_over_what_lies_beside_them(
     for path in (summaries[0], log / "*.summary"):
         with pytest.raises(SparkSetupError, match="no chunk file"):
             Reading(path)
+
+
+def test_no_log_that_was_meant_is_passed_over(orders: Hub, tmp_path: Path) -> None:
+    log = orders.clone(tmp_path / "clone") / "log"
+    orders.export("orders", tmp_path / "weeks" / "46")
+    orders.export("orders", tmp_path / "weeks" / "47", form="chunks")
+    summaries = tmp_path / "summaries"
+    summaries.mkdir()
+    for path in files_of(log, "*.summary"):
+        shutil.copy(path, summaries)
+    for paths in (
+        (log, summaries / "*"),
+        (log, *files_of(summaries, "*")),
+        (tmp_path / "weeks" / "*" / "*",),
+    ):
+        with pytest.raises(SparkSetupError, match="no chunk file"):
+            Reading(*paths)
+    for paths in ((summaries,), (log, summaries)):
+        with pytest.raises(DamagedLog, match="no chunk file is left"):
+            Reading(*paths)
 
 
 def test_a_chunk_in_two_forms_is_read_once_also_by_a_glob(orders: Hub, tmp_path: Path) -> None:

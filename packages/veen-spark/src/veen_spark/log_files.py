@@ -27,7 +27,8 @@ VERSION: Final = "VERSION"
 """Only a data directory has one."""
 _KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
 """Of a chunk in two forms the first counts: a hub was stopped between writing one and removing the other."""
-_EXPORTED: Final = frozenset({SIGNATURE, *(sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))})
+_SEQUENCES: Final = frozenset(sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
+_EXPORTED: Final = frozenset({SIGNATURE, *_SEQUENCES})
 """What lies in an export only: a folder with one of them and without a manifest is what is left of one."""
 _DEPTH: Final = 4
 Named = tuple[str, ChunkName, int]
@@ -57,6 +58,9 @@ def find_segments(paths: Iterable[str]) -> list[Segment]:
     found = find_logs(paths)
     for _, damage in sorted(found.damaged.items()):
         raise damage
+    for folder in sorted(found.whole - {segment.origin for segment in found.segments}):
+        if any(parse_chunk_name(name) is not None for name in os.listdir(folder)):
+            raise DamagedLog(folder, 0, "no chunk file is left of what the summaries in it sum up")
     return found.segments
 
 
@@ -64,24 +68,39 @@ def find_logs(paths: Iterable[str]) -> Found:
     """Likewise, but a damaged folder is told and does not hide the others."""
     segments: dict[str, Segment] = {}
     files: list[Path] = []
+    alone: list[Path] = []
+    """Of no use unless more of their folder is read: else a log that was meant would be passed over."""
     here = Found([], set(), {})
     for path in map(os.path.abspath, paths):  # an executor has another working folder
         if not (places := matching(path)):
             raise SparkSetupError(f"nothing matches {path}")
+        named: list[Path] = []
         for place in map(Path, places):
             if place.is_file() and (places != [path] or parse_chunk_name(place.name) is not None):
-                files.append(place)
+                named.append(place)
             elif (under := _under(place, _DEPTH, here)) is None:
                 raise _no_log(place)
             else:
                 segments |= {segment.path: segment for segment in under}
+        files += named
+        alone += [file for file in named if file.name in _SEQUENCES]
+        if len(named) == len(places) and all(_chunk(file.name) is None for file in named):
+            alone.append(named[0])
     segments |= {segment.path: segment for segment in _chunk_files(files, here)}
-    if files and not segments and not here.whole:
-        raise _no_log(files[0])
+    known = here.whole | {segment.origin for segment in segments.values()}
+    for place in alone:
+        if str(place.parent) not in known:
+            raise _no_log(place)
     here.segments.extend(
         sorted(segments.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
     )
     return here
+
+
+def _chunk(name: str) -> ChunkName | None:
+    """Of a file that holds entries; a summary does not."""
+    parsed = parse_chunk_name(name)
+    return parsed if parsed is not None and parsed.kind in _KINDS else None
 
 
 def _no_log(place: Path) -> SparkSetupError:
@@ -129,7 +148,7 @@ def _chunk_files(files: Iterable[Path], here: Found) -> list[Segment]:
     """The chunk files among those that were named; a shell's glob names the summaries beside them, too."""
     folders: dict[Path, list[Named]] = {}
     for path in dict.fromkeys(files):
-        if (parsed := parse_chunk_name(path.name)) is not None and parsed.kind in _KINDS:
+        if (parsed := _chunk(path.name)) is not None:
             folders.setdefault(path.parent, []).append((path.name, parsed, path.stat().st_size))
     segments: list[Segment] = []
     for folder, named in folders.items():
@@ -160,7 +179,7 @@ def _names(folder: Path) -> Iterator[Named]:
     except FileNotFoundError:
         raise DamagedLog(str(folder), 0, "is missing: this is no whole data directory") from None
     for entry in entries:
-        if (parsed := parse_chunk_name(entry.name)) is not None and parsed.kind in _KINDS:
+        if (parsed := _chunk(entry.name)) is not None:
             yield entry.name, parsed, entry.stat().st_size
 
 
