@@ -357,6 +357,16 @@ def test_an_entry_missing_from_a_set_is_damage_not_a_shift(orders: Hub, tmp_path
         assert Reading(tmp_path / "set").numbers
 
 
+def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:
+    """Whole in its frame, and in no state: what opens it asks no more than what it says itself."""
+    here, there = lone_entry(0), lone_entry(1)
+    mixed = Entry(here.label, StreamSeq(1), there.msg_bytes, here.receipt_bytes)
+    path = tmp_path / chunk_name(here.label, StreamSeq(1), None)
+    path.write_bytes(mixed.encode())
+    with pytest.raises(DamagedLog, match=r"byte 0: MSG\.label"):
+        assert Reading(path).numbers
+
+
 def test_what_a_message_carries_does_not_pass_for_an_entry(hub: Hub, tmp_path: Path) -> None:
     """A writer who puts a whole frame of the log into its message moves no boundary."""
     hub.send("orders", 1)

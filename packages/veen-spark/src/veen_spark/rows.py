@@ -161,6 +161,8 @@ def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
         receipt = Receipt.decode(item.receipt)
         row = _msg_fields(item.msg) if isinstance(item, Pair) else _token_fields(item.token)
         row |= {"receipt": item.receipt, "offset": item.offset}
+    if row.get("label", segment.label) != segment.label:
+        raise DecodeError("is of another label than its file", where="MSG.label §4.1")
     if receipt.label != segment.label:
         raise DecodeError("is of another label than its file", where="RECEIPT.label §4.3")
     if receipt.stream_seq != item.seq:
@@ -197,6 +199,7 @@ def _token_fields(wire: bytes) -> Row:
 def _msg_fields(wire: bytes) -> Row:
     msg = Msg.decode(wire)
     return {
+        "label": bytes(msg.label),
         "client_id": bytes(msg.client_id),
         "client_seq": msg.client_seq,
         "prev_ack": msg.prev_ack,
