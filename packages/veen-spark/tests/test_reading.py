@@ -357,6 +357,17 @@ def test_an_entry_missing_from_a_set_is_damage_not_a_shift(orders: Hub, tmp_path
         assert Reading(tmp_path / "set").numbers
 
 
+def test_quarantine_is_advised_where_it_helps(second_chunk: Path) -> None:
+    content = second_chunk.read_bytes()
+    flip(second_chunk, 0)
+    with pytest.raises(DamagedLog, match="or read with mode=quarantine"):
+        assert Reading(second_chunk.parent).numbers
+    second_chunk.write_bytes(content)
+    flip(second_chunk.parent / "hub-identity.cbor", 0)
+    with pytest.raises(DamagedLog, match=r"fetch it again$"):  # whose entries these are cannot be told
+        assert Reading(second_chunk.parent, mode="quarantine").numbers
+
+
 def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:
     """Whole in its frame, and in no state: what opens it asks no more than what it says itself."""
     here, there = lone_entry(0), lone_entry(1)

@@ -26,10 +26,9 @@ class ClusterUnreachable(SparkSetupError):  # noqa: N818 - as the hub's client s
 class DamagedLog(VerificationError):  # noqa: N818 - the noun that users meet in reports
     """A log file does not hold what it should, at a byte (§4.8)."""
 
-    def __init__(self, file: str, offset: int, what: str) -> None:
-        super().__init__(
-            f"{file}, byte {offset}: {what}; fetch it again, or read with mode=quarantine to keep the rest"
-        )
+    def __init__(self, file: str, offset: int, what: str, *, otherwise: str = "") -> None:
+        """``otherwise``: what else can be done than to fetch the file again."""
+        super().__init__(f"{file}, byte {offset}: {what}; fetch it again{otherwise}")
         self.file = file
         self.offset = offset
         self.what = what

@@ -135,7 +135,8 @@ def _row(segment: Segment, item: One, *, quarantine: bool) -> Row:
         except DecodeError as exc:
             item = _damaged(item, str(exc))
     if not quarantine:
-        raise DamagedLog(segment.path, item.offset, item.reason)
+        keep = ", or read with mode=quarantine to keep the rest"
+        raise DamagedLog(segment.path, item.offset, item.reason, otherwise=keep)
     return {
         "label": bytes(segment.label),
         "hub_id": segment.hub_id,
