@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 from collections.abc import Callable
@@ -366,6 +367,21 @@ def test_quarantine_is_advised_where_it_helps(second_chunk: Path) -> None:
     flip(second_chunk.parent / "hub-identity.cbor", 0)
     with pytest.raises(DamagedLog, match=r"fetch it again$"):  # whose entries these are cannot be told
         assert Reading(second_chunk.parent, mode="quarantine").numbers
+
+
+@pytest.mark.parametrize("filters", [(), (GreaterThan(("stream_seq",), 0), GreaterThan(("hub_ts",), 0))])
+def test_a_log_that_says_more_than_a_column_holds_is_not_left_out(
+    filters: Any, orders: Hub, tmp_path: Path
+) -> None:
+    last = files_of(orders.clone(tmp_path / "clone"), "*.open")[0]
+    last.rename(last.with_name(chunk_name(orders.label("orders"), StreamSeq(2**63), None)))
+    assert Reading(tmp_path / "clone", filters=filters).numbers == list(range(1, 31))  # as its frames say
+    manifest = orders.export("orders", tmp_path / "set")
+    for from_seq, to_seq in ((2**63, 2**63 + 29), (2**64 - 1, 2**64 - 1), (30, 1)):
+        wrong = dataclasses.replace(manifest, from_seq=StreamSeq(from_seq), to_seq=StreamSeq(to_seq))
+        (tmp_path / "set" / "manifest.cbor").write_bytes(wrong.encode())
+        with pytest.raises(DamagedLog, match="a range of entries that there cannot be"):
+            assert Reading(tmp_path / "set", filters=filters).numbers
 
 
 def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:

@@ -205,6 +205,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _exported(folder: Path, here: Found) -> list[Segment]:
     manifest = read_manifest(folder)
+    if manifest.to_seq >= 2**63 or manifest.from_seq > manifest.to_seq:
+        raise DamagedLog(str(folder / MANIFEST), 0, "promises a range of entries that there cannot be")
     if manifest.form == "chunks":
         if not (chunks := _chunks(folder, folder, here)):
             raise DamagedLog(str(folder), 0, f"no chunk file is left of what {MANIFEST} promises")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _FIRST: Final = 0
 _LAST: Final = 2**63 - 1
+"""Of a column. A log may say more, which no row can show: no condition, so that reading it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Wanted:
             follows = after is not None and (after.origin, after.label) == (segment.origin, segment.label)
             until = first[n + 1] if follows else None
             since = first[n]
-            if (since is None or since <= high) and (until is None or until >= low):
+            if (since is None or since <= high or high == _LAST) and (until is None or until >= low):
                 found.append(segment)
         return found
 
@@ -76,7 +77,8 @@ class Wanted:
         low, high = self.seqs
         if self.labels is not None and bytes(segment.label) not in self.labels:
             return False
-        return segment.start_seq <= high and (segment.end_seq is None or segment.end_seq >= low)
+        begins = segment.start_seq <= high or high == _LAST
+        return begins and (segment.end_seq is None or segment.end_seq >= low)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted rows of a batch; damage is always wanted."""
