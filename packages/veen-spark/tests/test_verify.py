@@ -478,6 +478,19 @@ def test_two_chunks_that_begin_with_the_same_entry_are_found(chunks: Path) -> No
     assert not check(chunks).ok
 
 
+@pytest.mark.parametrize("start", [0, 2**63, 10**20 - 1])
+def test_a_chunk_named_after_no_entry_is_a_fault_and_hides_no_other(
+    start: int, hub: Hub, tmp_path: Path
+) -> None:
+    for name in ("orders", "invoices"):
+        hub.send(name, 3)
+    log = hub.clone(tmp_path / "clone") / "log"
+    label = hub.label("orders")
+    (log / chunk_name(label, StreamSeq(1), None)).rename(log / chunk_name(label, StreamSeq(start), None))
+    rows = check(tmp_path / "clone").table().to_pylist()
+    assert {row["label"]: row["verdict"] for row in rows} == {label: "fault", hub.label("invoices"): "ok"}
+
+
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_in_any_header_is_a_fault_and_no_error(bit: int, chunks: Path) -> None:
     """Also where the chunk is cut by those headers."""

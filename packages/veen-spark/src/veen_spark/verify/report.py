@@ -80,6 +80,10 @@ class LabelReport:
         }
 
 
+def _too_large(value: Any) -> bool:
+    return isinstance(value, int) and value >= 2**63
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All labels, and what they add up to."""
@@ -102,8 +106,13 @@ class Report:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The report table."""
-        table = pa.Table.from_pylist([label.row() for label in self.labels], schema=SCHEMA)
-        return spark.createDataFrame(table)
+        return spark.createDataFrame(self.table())
+
+    def table(self) -> pa.Table:
+        """The same in Arrow. A number too large for a column, which a file's name may have, is null there."""
+        rows = [label.row().items() for label in self.labels]
+        held = [{name: None if _too_large(value) else value for name, value in row} for row in rows]
+        return pa.Table.from_pylist(held, schema=SCHEMA)
 
     def as_object(self) -> dict[str, Any]:
         """For ``--json``: the summary, and every label that has a fault."""
