@@ -27,6 +27,7 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
+from veen_spark import rows
 from veen_spark.errors import DamagedLog, SparkSetupError
 
 from .logs import BORN, Hub, files_of, lone_entry
@@ -194,7 +195,9 @@ def test_a_hundred_thousand_labels_are_a_few_parts(hub: Hub, tmp_path: Path) -> 
         (home / "log" / chunk_name(label, StreamSeq(1), None)).write_bytes(entry.encode())
     reading = Reading(home)
     assert len(reading.parts) < 30
-    assert sum(batch.num_rows for part in reading.parts[:2] for batch in reading.batches(part)) == 8_192
+    batches = [batch for part in reading.parts[:2] for batch in reading.batches(part)]
+    assert sum(batch.num_rows for batch in batches) == 8_192
+    assert len(batches) == 8  # not one a label: each costs Spark more than its row
     wanted = EqualTo(("label",), (77_777).to_bytes(32, "big"))
     assert Reading(home, filters=(wanted,)).table["label"].to_pylist() == [wanted.value]
 
@@ -382,6 +385,15 @@ def test_a_log_that_says_more_than_a_column_holds_is_not_left_out(
         (tmp_path / "set" / "manifest.cbor").write_bytes(wrong.encode())
         with pytest.raises(DamagedLog, match="a range of entries that there cannot be"):
             assert Reading(tmp_path / "set", filters=filters).numbers
+
+
+def test_rows_made_one_at_a_time_are_few_bytes_at_once(
+    second_chunk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip(second_chunk, frames(second_chunk)[7] + 34)
+    monkeypatch.setattr(rows, "SLOW_BYTES", 1_000)
+    reading = Reading(second_chunk, mode="quarantine")
+    assert [batch.num_rows for batch in reading.batches(reading.parts[0])] == [3, 3, 2]
 
 
 def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:

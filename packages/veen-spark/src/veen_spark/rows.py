@@ -1,7 +1,8 @@
 """From walked items to Arrow batches of the data source's row (``columns``).
 
 A span of recognized entries becomes a batch column by column (``layout``). If a single one of them is not
-recognized, veen_core's decoders take the span entry by entry: each is a row, or damage with their reason.
+recognized, veen_core's decoders take the span entry by entry: each is a row, or damage with their reason. So
+they do if there are few, as in a log of very many labels, whose rows then share batches.
 """
 
 from __future__ import annotations
@@ -22,28 +23,33 @@ from veen_spark import layout
 from veen_spark.columns import COLUMNS, QUARANTINE_SCHEMA, arrow_schema
 from veen_spark.errors import DamagedLog
 from veen_spark.segment import SAMPLE, Authorize, Damage, Item, One, Pair, Pruned, Segment, Span, singly
+from veen_spark.walk import walk
 
 SLOW_ROWS: Final = 1_024
-"""Rows made one at a time are sent in batches of so many."""
+SLOW_BYTES: Final = 4 * 1_048_576
+"""Rows made one at a time are sent in batches of so many, or of so many bytes of MSGs."""
+FEW: Final = 4
+"""Entries that are sooner decoded one at a time: numpy's dozen passes take a third of a millisecond."""
 _SIGNED_MAX: Final = 2**63 - 1
 Row = dict[str, Any]
 
 
-def batches(segment: Segment, items: Iterable[Item], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of a segment; damage raises ``DamagedLog`` unless it is to be put in quarantine."""
-    slow: list[Row] = []
-    for item in items:
-        if isinstance(item, Span) and (fast := fast_batch(segment, item)) is not None:
+def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
+    """The rows of segments; damage raises ``DamagedLog`` unless it is to be put in quarantine."""
+    slow, size = list[Row](), 0
+    for segment, item in ((each, item) for each in segments for item in walk(each)):
+        if (fast := fast_batch(segment, item)) is not None:
             if slow:
                 yield _slow_batch(slow, quarantine=quarantine)
-                slow = []
+                slow, size = [], 0
             yield _with_damage(fast) if quarantine else fast
             continue
         for one in singly(item):
             slow.append(_row(segment, one, quarantine=quarantine))
-            if len(slow) >= SLOW_ROWS:
+            size += len(slow[-1].get("msg") or b"")
+            if len(slow) >= SLOW_ROWS or size >= SLOW_BYTES:
                 yield _slow_batch(slow, quarantine=quarantine)
-                slow = []
+                slow, size = [], 0
     if slow:
         yield _slow_batch(slow, quarantine=quarantine)
 
@@ -51,8 +57,10 @@ def batches(segment: Segment, items: Iterable[Item], *, quarantine: bool) -> Ite
 # --- many at once
 
 
-def fast_batch(segment: Segment, span: Span) -> pa.RecordBatch | None:
-    """All entries of a span at once, or None if any of them is in doubt."""
+def fast_batch(segment: Segment, span: Item) -> pa.RecordBatch | None:
+    """All entries of a span at once, or None if any of them is in doubt, or if there are few."""
+    if not isinstance(span, Span) or len(span.offset) <= FEW:
+        return None
     data = np.frombuffer(span.data, dtype=np.uint8)
     msgs = layout.msgs(data, span.msg_at, span.receipt_at - span.msg_at)
     receipts = layout.receipts(data, span.receipt_at, span.end - span.receipt_at)

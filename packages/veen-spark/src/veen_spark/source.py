@@ -19,10 +19,8 @@ from veen_spark.plan import MAX_BYTES, pack
 from veen_spark.pushdown import Wanted
 from veen_spark.rows import batches
 from veen_spark.segment import Segment
-from veen_spark.walk import walk
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
@@ -88,10 +86,6 @@ class VeenReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Part)
-        for segment in partition.segments:
-            for batch in self._batches(segment):
-                if (kept := self._wanted.rows(batch)).num_rows:
-                    yield kept
-
-    def _batches(self, segment: Segment) -> Iterator[pa.RecordBatch]:
-        return batches(segment, walk(segment), quarantine=self._quarantine)
+        for batch in batches(partition.segments, quarantine=self._quarantine):
+            if (kept := self._wanted.rows(batch)).num_rows:
+                yield kept
