@@ -30,7 +30,7 @@ from veen_spark.reader_keys import ReaderKeys
 
 from .frames import entries, frame, in_one_process, row_of
 from .live_hub import LiveHub
-from .logs import Hub, reader_key
+from .logs import BORN, Hub, reader_key
 from .records import bodies
 from .wallets import mirror
 
@@ -55,8 +55,10 @@ def rows_of(hub: Hub, name: str) -> list[dict[str, Any]]:
 
 
 def drop(rows: list[dict[str, Any]], folder: Path, name: str) -> None:
-    """One file more for a stream of files."""
+    """One file more for a stream of files, a second after the last: Spark goes by their times."""
+    moment = BORN + len(list(folder.glob("*.parquet")))
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema()), folder / f".{name}")
+    os.utime(folder / f".{name}", (moment, moment))
     (folder / f".{name}").rename(folder / name)
 
 
