@@ -22,7 +22,7 @@ from veen_spark.segment import SAMPLE, Authorize, Damage, Items, Segment, Span
 
 WINDOW: Final = 4 * 1_048_576
 PIECE: Final = 16_384
-"""Read at once: so much may be lost before the place from which a file cannot be decompressed."""
+"""Decompressed at once: so much may be lost before the place from which a file cannot be decompressed."""
 MOST_ENTRIES: Final = 8_192
 """In one span."""
 MAX_FRAME: Final = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
@@ -98,6 +98,7 @@ class ChunkWalk:
         """Where ``_data`` begins, in the file."""
         self._end = segment.end
         """The byte after the last one to be walked, if it is known: no large window for a small file."""
+        self._piece = PIECE
         self._ended = False
         self._cut = _CUT
         """Why there is no more, if an entry ends too early."""
@@ -106,8 +107,10 @@ class ChunkWalk:
     def items(self) -> Items:
         file, stream = open_raw(self._segment.path, self._segment.begin)
         with file:
-            if stream is file and self._end is None:
-                self._end = os.fstat(file.fileno()).st_size
+            if stream is file:
+                self._piece = WINDOW
+                if self._end is None:
+                    self._end = os.fstat(file.fileno()).st_size
             while not self._ended or self._at < self._size:
                 self._fill(stream)
                 yield from self._window()
@@ -129,7 +132,7 @@ class ChunkWalk:
         if self._end is not None:
             wanted = min(WINDOW, self._end - self._base - held)
         try:
-            while wanted > 0 and self._cut is _CUT and (piece := stream.read(min(wanted, PIECE))):
+            while wanted > 0 and self._cut is _CUT and (piece := stream.read(min(wanted, self._piece))):
                 yield piece
                 wanted -= len(piece)
         except OSError as exc:
