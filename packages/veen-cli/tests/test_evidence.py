@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client.blocking import connect
+from veen_storage.compression import compress
 from veen_storage.hub_keys import read_keys
 from veen_storage.layout import Layout
 
@@ -273,6 +275,20 @@ def test_show_tells_what_it_says(case: Path, noun: str, kind: type[Receipt]) -> 
     assert told["kind"] == kind.codec.name
     assert veen(noun, "show", case / f"{noun}.cbor").ok().out.startswith(kind.codec.name)
     assert "veen inspect" in veen(noun, "show", case / "hub-identity.cbor").failed(Exit.PROTOCOL)
+
+
+def test_a_compressed_chunk_is_read_as_the_chunk_it_is(town: Town, tmp_path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not (chunks := list((town / "hub/log").glob("chunk-*.open"))):  # the hub applies a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    chunk = chunks[0]
+    squeezed = tmp_path / "chunk.log"
+    squeezed.write_bytes(b"".join(compress(chunk, 3)))
+    plain, told = (veen("inspect", path, "--json").json["objects"] for path in (chunk, squeezed))
+    assert [each["value"] for each in told] == [each["value"] for each in plain]
+    squeezed.write_bytes(squeezed.read_bytes()[:-3])
+    assert "seek table" in veen("inspect", squeezed).failed(Exit.PROTOCOL)
 
 
 def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
 from veen_hub.client.records import EpochsRecord, HeldTokens, LabelRecord
+from veen_storage import compression
 from veen_storage.export import Manifest
 from veen_storage.fork import Fork, ForkCut
 from veen_storage.hub_keys import KeyFile
@@ -80,6 +81,7 @@ KINDS: Final[tuple[type[Wire], ...]] = (
 )
 MOST: Final = 256 * 1_048_576
 """A file larger than this is no object, and no chunk either."""
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,21 @@ def read(path: str) -> bytes:
     else:
         with Path(path).open("rb") as file:
             content = file.read(MOST + 1)
+            if content.startswith(_ZSTD):
+                content = _decompressed(file.fileno(), path)
     if len(content) > MOST:
         raise CommandFailed(f"{path}: more than {MOST} bytes are no VEEN object", Exit.PROTOCOL)
     try:
         return bytes.fromhex(content.decode("ascii")) if content.strip() else content
     except ValueError:
         return content
+
+
+def _decompressed(fd: int, path: str) -> bytes:
+    """A chunk that is kept compressed (§4.8.4)."""
+    if (size := compression.raw_size(fd, path)) > MOST:
+        raise CommandFailed(f"{path}: {size} bytes, decompressed, are no chunk", Exit.PROTOCOL)
+    return compression.read_range(fd, path, 0, size)
 
 
 def _one(data: bytes) -> Thing | None:
