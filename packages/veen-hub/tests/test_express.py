@@ -16,7 +16,7 @@ from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
 from veen_hub.http import connections
 from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
-from veen_hub.intake import Pending
+from veen_hub.intake import Part, Pending
 from veen_storage.files import Files
 
 from . import serving
@@ -372,8 +372,8 @@ def test_a_bug_in_one_answer_keeps_no_other_client_waiting(hub: RunningHub) -> N
     def settled_together() -> None:
         hub.hub._intake.waiting += 2
         refused = ApiError(Code.UNAVAILABLE, "no")
-        waiting = (Pending([b""], then, [None], [None], 1) for then in (broken, lambda: told.append("other")))
-        hub.hub._intake._deliver([(pending, 0, refused) for pending in waiting])
+        waiting = [Pending.of([b""], then) for then in (broken, lambda: told.append("other"))]
+        hub.hub._intake._deliver([Part(pending, 0, 1) for pending in waiting], [refused] * 2)
 
     hub.do(settled_together)
     assert told == ["other"]

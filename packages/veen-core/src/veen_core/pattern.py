@@ -35,12 +35,7 @@ class Pattern:
 
     def groups(self, data: bytes) -> Sequence[Any] | None:
         """What each field's ``take`` is to have, if ``data`` is such an array in canonical form."""
-        found = self.at(data, 0)
-        return found[0] if found is not None and found[1] == len(data) else None
-
-    def at(self, data: bytes, start: int) -> tuple[Sequence[Any], int] | None:
-        """The same of one that begins at ``start``, and where it ends."""
-        if (match := self.first.match(data, start)) is None:
+        if (match := self.first.match(data)) is None:
             return None
         groups, at = match.groups(), match.end()
         for part in self.rest:
@@ -48,7 +43,16 @@ class Pattern:
             if (match := part.match(data, end)) is None:
                 return None
             groups, at = (*groups[:-1], data[at:end], *match.groups()), match.end()
-        return groups, at
+        return groups if at == len(data) else None
+
+    def end(self, data: bytes, start: int) -> int | None:
+        """Where one that begins at ``start`` ends: only a head before the end of a part is looked at."""
+        if (match := self.first.match(data, start)) is None:
+            return None
+        for part in self.rest:
+            if (match := part.match(data, match.end() + _uint(match[match.re.groups]))) is None:
+                return None
+        return match.end()
 
 
 def pattern_of(kinds: Iterable[Kind]) -> Pattern | None:

@@ -157,8 +157,7 @@ class ArrayCodec(_Declared):
 
     def end(self, data: bytes, at: int) -> int | None:
         """Where a canonical one that begins at ``at`` ends; None says nothing."""
-        found = self.pattern.at(data, at) if self.pattern is not None else None
-        return found[1] if found is not None else None
+        return self.pattern.end(data, at) if self.pattern is not None else None
 
     def read(self, item: Any) -> Any:
         if type(item) is not list:

@@ -3,8 +3,8 @@
 Requests that arrive together are examined together: what waits on the event loop is handed to a worker as
 one group, and the worker hands what passed to the sequencer. Groups reach it in the order in which they
 arrived, whichever worker is done first: a sequence's messages build on each other (H14). Results come back to
-the loop once per group. Beyond ``max_waiting`` messages the hub says so instead of queueing (503 and
-Retry-After).
+the loop once per group, the refused with the others. Beyond ``max_waiting`` messages the hub says so instead
+of queueing (503 and Retry-After).
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from veen_core.entry import Entry
 from veen_core.errors import ApiError, VeenError
@@ -40,16 +41,29 @@ class Pending:
 
     wires: list[bytes]
     then: Callable[[], None]
-    outcomes: list[Outcome | None] = field(default_factory=list)
-    submissions: list[Submission | None] = field(default_factory=list)
-    """What the stateless checks made of each message that passed them."""
-    open: int = 0
+    open: int
+    """How many have no outcome yet."""
+    outcomes: list[Outcome | None]
+    verdicts: list[Verdict | None]
+    """What the stateless checks made of each message."""
     verify_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, wires: list[bytes], then: Callable[[], None]) -> Pending:
+        return cls(wires, then, len(wires), [None] * len(wires), [None] * len(wires))
 
     @property
     def settled(self) -> list[Outcome]:
         """Every outcome, when all are known."""
         return [outcome for outcome in self.outcomes if outcome is not None]
+
+
+class Part(NamedTuple):
+    """Messages of one request that are examined together."""
+
+    pending: Pending
+    start: int
+    stop: int
 
 
 class Intake:
@@ -64,7 +78,7 @@ class Intake:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="veen-verify")
         self._max_waiting = max_waiting
         self.waiting = 0
-        self._arrived: list[tuple[Pending, int]] = []
+        self._arrived: list[Pending] = []
         self._closed = False
         self._groups = 0
         self._next_group = 0
@@ -86,20 +100,20 @@ class Intake:
         if self.waiting + count > self._max_waiting:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
-        pending = Pending(wires, then, [None] * count, [None] * count, count)
+        pending = Pending.of(wires, then)
         self.waiting += count
         if self.waiting == 1:
             self._alone(loop, pending)
             return pending
         if not self._arrived:
             loop.call_soon(self._dispatch, loop)
-        self._arrived.extend((pending, position) for position in range(count))
+        self._arrived.append(pending)
         return pending
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
-        for at in range(0, len(arrived), GROUP):
-            self._pool.submit(self._work, loop, self._groups, arrived[at : at + GROUP])
+        for group in in_groups(arrived):
+            self._pool.submit(self._work, loop, self._groups, group)
             self._groups += 1
 
     def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
@@ -115,42 +129,32 @@ class Intake:
             pending.verify_seconds = time.perf_counter() - started
             if isinstance(verdict, VeenError):
                 raise verdict
-            pending.submissions[0] = verdict
+            pending.verdicts[0] = verdict
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [(pending, 0, settled_outcome(settled[0]))])
+            loop.call_soon_threadsafe(self._deliver, [Part(pending, 0, 1)], [settled_outcome(settled[0])])
 
         self._sequencer.put([Ticket(action, len(wire))], answer)
 
-    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[tuple[Pending, int]]) -> None:
+    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[Part]) -> None:
         """In a worker thread: examine, then hand over to the sequencer."""
         started = time.perf_counter()
-        refused: list[tuple[Pending, int, Outcome]] = []
-        passed: list[tuple[Pending, int]] = []
-        tickets: list[Ticket[Place]] = []
-        verdicts = self._examine([pending.wires[position] for pending, position in group])
-        for (pending, position), verdict in zip(group, verdicts, strict=True):
-            if isinstance(verdict, VeenError):
-                refused.append((pending, position, verdict))
-            else:
-                pending.submissions[position] = verdict
-                passed.append((pending, position))
-                tickets.append(Ticket(self._action(verdict), len(verdict.wire)))
-        each = (time.perf_counter() - started) / len(group)
-        for pending, _position in group:
-            pending.verify_seconds += each
-        if refused:
-            loop.call_soon_threadsafe(self._deliver, refused)
+        wires = [wire for pending, start, stop in group for wire in pending.wires[start:stop]]
+        verdicts = self._examine(wires)
+        each, at = (time.perf_counter() - started) / len(wires), 0
+        for pending, start, stop in group:
+            pending.verdicts[start:stop] = verdicts[at : at + stop - start]
+            pending.verify_seconds += each * (stop - start)
+            at += stop - start
+        tickets = [self._ticket(verdict) for verdict in verdicts if isinstance(verdict, Submission)]
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            outcomes: list[tuple[Pending, int, Outcome]] = [
-                (pending, position, settled_outcome(ticket))
-                for (pending, position), ticket in zip(passed, settled, strict=True)
-            ]
-            loop.call_soon_threadsafe(self._deliver, outcomes)
+            placed = map(settled_outcome, settled)
+            outcomes = [verdict if isinstance(verdict, VeenError) else next(placed) for verdict in verdicts]
+            loop.call_soon_threadsafe(self._deliver, group, outcomes)
 
-        self._hand_over(number, list(tickets), answer)
+        self._hand_over(number, tickets, answer)
 
     def _examine(self, wires: list[bytes]) -> Sequence[Verdict]:
         """By this thread's own examiner. Every message gets a verdict: later groups wait for this one."""
@@ -164,22 +168,27 @@ class Intake:
             failed = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
             return [failed] * len(wires)
 
-    def _hand_over(self, number: int, tickets: list[Ticket[Any]], answer: Answer) -> None:
+    def _hand_over(self, number: int, tickets: list[Ticket[Place]], answer: Answer) -> None:
         with self._handing_over:
             self._examined[number] = (tickets, answer)
             while (ready := self._examined.pop(self._next_group, None)) is not None:
                 self._next_group += 1
-                if ready[0]:
-                    self._sequencer.put(*ready)
+                tickets, answer = ready
+                if tickets:
+                    self._sequencer.put(tickets, answer)
+                else:
+                    answer(tickets)
 
-    def _action(self, submission: Submission) -> Callable[[Batch], Place]:
-        return lambda batch: self._admit(submission, batch)
+    def _ticket(self, submission: Submission) -> Ticket[Place]:
+        return Ticket(partial(self._admit, submission), len(submission.wire))
 
-    def _deliver(self, outcomes: list[tuple[Pending, int, Outcome]]) -> None:
+    def _deliver(self, group: list[Part], outcomes: list[Outcome]) -> None:
         self.waiting -= len(outcomes)
-        for pending, position, outcome in outcomes:
-            pending.outcomes[position] = outcome
-            pending.open -= 1
+        at = 0
+        for pending, start, stop in group:
+            pending.outcomes[start:stop] = outcomes[at : at + stop - start]
+            pending.open -= stop - start
+            at += stop - start
             if pending.open == 0:
                 self._tell(pending)
 
@@ -198,6 +207,24 @@ class Intake:
         self._pool.shutdown()
         for examiner in self._examiners:
             examiner.close()
+
+
+def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Part]]:
+    """Everything that arrived, ``GROUP`` messages at a time."""
+    group: list[Part] = []
+    room = GROUP
+    for pending in arrived:
+        start = 0
+        while start < len(pending.wires):
+            stop = min(start + room, len(pending.wires))
+            group.append(Part(pending, start, stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield group
+                group, room = [], GROUP
+    if group:
+        yield group
 
 
 def settled_outcome(ticket: Ticket[Place]) -> Outcome:

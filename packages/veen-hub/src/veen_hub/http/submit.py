@@ -205,14 +205,14 @@ def note(
     if accepted == len(outcomes) and not LOGGER.isEnabledFor(logging.INFO):
         return
     times = {"verify_ms": round(verify * 1_000, 3), "commit_ms": round((total - verify) * 1_000, 3)}
-    submissions = iter(pending.submissions if pending is not None else ())
+    verdicts = iter(pending.verdicts if pending is not None else ())
     for item, outcome in zip(items, outcomes, strict=True):
-        size, submission = (len(item), next(submissions)) if isinstance(item, bytes) else (0, None)
+        size, verdict = (len(item), next(verdicts)) if isinstance(item, bytes) else (0, None)
         if isinstance(outcome, VeenError):
             about = {"bytes_in": size, "bytes_out": len(encode(outcome, request_id))} | times
             note_refusal(hub, request_id, as_api_error(outcome), wire=item, **about)
-        elif submission is not None:
-            _log_accepted(outcome, submission, bytes_in=size, **times)
+        elif isinstance(verdict, Submission):
+            _log_accepted(outcome, verdict, bytes_in=size, **times)
 
 
 def note_refusal(
