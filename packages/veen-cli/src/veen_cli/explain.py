@@ -50,5 +50,7 @@ def explain(out: Output, *, code: str | None) -> Answer:
             {"exit": int(number), "means": MEANINGS[number]}, [f"exit {int(number)}: {MEANINGS[number]}"]
         )
     if (found := find(code)) is None:
-        raise CommandFailed(f"{code}: no such code; `veen explain` lists them all", Exit.USAGE)
+        raise CommandFailed(
+            f"{code.strip() or 'empty'}: no such code; `veen explain` lists them all", Exit.USAGE
+        )
     return Answer(found._asdict(), _lines(found))

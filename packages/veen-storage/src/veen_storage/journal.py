@@ -37,7 +37,8 @@ from zlib import crc32
 from veen_storage.errors import DamageError, PoisonedError, unreadable
 from veen_storage.files import Files
 
-_MAGIC: Final = b"VJ1\n"
+MAGIC: Final = b"VJ1\n"
+"""Of each batch, hence of each segment too."""
 _HEADER: Final = struct.Struct(">4sQII32s")
 _CRC: Final = struct.Struct(">I")
 HEADER_SIZE: Final = _HEADER.size + _CRC.size
@@ -83,17 +84,20 @@ def encode_batch(number: int, items: list[Item], offset: int = 0) -> bytes:
     holes = 0
     if bytes(SECTOR) in payload:  # rarely
         holes = len(_holes(b"\x01" * HEADER_SIZE + payload + _END, offset))
-    header = _HEADER.pack(_MAGIC, number, len(payload), holes, sha256(payload).digest())
+    header = _HEADER.pack(MAGIC, number, len(payload), holes, sha256(payload).digest())
     return b"".join((header, _CRC.pack(crc32(header)), payload, _END))
 
 
-def _decode_items(payload: bytes) -> Iterator[Item]:
+def _decode_items(name: str, at: int, payload: bytes) -> Iterator[Item]:
+    """Of the batch at byte ``at``; its checksum holds, so whoever wrote it wrote it so."""
     offset = 0
     while offset < len(payload):
-        kind, length = _ITEM.unpack_from(payload, offset)
-        offset += _ITEM.size
-        yield Item(kind, payload[offset : offset + length])
-        offset += length
+        start = offset + _ITEM.size
+        kind, length = _ITEM.unpack_from(payload, offset) if start <= len(payload) else (0, 0)
+        offset = start + length
+        if offset > len(payload):
+            raise DamageError(name, at, "an item of a batch ends after the batch")
+        yield Item(kind, payload[start:offset])
 
 
 class Journal:
@@ -307,20 +311,27 @@ def read_segment(
         raise  # it was applied and removed since it was listed
     except OSError as exc:
         raise unreadable(path.name, exc) from exc
+    yield from split_segment(path.name, data, last=last, torn=torn)
+
+
+def split_segment(
+    name: str, data: bytes, *, last: bool, torn: Callable[[str], None] = lambda _what: None
+) -> Iterator[tuple[int, Batch]]:
+    """The same of a segment's bytes."""
     offset = 0
     while offset < len(data):
         fault = check_batch(data, offset)
         if fault is not None:
             if last and is_torn(data, offset):
                 torn(
-                    f"{path.name}: its last batch, from byte {offset} on, never fully reached the disk and "
+                    f"{name}: its last batch, from byte {offset} on, never fully reached the disk and "
                     "is dropped; nobody has a receipt for it, unless the disk lost what it said was durable"
                 )
                 return
-            raise DamageError(path.name, offset, fault)
+            raise DamageError(name, offset, fault)
         _magic, number, length, _holes_by_right, _digest = _HEADER.unpack_from(data, offset)
         start = offset + HEADER_SIZE
-        yield offset, Batch(number, tuple(_decode_items(data[start : start + length])))
+        yield offset, Batch(number, tuple(_decode_items(name, offset, data[start : start + length])))
         offset = start + length + len(_END)
 
 
@@ -328,7 +339,7 @@ def _header_holds(data: bytes, offset: int) -> bool:
     header = data[offset : offset + _HEADER.size]
     return (
         len(data) - offset >= HEADER_SIZE
-        and header.startswith(_MAGIC)
+        and header.startswith(MAGIC)
         and _CRC.unpack_from(data, offset + _HEADER.size) == (crc32(header),)
     )
 
@@ -367,9 +378,9 @@ def _header_is_torn(data: bytes, offset: int) -> bool:
 
 def _header_follows(rest: bytes) -> bool:
     """Whether a later batch begins in the rest: then the one it starts with was not the last write."""
-    at = rest.find(_MAGIC, 1)
+    at = rest.find(MAGIC, 1)
     while at >= 0 and not _header_holds(rest, at):
-        at = rest.find(_MAGIC, at + 1)
+        at = rest.find(MAGIC, at + 1)
     return at >= 0
 
 

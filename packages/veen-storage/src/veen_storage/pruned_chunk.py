@@ -59,6 +59,11 @@ def read_pruned_chunk(path: Path) -> PrunedChunk:
     """All of it: each entry checked against its receipt, and every place."""
     with reading(path.name):
         data = path.read_bytes()
+    return decode_pruned_chunk(path.name, data)
+
+
+def decode_pruned_chunk(name: str, data: bytes) -> PrunedChunk:
+    """The same of a file's bytes."""
     at, head = 0, None
     kept: list[tuple[int, PrunedEntry]] = []
     try:
@@ -74,11 +79,11 @@ def read_pruned_chunk(path: Path) -> PrunedChunk:
         if head is None:
             raise DecodeError("is empty")
     except DecodeError as exc:
-        raise DamageError(path.name, at, str(exc)) from exc
+        raise DamageError(name, at, str(exc)) from exc
     if data[at:] != encode_places([*(place for place, _entry in kept), at]):
-        raise DamageError(path.name, at, "does not end in the places of its entries")
+        raise DamageError(name, at, "does not end in the places of its entries")
     for place, entry in kept:
-        _check_leaf(path, place, entry)
+        _check_leaf(name, place, entry)
     return PrunedChunk(head, kept)
 
 
@@ -96,7 +101,7 @@ def read_pruned(
             raise DamageError(
                 path.name, places[seq - first], f"is entry {entry.receipt.stream_seq}, not {seq}"
             )
-        _check_leaf(path, places[seq - first], entry)
+        _check_leaf(path.name, places[seq - first], entry)
     return kept, len(data)
 
 
@@ -122,6 +127,6 @@ def _decode(path: Path, place: int, item: bytes) -> PrunedEntry:
         raise DamageError(path.name, place, str(exc)) from exc
 
 
-def _check_leaf(path: Path, place: int, entry: PrunedEntry) -> None:
+def _check_leaf(name: str, place: int, entry: PrunedEntry) -> None:
     if entry.leaf_hash != entry.receipt.leaf_hash:
-        raise DamageError(path.name, place, f"entry {entry.receipt.stream_seq} does not match its leaf hash")
+        raise DamageError(name, place, f"entry {entry.receipt.stream_seq} does not match its leaf hash")

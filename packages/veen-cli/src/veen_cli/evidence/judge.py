@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from veen_cli.evidence.recognize import Found
+from veen_cli.evidence.found import Found
 from veen_core import hub_identity
 from veen_core import pow as proof_of_work
 from veen_core.cap import CapToken, verify_token

@@ -1,116 +1,39 @@
-"""What is in a file: every kind of VEEN bytes, told apart by its own strict codec.
+"""What is in a file: one object of any kind, a chunk, a journal segment, or a sequence of objects.
 
-A codec accepts nothing but its own object in its one canonical form, so the first that accepts is right.
-Hex text stands for the bytes it spells.
+Hex text stands for the bytes it spells. What is damaged is said to be that, where it shows what it was.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
+from veen_cli.evidence import segment
+from veen_cli.evidence.bare import bare, floor
+from veen_cli.evidence.foreign import foreign
+from veen_cli.evidence.found import Found, Thing, Unknown
+from veen_cli.evidence.kinds import known
 from veen_cli.exits import CommandFailed, Exit
-from veen_core import api, cbor, chunk, status
-from veen_core.cap import CapToken
-from veen_core.card import IdentityCard
-from veen_core.checkpoint import Checkpoint
-from veen_core.consistency import MmrConsistency
-from veen_core.entry import Entry, split_frames
-from veen_core.equivocation import Equivocation
-from veen_core.errors import DecodeError, VeenError
-from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
-from veen_core.hub_identity import CheckpointBinding, HubIdentity
-from veen_core.keystore import Keystore, Secrets
-from veen_core.msg import Msg
-from veen_core.pow import PowCookie
-from veen_core.profile import Profile
-from veen_core.proof import MmrProof
-from veen_core.receipt import Receipt
-from veen_core.wire import Wire
-from veen_hub.client.records import EpochsRecord, HeldTokens, LabelRecord
+from veen_core import cbor, chunk
+from veen_core.entry import split_frames
+from veen_core.errors import DecodeError
 from veen_storage import compression
-from veen_storage.export import Manifest
-from veen_storage.fork import Fork, ForkCut
-from veen_storage.hub_keys import KeyFile
-from veen_storage.registry import Registry
+from veen_storage.errors import DamageError
+from veen_storage.pruned_chunk import decode_pruned_chunk
 
-KINDS: Final[tuple[type[Wire], ...]] = (
-    Receipt,
-    Checkpoint,
-    Msg,
-    MmrProof,
-    MmrConsistency,
-    CapToken,
-    IdentityCard,
-    HubIdentity,
-    Equivocation,
-    Keystore,
-    Secrets,
-    KeyFile,
-    PowCookie,
-    Manifest,
-    IndexRow,
-    PrunedPayload,
-    AuthorizePayload,
-    Fork,
-    ForkCut,
-    Registry,
-    Profile,
-    LabelRecord,
-    EpochsRecord,
-    HeldTokens,
-    CheckpointBinding,
-    chunk.ChunkSummary,
-    chunk.CheckpointIndexEntry,
-    chunk.PrunedEntry,
-    status.Status,
-    status.AuthorizeResponse,
-    status.CapStatus,
-    api.SubmitRequest,
-    api.SubmitResponse,
-    api.StreamResponse,
-    api.ControlResponse,
-    api.ReceiptResponse,
-    api.ProofResponse,
-    api.CheckpointResponse,
-    api.ConsistencyResponse,
-    api.ErrorEnvelope,
-)
 MOST: Final = 256 * 1_048_576
 """A file larger than this is no object, and no chunk either."""
+MOST_OBJECTS: Final = 4 * 65_536
+"""In one file; a chunk holds a quarter of it at most (§14.1)."""
+MOST_UNKNOWN: Final = 1_048_576
+"""Bytes of CBOR of no known kind: as large as a MSG may be (§14)."""
+SHORTEST: Final = 5
+"""Bytes of an object; shorter hex is a number that somebody wrote, such as a process id."""
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Deterministic CBOR that is none of the kinds."""
-
-    item: object
-
-
-Thing = Wire | Entry | Unknown
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One object and where it was."""
-
-    where: str
-    thing: Thing
-    data: bytes
-
-    @property
-    def name(self) -> str:
-        return name_of(self.thing)
-
-
-def name_of(thing: Thing) -> str:
-    if isinstance(thing, Wire):
-        return thing.codec.name
-    return "log entry" if isinstance(thing, Entry) else "CBOR of no known kind"
+_ARRAYS_AND_MAPS: Final = range(0x80, 0xC0)
 
 
 def read(path: str) -> bytes:
@@ -124,10 +47,13 @@ def read(path: str) -> bytes:
                 content = _decompressed(file.fileno(), path)
     if len(content) > MOST:
         raise CommandFailed(f"{path}: more than {MOST} bytes are no VEEN object", Exit.PROTOCOL)
+    if floor(path, content) is not None:
+        return content  # two numbers and a checksum, which may look like hex
     try:
-        return bytes.fromhex(content.decode("ascii")) if content.strip() else content
+        spelled = bytes.fromhex(content.decode("ascii"))
     except ValueError:
         return content
+    return spelled if len(spelled) >= SHORTEST else content
 
 
 def _decompressed(fd: int, path: str) -> bytes:
@@ -137,45 +63,95 @@ def _decompressed(fd: int, path: str) -> bytes:
     return compression.read_range(fd, path, 0, size)
 
 
-def _one(data: bytes) -> Thing | None:
-    for kind in KINDS:
-        try:
-            return kind.decode(data)
-        except VeenError:
-            continue
-    try:
-        return Unknown(cbor.decode(data))
-    except VeenError:
-        return None
-
-
 def recognize(where: str, data: bytes) -> list[Found]:
-    """One object, the entries of a chunk, or the items of a CBOR sequence."""
+    """Everything in a file; ``where`` is its name."""
     if not data:
         raise CommandFailed(f"{where} is empty", Exit.PROTOCOL)
-    if (thing := _one(data)) is not None:
-        return [Found(where, thing, data)]
-    try:
-        entries = list(split_frames(data))
-        return [Found(f"{where} entry {entry.stream_seq}", entry, entry.encode()) for entry in entries]
-    except DecodeError as exc:
-        not_a_chunk = exc
-    try:
-        return [_item(f"{where} item {n}", item) for n, item in enumerate(cbor.split_sequence(data), 1)]
-    except DecodeError:
+    if (one := known(data) or bare(where, data)) is not None:
+        return [Found(where, one, data)]
+    if segment.is_segment(where, data):
+        return _few(where, segment.split(where, data))
+    if (other := foreign(data)) is not None:
+        raise CommandFailed(f"{where}: no VEEN bytes, but {other}", Exit.PROTOCOL)
+    named = chunk.parse_chunk_name(Path(where).name)
+    if data[0] in _ARRAYS_AND_MAPS:
+        is_pruned = (named is not None and named.kind == "pruned") or _begins_pruned(data)
+        return _few(where, _pruned(where, data) if is_pruned else _sequence(where, data))
+    return _few(where, _entries(where, data, is_chunk=named is not None))
+
+
+def _few(where: str, found: Iterator[Found]) -> list[Found]:
+    kept = list(islice(found, MOST_OBJECTS + 1))
+    if len(kept) > MOST_OBJECTS:
         raise CommandFailed(
-            f"{where}: no VEEN bytes: neither an object, nor a sequence of them, nor a chunk ({not_a_chunk})",
+            f"{where}: more than {MOST_OBJECTS} objects are too many to look at in one file; an export is "
+            "judged as a folder (`veen verify FOLDER`), a hub by `veen hub fsck`",
             Exit.PROTOCOL,
-        ) from None
+        )
+    return kept
 
 
-def _item(where: str, data: bytes) -> Found:
-    """One of a sequence; text and zeros are sequences too, of bare values, and none of ours."""
-    if (thing := _one(data)) is None:
-        raise CommandFailed(f"{where}: not deterministic CBOR (§3.1)", Exit.PROTOCOL)
-    if isinstance(thing, Unknown) and not isinstance(thing.item, list | dict):
-        raise DecodeError("want a sequence of arrays and maps", where=where)
-    return Found(where, thing, data)
+def _entries(where: str, data: bytes, *, is_chunk: bool) -> Iterator[Found]:
+    """Of a chunk (§4.8.1)."""
+    entries = split_frames(data)
+    while True:
+        try:
+            entry = next(entries, None)
+        except DecodeError as exc:
+            if is_chunk:
+                raise DamageError(where, None, f"is a damaged chunk: {exc}") from None
+            what = f"{where}: no VEEN bytes: neither an object nor a chunk ({exc})"
+            raise CommandFailed(what, Exit.PROTOCOL) from None
+        if entry is None:
+            return
+        is_chunk = True
+        yield Found(f"{where} entry {entry.stream_seq}", entry, entry.encode())
+
+
+def _begins_pruned(data: bytes) -> bool:
+    try:
+        return isinstance(known(next(cbor.split_sequence(data))), chunk.PrunedHead)
+    except DecodeError:
+        return False
+
+
+def _pruned(where: str, data: bytes) -> Iterator[Found]:
+    """What retention left of a chunk (COMP0.1)."""
+    head, kept = decode_pruned_chunk(where, data)
+    yield Found(where, head, head.encode())
+    for _place, entry in kept:
+        yield Found(f"{where} entry {entry.receipt.stream_seq}", entry, entry.encode())
+
+
+def _sequence(where: str, data: bytes) -> Iterator[Found]:
+    """One object of no known kind, or a sequence of any (RFC 8742)."""
+    at, left = 0, MOST_UNKNOWN
+    for n in count(1):
+        try:
+            end = cbor.item_end(data, at)
+            item = data[at:end]
+            thing: Thing | None = known(item)
+            if thing is None:
+                left -= len(item)
+                thing = _unknown(item, left)
+        except DecodeError as exc:
+            raise CommandFailed(
+                f"{where}: no VEEN bytes, or damaged: {f'from byte {at} on ' if at else ''}no object of ours "
+                f"({exc}); fetch it again, or restore it from a copy",
+                Exit.PROTOCOL,
+            ) from None
+        yield Found(where if item == data else f"{where} item {n}", thing, item)
+        if (at := end) == len(data):
+            return
+
+
+def _unknown(item: bytes, left: int) -> Unknown:
+    """Text and zeros are sequences too, of bare values, and none of ours."""
+    if left < 0:
+        raise DecodeError(f"more than {MOST_UNKNOWN} bytes of CBOR of no known kind")
+    if item[0] not in _ARRAYS_AND_MAPS:
+        raise DecodeError("want an array or a map")
+    return Unknown(cbor.decode(item))
 
 
 def recognize_all(paths: Iterable[str]) -> list[Found]:

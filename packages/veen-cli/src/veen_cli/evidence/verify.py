@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from veen_cli import moments, settings
+from veen_cli.evidence.found import Found
 from veen_cli.evidence.judge import Judge, Verdict
-from veen_cli.evidence.recognize import Found, recognize_all
+from veen_cli.evidence.recognize import recognize_all
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identity import Folder

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from veen_cli import moments
-from veen_cli.evidence.recognize import Thing, Unknown, name_of
+from veen_cli.evidence.found import Bare, Thing, Unknown, name_of
 from veen_core.cap import CapToken
 from veen_core.entry import Entry
 from veen_core.hub_identity import HubIdentity
@@ -25,6 +25,7 @@ TIMES: Final = (
     "expires_at",
     "issued_at",
     "created_at",
+    "pruned_at",
     "from_ts",
     "to_ts",
     "ts",
@@ -63,6 +64,8 @@ def derived(thing: Thing) -> dict[str, str]:
             return {"secrets": "sealed with a passphrase"}
         case Entry():
             return {"entry_hash": thing.entry_hash.hex()}
+        case Bare():
+            return dict(thing.derived)
         case _:
             return {}
 
@@ -72,6 +75,8 @@ def told(thing: Thing) -> dict[str, Any]:
     match thing:
         case Wire():
             found |= {"section": thing.codec.section, "value": plain(thing)}
+        case Bare():
+            found |= {"section": thing.section, "value": plain(dict(thing.held))}
         case Entry():
             found |= {
                 "section": "4.8.1",
@@ -94,6 +99,10 @@ def lines(thing: Thing) -> Iterator[str]:
         case Wire():
             yield where(thing.codec.name, thing.codec.section)
             yield from _fields(thing, "  ")
+        case Bare():
+            yield where(thing.name, thing.section)
+            for name, item in thing.held.items():
+                yield from _value(name, item, "  ")
         case Entry():
             yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (§4.8.1)"
             for part in (_payload(thing), thing.receipt):

@@ -1,0 +1,115 @@
+"""Every kind of wire object that lies in a file or travels as an answer, told apart by its own strict codec.
+
+A codec accepts nothing but its own object in its one canonical form, so the first that accepts is right.
+Requests are not among them, but for SUBMIT's: several have one form, and nobody keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from veen_core import api, chunk, status
+from veen_core.cap import CapToken
+from veen_core.card import IdentityCard
+from veen_core.checkpoint import Checkpoint
+from veen_core.consistency import MmrConsistency
+from veen_core.equivocation import Equivocation
+from veen_core.errors import VeenError
+from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
+from veen_core.hub_identity import CheckpointBinding, HubIdentity
+from veen_core.keystore import Keystore, Secrets
+from veen_core.msg import Msg
+from veen_core.pow import PowCookie
+from veen_core.profile import Profile
+from veen_core.proof import MmrProof
+from veen_core.receipt import Receipt
+from veen_core.wire import ArrayCodec, Wire
+from veen_hub.anchors import AnchoredRoot, LedgerLine
+from veen_hub.client.records import EpochsRecord, HeldTokens, LabelRecord
+from veen_storage.changes import Anchor, Prune
+from veen_storage.export import Manifest
+from veen_storage.fork import Fork, ForkCut
+from veen_storage.hub_keys import KeyFile, NextIdentity
+from veen_storage.registry import Registry
+
+KINDS: Final[tuple[type[Wire], ...]] = (
+    Receipt,
+    Checkpoint,
+    Msg,
+    MmrProof,
+    MmrConsistency,
+    CapToken,
+    IdentityCard,
+    HubIdentity,
+    NextIdentity,
+    Equivocation,
+    Keystore,
+    Secrets,
+    KeyFile,
+    PowCookie,
+    Manifest,
+    IndexRow,
+    PrunedPayload,
+    AuthorizePayload,
+    Fork,
+    ForkCut,
+    Registry,
+    Profile,
+    LabelRecord,
+    EpochsRecord,
+    HeldTokens,
+    CheckpointBinding,
+    Anchor,
+    Prune,
+    AnchoredRoot,
+    LedgerLine,
+    chunk.ChunkSummary,
+    chunk.CheckpointIndexEntry,
+    chunk.PrunedEntry,
+    chunk.PrunedHead,
+    status.Status,
+    status.AuthorizeResponse,
+    status.CapStatus,
+    status.CheckpointsResponse,
+    status.RetentionResponse,
+    status.OkResponse,
+    status.AttachmentResponse,
+    api.SubmitRequest,
+    api.SubmitResponse,
+    api.StreamResponse,
+    api.ControlResponse,
+    api.ReceiptResponse,
+    api.ProofResponse,
+    api.CheckpointResponse,
+    api.ConsistencyResponse,
+    api.ErrorEnvelope,
+)
+MOST: Final = 64 * 1_048_576
+"""No object is larger: a manifest or the checkpoints of a hub may be as large."""
+
+
+def _heads(kind: type[Wire]) -> Iterator[int]:
+    """The bytes that one may begin with (§3.1): array or map, and how many items; none has 24 of them."""
+    fields = kind.codec.fields
+    least = sum(not (field.optional or field.trailing) for field in fields)
+    first = 0x80 if isinstance(kind.codec, ArrayCodec) else 0xA0
+    yield from range(first + least, first + len(fields) + 1)
+
+
+_BY_HEAD: Final[dict[int, list[type[Wire]]]] = {}
+for _kind in KINDS:
+    for _head in _heads(_kind):
+        _BY_HEAD.setdefault(_head, []).append(_kind)
+
+
+def known(data: bytes) -> Wire | None:
+    """The object that these bytes are, if they are one. Trying all kinds would take 0.2 ms for each `80`."""
+    if len(data) > MOST:
+        return None
+    for kind in _BY_HEAD.get(data[0], ()):
+        try:
+            return kind.decode(data)
+        except VeenError:
+            continue
+    return None

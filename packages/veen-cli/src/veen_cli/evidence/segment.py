@@ -1,0 +1,65 @@
+"""A segment of a hub's journal: what its batches made durable (H2). Damage is reported, nothing is skipped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from veen_cli.evidence.found import Bare, Found
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import Entry, unframe
+from veen_core.errors import DecodeError
+from veen_core.wire import Wire
+from veen_storage import journal
+from veen_storage.changes import Anchor, Prune
+from veen_storage.errors import DamageError
+from veen_storage.journal import Item
+
+_NAME: Final = re.compile(r"journal-\d{20}\.wal")
+_READ: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
+    journal.ENTRY: unframe,
+    journal.CHECKPOINT: Checkpoint.decode,
+    journal.ANCHOR: Anchor.decode,
+    journal.PRUNE: Prune.decode,
+}
+
+
+def is_segment(where: str, data: bytes) -> bool:
+    """By what it begins with; one whose beginning is damaged, by its name."""
+    return data.startswith(journal.MAGIC) or _NAME.fullmatch(Path(where).name) is not None
+
+
+def split(where: str, data: bytes) -> Iterator[Found]:
+    """Every item of every batch; at the end the segment itself, and whether it is torn there."""
+    torn: list[str] = []
+    first = last = None
+    for offset, batch in journal.split_segment(where, data, last=_is_newest(where), torn=torn.append):
+        if last is not None and batch.number != last + 1:
+            raise DamageError(where, offset, f"batch {batch.number} follows batch {last}")
+        first, last = batch.number if first is None else first, batch.number
+        for n, item in enumerate(batch.items, 1):
+            yield _item(f"{where} batch {batch.number} item {n}", offset, item)
+    held = {"first batch": first, "last batch": last, "torn": torn[0] if torn else None}
+    told = {name: value for name, value in held.items() if value is not None}
+    yield Found(where, Bare("journal segment", "H2", told), data)
+
+
+def _is_newest(where: str) -> bool:
+    """Only the newest can end in a batch that was being written; one that lies alone counts as that."""
+    path = Path(where)
+    return not (_NAME.fullmatch(path.name) and journal.list_segments(path.parent)[-1:] > [path])
+
+
+def _item(where: str, batch_at: int, item: Item) -> Found:
+    try:
+        read = _READ[item.kind]
+    except KeyError:
+        raise DamageError(
+            where, batch_at, f"an item of unknown kind {item.kind}", "a newer veen wrote it: use that"
+        ) from None
+    try:
+        return Found(where, read(item.data), item.data)
+    except DecodeError as exc:
+        raise DamageError(where, batch_at, str(exc)) from None

@@ -1,0 +1,317 @@
+"""inspect names each file that holds VEEN bytes, says of others what they are, and reports damage as damage."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from veen_cli.evidence import recognize as recognizing
+from veen_cli.evidence import view
+from veen_cli.evidence.found import Bare
+from veen_cli.evidence.recognize import recognize
+from veen_cli.exits import CommandFailed, Exit
+from veen_core import cbor, chunk, mmr
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import Entry
+from veen_core.hashing import H
+from veen_core.hub_identity import new_identity, rotate, sign_identity
+from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.keys import SigningKey, SigningSeed
+from veen_hub.anchors import GENESIS, AnchoredRoot, LedgerLine
+from veen_storage import journal
+from veen_storage.changes import Anchor, Prune
+from veen_storage.errors import DamageError
+from veen_storage.hub_keys import NextIdentity, encode_key_map
+from veen_storage.journal import Floor, Item
+from veen_storage.pruned_chunk import encode_pruned
+
+from .conftest import STREAM, Town
+from .running import veen
+
+OLD, NEW = (SigningKey(SigningSeed(bytes([n]) * 32)) for n in (7, 8))
+LABEL = Label(b"\x01" * 32)
+IDENTITY = rotate(new_identity(OLD, UnixTime(1)), OLD, HubPk(NEW.public), UnixTime(2), 3)
+SIGNATURE = sign_identity(NEW, IDENTITY)
+PEAKS = [NodeHash(bytes([n]) * 32) for n in (1, 2)]
+ROOT = AnchoredRoot(
+    hub_id=HubId(b"\x02" * 32),
+    label=LABEL,
+    upto_seq=StreamSeq(3),
+    mmr_root=MmrRoot(b"\x03" * 32),
+    epoch=Epoch(0),
+    ts=UnixTime(4),
+)
+ANCHOR = Anchor(label=LABEL, upto_seq=StreamSeq(3), anchor_ref=b"there")
+PRUNE = Prune(label=LABEL, start_seq=StreamSeq(1), end_seq=StreamSeq(4), pruned_at=UnixTime(5))
+CIPHERTEXT = bytes(range(256))
+FLOOR = Floor(12, 10).text.encode()
+SEGMENT = journal.segment_path(Path(), 7).name
+
+
+@pytest.fixture(scope="session")
+def entry(town: Town) -> Entry:
+    """As it lies in a chunk of a real hub."""
+    town.as_("alice", "send", "recognize me", "-s", STREAM).ok()
+    deadline = time.monotonic() + 30
+    while True:  # the hub applies a moment later
+        for path in (town / "hub/log").glob("chunk-*.open"):
+            for found in recognize(str(path), path.read_bytes()):
+                if isinstance(found.thing, Entry) and not found.thing.is_authorize:
+                    return found.thing
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def wal(*batches: list[Item], first: int = 7) -> bytes:
+    data = b""
+    for number, items in enumerate(batches, first):
+        data += journal.encode_batch(number, items, len(data))
+    return data
+
+
+def items(entry: Entry) -> list[Item]:
+    return [
+        Item(journal.ENTRY, entry.encode()),
+        Item(journal.ANCHOR, ANCHOR.encode()),
+        Item(journal.PRUNE, PRUNE.encode()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind", "section"),
+    [
+        ("hub-identity.sig", bytes(SIGNATURE), "hub-identity signature", "8.4"),
+        ("manifest.sig", bytes(SIGNATURE), "export manifest signature", "ADR 0007"),
+        ("other.sig", bytes(SIGNATURE), "Ed25519 signature", "3.2"),
+        ("peaks.cbor", chunk.encode_peaks(PEAKS), "peaks", "4.8.3"),
+        ("hub-key-map.cbor", encode_key_map(IDENTITY), "hub-key-map", "8.4"),
+        ("applied", FLOOR, "journal floor", "H2"),
+        ("VERSION", f"veen-data 1 {'ab' * 32}\n".encode(), "data directory's VERSION", "14.1"),
+        (H(CIPHERTEXT).hex(), CIPHERTEXT, "attachment's ciphertext", "4.6"),
+        (
+            "hub-identity.next",
+            NextIdentity(identity=IDENTITY, signature=SIGNATURE).encode(),
+            "hub-identity.next",
+            "8.4",
+        ),
+        ("anchor.cbor", ANCHOR.encode(), "anchor", "ANCHOR0.2"),
+        ("prune.cbor", PRUNE.encode(), "prune", "COMP0.1"),
+        ("ledger", LedgerLine(offset=0, previous=GENESIS, root=ROOT).encode(), "ledger line", "ANCHOR0.1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
+)
+def test_each_kind_is_named_and_never_said_to_hold(
+    tmp_path: Path, name: str, data: bytes, kind: str, section: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    told = veen("inspect", tmp_path / name, "--json").json["objects"][0]
+    assert (told["kind"], told["section"]) == (kind, section)
+    assert kind in veen("inspect", tmp_path / name).ok().out.splitlines()[0]
+    judged = veen("verify", tmp_path / name, "--json")
+    assert [each["holds"] for each in json.loads(judged.out)["verdicts"]] == [None]
+    assert "no evidence" in judged.failed(Exit.PROTOCOL)
+
+
+def test_peaks_are_shown_with_their_root(tmp_path: Path) -> None:
+    (tmp_path / "peaks").write_bytes(chunk.encode_peaks(PEAKS))
+    shown = veen("inspect", tmp_path / "peaks").ok().out
+    assert PEAKS[1].hex() in shown
+    assert f"mmr_root: {mmr.root_of(PEAKS).hex()}" in shown
+
+
+def test_what_only_looks_like_one_is_not_called_one() -> None:
+    bent = dict.fromkeys(map(bytes, IDENTITY.key_map), bytes(OLD.public))
+    for name, data in {
+        "hub-key-map.cbor": cbor.encode(bent),
+        "peaks.cbor": cbor.encode([bytes(PEAKS[0]), b"short"]),
+        H(b"other").hex(): cbor.encode([1, 2]),
+    }.items():
+        assert [found.name for found in recognize(name, data)] == ["CBOR of no known kind"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("hub-identity.sig", bytes(SIGNATURE)[:-1], "has 63 bytes, not 64"),
+        ("applied", FLOOR.replace(b"12", b"13"), "not their checksum"),
+    ],
+    ids=["signature", "floor"],
+)
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_a_damaged_one_is_said_to_be_one(
+    command: str, tmp_path: Path, name: str, data: bytes, why: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert why in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
+
+
+def test_an_attachment_that_is_not_what_its_name_says_is_none() -> None:
+    with pytest.raises(CommandFailed, match="no VEEN bytes"):
+        recognize(H(CIPHERTEXT).hex(), CIPHERTEXT[:-1])
+
+
+# --- the journal
+
+
+def test_a_segment_is_all_that_its_batches_hold(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / SEGMENT).write_bytes(wal(items(entry), items(entry)[1:]))
+    told = veen("inspect", tmp_path / SEGMENT, "--json").json["objects"]
+    assert [each["kind"] for each in told] == [
+        *("log entry", "anchor", "prune"),
+        *("anchor", "prune"),
+        "journal segment",
+    ]
+    assert told[3]["file"].endswith(f"{SEGMENT} batch 8 item 1")
+    assert told[-1]["value"] == {"first batch": 7, "last batch": 8}
+    assert "§4.8.1" in veen("inspect", "-", stdin=(tmp_path / SEGMENT).read_bytes()).ok().out
+
+
+def test_a_real_hubs_journal_and_directory_are_named(town: Town, entry: Entry) -> None:
+    del entry  # it was written, so there is a segment
+    (*_, newest) = journal.list_segments(town / "hub/journal")
+    told = veen("inspect", newest, "--json").json["objects"]
+    assert told[-1]["kind"] == "journal segment"
+    for name in ("VERSION", "hub-identity.sig", "hub-key-map.cbor", "journal/applied"):
+        veen("inspect", town / "hub" / name).ok()
+
+
+def test_entries_in_a_journal_are_judged_and_the_segment_itself_is_not(town: Town, tmp_path: Path) -> None:
+    (*_, newest) = journal.list_segments(town / "hub/journal")
+    (tmp_path / newest.name).write_bytes(newest.read_bytes())
+    veen("hub", "keys", "--data-dir", town / "hub", "--out", tmp_path / "hub-identity.cbor").ok()
+    judged = veen(
+        *("verify", tmp_path / newest.name, tmp_path / "hub-identity.cbor"),
+        *("--trust", town.hub_id, "--json"),
+    )
+    verdicts = json.loads(judged.out)["verdicts"]
+    assert {each["holds"] for each in verdicts if each["kind"] == "log entry"} == {True}
+    assert [each["holds"] for each in verdicts if each["kind"] == "journal segment"] == [None]
+    assert judged.code == Exit.PROTOCOL
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_a_damaged_segment_is_reported_and_nothing_is_skipped(
+    command: str, entry: Entry, tmp_path: Path
+) -> None:
+    data = bytearray(wal(items(entry), items(entry)))
+    data[200] ^= 1
+    (tmp_path / SEGMENT).write_bytes(data)
+    failed = veen(command, tmp_path / SEGMENT).failed(Exit.PROTOCOL)
+    assert "at byte 0: a batch does not match its checksum" in failed
+    (tmp_path / SEGMENT).write_bytes(b"X" + data[1:])
+    assert "batch header" in veen(command, tmp_path / SEGMENT).failed(Exit.PROTOCOL)
+
+
+def test_a_torn_last_batch_is_said_to_be_torn_and_only_in_the_newest_segment(
+    entry: Entry, tmp_path: Path
+) -> None:
+    path = tmp_path / SEGMENT
+    path.write_bytes(wal(items(entry), items(entry))[:-20])
+    shown = veen("inspect", path).ok().out
+    assert "torn: " in shown
+    assert "never fully reached the disk" in shown
+    assert shown.count("log entry") == 1
+    (tmp_path / journal.segment_path(Path(), 9).name).write_bytes(wal(items(entry), first=9))
+    assert "cut short" in veen("inspect", path).failed(Exit.PROTOCOL)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (wal([Item(journal.ANCHOR, b"\xa0")]), "anchor"),
+        (wal([Item(9, b"new")]), "unknown kind 9"),
+        (wal([Item(journal.ANCHOR, ANCHOR.encode())]) * 2, "batch 7 follows batch 7"),
+    ],
+    ids=["undecodable", "unknown", "twice"],
+)
+def test_a_batch_that_somebody_made_up_is_damage(data: bytes, why: str) -> None:
+    with pytest.raises(DamageError, match=why):
+        recognize("-", data)
+
+
+# --- chunks
+
+
+def test_a_pruned_chunk_is_its_head_and_what_stays_of_its_entries(entry: Entry, tmp_path: Path) -> None:
+    head = chunk.PrunedHead(
+        label=entry.label,
+        start_seq=entry.stream_seq,
+        end_seq=entry.stream_seq,
+        pruned_at=UnixTime(5),
+        sizes=(len(entry.encode()),),
+    )
+    data = encode_pruned(head, [chunk.prune(entry)])
+    (tmp_path / "pruned").write_bytes(data)
+    told = veen("inspect", tmp_path / "pruned", "--json").json["objects"]
+    assert [each["kind"] for each in told] == ["pruned chunk", "pruned entry"]
+    (tmp_path / "pruned").write_bytes(data[:-1] + b"\x00")
+    assert "places of its entries" in veen("inspect", tmp_path / "pruned").failed(Exit.PROTOCOL)
+
+
+def test_a_damaged_chunk_is_not_called_foreign(entry: Entry, tmp_path: Path) -> None:
+    whole = entry.encode()
+    (tmp_path / "chunk").write_bytes(whole + whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert "is a damaged chunk: entry at byte" in veen("inspect", tmp_path / "chunk").failed(Exit.PROTOCOL)
+    name = chunk.chunk_name(entry.label, StreamSeq(1), None)
+    (tmp_path / name).write_bytes(whole[:-1])
+    assert "is a damaged chunk" in veen("inspect", tmp_path / name).failed(Exit.PROTOCOL)
+
+
+# --- what is not ours
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"PAR1\x15\x04", "a Parquet file"),
+        (bytes(16) + b"\xde\xc0\xef\xbe" + bytes(9), "an LMDB database"),
+        (b"\xde\xc0\xef\xbe" + bytes(9), "LMDB's lock file"),
+        (b'{"a": 1}\n{"a": 2}\n', "JSON text"),
+        (b'{\n  "a": 1\n}\n', "JSON text"),
+        (b'<?xml version="1.0"?><testsuites/>', "XML"),
+        (b"-----BEGIN CERTIFICATE-----\n", "PEM text"),
+        ("gating: false  # für alle\n".encode(), "plain text"),
+        (b"123456\n", "plain text"),
+        (b"veen-data one\n", "plain text"),
+    ],
+    ids=["parquet", "lmdb", "lmdb-lock", "jsonl", "json", "xml", "pem", "yaml", "pid", "version"],
+)
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_what_is_not_ours_is_said_to_be_what_it_is(
+    command: str, tmp_path: Path, data: bytes, why: str
+) -> None:
+    (tmp_path / "file").write_bytes(data)
+    assert f"no VEEN bytes, but {why}" in veen(command, tmp_path / "file").failed(Exit.PROTOCOL)
+
+
+def test_a_cut_object_is_said_to_end_early() -> None:
+    with pytest.raises(CommandFailed, match="damaged: no object of ours .*ends early.*fetch it again"):
+        recognize("anchor.cbor", ANCHOR.encode()[:-1])
+    with pytest.raises(CommandFailed, match=f"from byte {len(ANCHOR.encode())} on"):
+        recognize("anchors", ANCHOR.encode() + ANCHOR.encode()[:-1])
+
+
+# --- bounds
+
+
+def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(*_: object) -> None:
+        pytest.fail("a kind was tried that does not begin so")
+
+    monkeypatch.setattr(Checkpoint, "decode", tried)
+    assert len(recognize("-", b"\x80" * 1_000)) == 1_000
+    monkeypatch.setattr(recognizing, "MOST_OBJECTS", 999)
+    with pytest.raises(CommandFailed, match="more than 999 objects"):
+        recognize("-", b"\x80" * 1_000)
+    large = cbor.encode([bytes(recognizing.MOST_UNKNOWN)])
+    with pytest.raises(CommandFailed, match="of no known kind"):
+        recognize("-", large)
+
+
+def test_a_secret_is_in_no_view_of_anything() -> None:
+    """What is bare has no secret type to be hidden by: so none may hold one."""
+    made = Bare("x", "3.2", {"held": SigningSeed(b"\x09" * 32)})
+    assert (b"\x09" * 32).hex() not in json.dumps(view.told(made)) + "".join(view.lines(made))
