@@ -1,26 +1,28 @@
-"""inspect names each file that holds VEEN bytes, says of others what they are, and reports damage as damage."""
+"""inspect names each file that holds VEEN bytes, says of others what they are, and calls damage damage."""
 
 from __future__ import annotations
 
 import json
+import struct
 import time
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
+from veen_cli.evidence import kinds, view
 from veen_cli.evidence import recognize as recognizing
-from veen_cli.evidence import view
 from veen_cli.evidence.found import Bare
 from veen_cli.evidence.recognize import recognize
 from veen_cli.exits import CommandFailed, Exit
 from veen_core import cbor, chunk, mmr
-from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry
 from veen_core.hashing import H
 from veen_core.hub_identity import new_identity, rotate, sign_identity
 from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_hub.anchors import GENESIS, AnchoredRoot, LedgerLine
+from veen_hub.client.records import EpochsRecord
 from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.errors import DamageError
@@ -70,6 +72,12 @@ def wal(*batches: list[Item], first: int = 7) -> bytes:
     for number, items in enumerate(batches, first):
         data += journal.encode_batch(number, items, len(data))
     return data
+
+
+def forged(payload: bytes) -> bytes:
+    """A batch whose checksums hold, and whose items do not."""
+    header = struct.pack(">4sQII32s", journal.MAGIC, 7, len(payload), 0, H(payload))
+    return header + struct.pack(">I", crc32(header)) + payload + b"\xff"
 
 
 def items(entry: Entry) -> list[Item]:
@@ -223,9 +231,11 @@ def test_a_torn_last_batch_is_said_to_be_torn_and_only_in_the_newest_segment(
     [
         (wal([Item(journal.ANCHOR, b"\xa0")]), "anchor"),
         (wal([Item(9, b"new")]), "unknown kind 9"),
+        (forged(b"\x03\x00\x00\x00\x09short"), "ends after the batch"),
+        (forged(b"\x03\x00"), "ends after the batch"),
         (wal([Item(journal.ANCHOR, ANCHOR.encode())]) * 2, "batch 7 follows batch 7"),
     ],
-    ids=["undecodable", "unknown", "twice"],
+    ids=["undecodable", "unknown", "long", "headless", "twice"],
 )
 def test_a_batch_that_somebody_made_up_is_damage(data: bytes, why: str) -> None:
     with pytest.raises(DamageError, match=why):
@@ -247,7 +257,7 @@ def test_a_pruned_chunk_is_its_head_and_what_stays_of_its_entries(entry: Entry, 
     (tmp_path / "pruned").write_bytes(data)
     told = veen("inspect", tmp_path / "pruned", "--json").json["objects"]
     assert [each["kind"] for each in told] == ["pruned chunk", "pruned entry"]
-    (tmp_path / "pruned").write_bytes(data[:-1] + b"\x00")
+    (tmp_path / "pruned").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert "places of its entries" in veen("inspect", tmp_path / "pruned").failed(Exit.PROTOCOL)
 
 
@@ -288,7 +298,7 @@ def test_what_is_not_ours_is_said_to_be_what_it_is(
 
 
 def test_a_cut_object_is_said_to_end_early() -> None:
-    with pytest.raises(CommandFailed, match="damaged: no object of ours .*ends early.*fetch it again"):
+    with pytest.raises(CommandFailed, match=r"damaged: no object of ours .*ends early.*fetch it again"):
         recognize("anchor.cbor", ANCHOR.encode()[:-1])
     with pytest.raises(CommandFailed, match=f"from byte {len(ANCHOR.encode())} on"):
         recognize("anchors", ANCHOR.encode() + ANCHOR.encode()[:-1])
@@ -299,9 +309,11 @@ def test_a_cut_object_is_said_to_end_early() -> None:
 
 def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(*_: object) -> None:
-        pytest.fail("a kind was tried that does not begin so")
+        pytest.fail("nothing of ours begins so")
 
-    monkeypatch.setattr(Checkpoint, "decode", tried)
+    monkeypatch.setattr(kinds.cbor, "decode_items", tried)
+    assert kinds.known(b"\x80") is None
+    monkeypatch.undo()
     assert len(recognize("-", b"\x80" * 1_000)) == 1_000
     monkeypatch.setattr(recognizing, "MOST_OBJECTS", 999)
     with pytest.raises(CommandFailed, match="more than 999 objects"):
@@ -309,6 +321,14 @@ def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -
     large = cbor.encode([bytes(recognizing.MOST_UNKNOWN)])
     with pytest.raises(CommandFailed, match="of no known kind"):
         recognize("-", large)
+
+
+def test_a_list_without_end_is_cut_in_words_only(tmp_path: Path) -> None:
+    record = EpochsRecord(epochs=tuple(map(Epoch, range(view.MANY + 7))))
+    (tmp_path / "epochs").write_bytes(record.encode())
+    assert "… and 7 more" in veen("inspect", tmp_path / "epochs").ok().out
+    told = veen("inspect", tmp_path / "epochs", "--json").json["objects"][0]
+    assert len(told["value"]["epochs"]) == view.MANY + 7
 
 
 def test_a_secret_is_in_no_view_of_anything() -> None:

@@ -7,15 +7,15 @@ Requests are not among them, but for SUBMIT's: several have one form, and nobody
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
-from veen_core import api, chunk, status
+from veen_core import api, cbor, chunk, status
 from veen_core.cap import CapToken
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
-from veen_core.errors import VeenError
+from veen_core.errors import DecodeError, VeenError
 from veen_core.export import AuthorizePayload, IndexRow, PrunedPayload
 from veen_core.hub_identity import CheckpointBinding, HubIdentity
 from veen_core.keystore import Keystore, Secrets
@@ -104,12 +104,23 @@ for _kind in KINDS:
 
 
 def known(data: bytes) -> Wire | None:
-    """The object that these bytes are, if they are one. Trying all kinds would take 0.2 ms for each `80`."""
-    if len(data) > MOST:
+    """The object that these bytes are, if they are one.
+
+    They are parsed once, and only the kinds that begin so are tried: all 50 took 0.25 ms for one ``80``.
+    """
+    kinds = _BY_HEAD.get(data[0], ())
+    if not kinds or len(data) > MOST:
         return None
-    for kind in _BY_HEAD.get(data[0], ()):
+    for kind in kinds:
+        if (value := kind.codec.match(data)) is not None:
+            return cast(Wire, value)
+    try:
+        item = cbor.decode_items(data)
+    except DecodeError:
+        return None
+    for kind in kinds:
         try:
-            return kind.decode(data)
+            return cast(Wire, kind.codec.read(item))
         except VeenError:
             continue
     return None

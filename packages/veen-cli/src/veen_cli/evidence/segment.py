@@ -1,4 +1,4 @@
-"""A segment of a hub's journal: what its batches made durable (H2). Damage is reported, nothing is skipped."""
+"""A segment of a hub's journal: what its batches made durable (H2). Damage is reported, never skipped."""
 
 from __future__ import annotations
 

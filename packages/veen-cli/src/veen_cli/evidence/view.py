@@ -18,6 +18,8 @@ from veen_core.wire import Wire, where
 
 LONG: Final = 96
 """Bytes of a field that are shown in full."""
+MANY: Final = 10_000
+"""Items of a list that are shown."""
 TIMES: Final = (
     "hub_ts",
     "valid_from",
@@ -129,10 +131,12 @@ def _value(name: str, item: Any, indent: str) -> Iterator[str]:
             yield from _fields(item, indent + "  ")
         case list() | tuple() if item:
             yield f"{indent}{label}{len(item)} of them" if name else f"{indent}a list of {len(item)}"
-            for each in item:
+            for each in item[:MANY]:
                 first, *rest = _value("", each, "")
                 yield f"{indent}  - {first}"
                 yield from (f"{indent}    {line}" for line in rest)
+            if len(item) > MANY:
+                yield f"{indent}  … and {len(item) - MANY} more: --json has them all"
         case list() | tuple():
             yield f"{indent}{label}none"
         case dict():
