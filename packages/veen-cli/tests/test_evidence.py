@@ -367,7 +367,7 @@ def test_a_damaged_file_is_said_to_be_one_whatever_it_was_named_as(
 
 
 def bent(data: bytes) -> bytes:
-    """One bit of the last byte is another: to set it to zero would leave one signature in sixteen as it was."""
+    """One bit of the last byte is another: a zero would leave one signature in sixteen as it was."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
