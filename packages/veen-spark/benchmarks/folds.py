@@ -1,7 +1,7 @@
 """What folding costs: ``spark.fold`` and ``spark.skew`` of ``run.py``.
 
 ``spark.fold``   wallet events from chunk files, opened, decoded and folded: one plain Python process's time
-                 divided by that of local[2], session and workers warm
+                 divided by that of local[2], session and all workers warm
 ``spark.skew``   the same number of events, all labels alike, against one label that has 90 % of them: the
                  first time divided by the second
 
@@ -171,7 +171,7 @@ def measured(spark: SparkSession, folder: Path, entries: int) -> Mapping[str, fl
     sizes = {
         "even": {f"even/{n}": entries // LABELS for n in range(LABELS)},
         "hot": {"hot": hot, **{f"hot/{n}": rest for n in range(LABELS - 1)}},
-        "warm": {"warm": 2_000},
+        "warm": {f"warm/{n}": max(1_000, entries // 100) for n in range(LABELS)},  # work for every worker
     }
     for name, streams in sizes.items():
         logs.once(folder / name, partial(write_log, sizes=streams))

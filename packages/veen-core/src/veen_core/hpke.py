@@ -10,7 +10,7 @@ from typing import Final
 
 from nacl import bindings
 from nacl.exceptions import CryptoError
-from pyhpke import AEADId, CipherSuite, ContextInterface, KDFId, KEMId, KEMKeyInterface, KEMKeyPair
+from pyhpke import AEADId, CipherSuite, ContextInterface, KDFId, KEMId, KEMKey, KEMKeyInterface, KEMKeyPair
 from pyhpke.exceptions import PyHPKEError
 
 from veen_core.errors import OpenError
@@ -71,7 +71,7 @@ class OpenContext:
     __slots__ = ("_context",)
 
     def __init__(self, recipient: DhKey, enc: bytes) -> None:
-        secret = SUITE.kem.deserialize_private_key(bytes(recipient.secret))
+        secret = KEMKey.from_pyca_cryptography_key(recipient.loaded)
         try:
             self._context: ContextInterface = SUITE.create_recipient_context(enc, secret)
         except (ValueError, PyHPKEError):

@@ -93,18 +93,21 @@ def find_marked(ranges: DataFrame, claims: int) -> list[Marked]:
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-    others = f.count("*").over(Window.partitionBy("label")) > 1
-    several = ranges.select(*_CLAIMED.names, others.alias("others")).where("others").drop("others")
-    if claims <= AT_ONCE:
+    claimed = ranges.select(*_CLAIMED.names)
+    if claims <= AT_ONCE:  # a shuffle takes longer than all of it
         by_label: dict[bytes, list[Any]] = {}
-        for row in several.collect():
-            by_label.setdefault(bytes(row[0]), []).append(tuple(row))
-        found = [mark for label in by_label.values() for mark in marked_ranges(label)]
-    else:
-        split = several.mapInArrow(_bucketing(1 + claims // BUCKET), spark_type(_BUCKETED))
-        marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
-        found = [tuple(row) for row in marking.collect()]
-    return gathered(found)
+        for row in _rows(claimed.toArrow()):
+            by_label.setdefault(row[0], []).append(row)
+        return gathered(mark for label in by_label.values() for mark in marked_ranges(label))
+    others = f.count("*").over(Window.partitionBy("label")) > 1
+    several = claimed.select("*", others.alias("others")).where("others").drop("others")
+    split = several.mapInArrow(_bucketing(1 + claims // BUCKET), spark_type(_BUCKETED))
+    marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
+    return gathered(map(tuple, marking.collect()))
+
+
+def _rows(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def gathered(found: Iterable[Sequence[Any]]) -> list[Marked]:
@@ -122,7 +125,7 @@ def _bucketing(buckets: int) -> Task:
 
         for batch in batches:
             rows = []
-            for label, from_seq, to_seq, packed in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            for label, from_seq, to_seq, packed in _rows(batch):
                 prints = np.frombuffer(packed, dtype=">u8")
                 for bucket in range(buckets):
                     part = prints[prints % buckets == bucket]
@@ -134,7 +137,7 @@ def _bucketing(buckets: int) -> Task:
 
 
 def _marking(table: pa.Table) -> pa.Table:
-    claims = list(zip(*(table.column(name).to_pylist() for name in _CLAIMED.names), strict=True))
+    claims = list(_rows(table.select(_CLAIMED.names)))
     return pa.Table.from_batches([record_batch(list(marked_ranges(claims)), DUPLICATE_SCHEMA)])
 
 

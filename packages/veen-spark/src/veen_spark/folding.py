@@ -98,23 +98,23 @@ def examine(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) -> tuple[
 
     size = (f.length("claims") / FINGERPRINT).cast("long").alias("claims")
     table = ranges.select("label", "from_seq", "to_seq", "pruned", size).toArrow()
-    widest = several = 0
+    widest = claims = 0
     lacking: tuple[bytes, int] | None = None
     in_order = table.sort_by([(name, "ascending") for name in ("label", "from_seq", "to_seq")])
     for label, group in groupby(_rows(in_order), key=itemgetter(0)):
-        end, count, claims, pruned = begins - 1, 0, 0, 0
+        end, count, pruned = begins - 1, 0, 0
         for _, first, last, gone, claimed in group:
             if first != end + 1:
                 raise VerificationError(_untiled(label, first, end))
             end, count, claims, pruned = last, count + 1, claims + claimed, pruned + gone
-        widest, several = max(widest, count), several + (claims if count > 1 else 0)
+        widest = max(widest, count)
         lacking = (label, pruned) if pruned and lacking is None else lacking
     if lacking is not None and not allow_pruned:
         raise VerificationError(
             f"label {lacking[0].hex()}: retention took {lacking[1]} of its messages, and nobody can fold "
             "what is gone; fold a copy from before, or say allow_pruned to fold the rest"
         )
-    return widest, several
+    return widest, claims
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[bytes, int, int, int, int]]:
