@@ -190,7 +190,7 @@ def completed(tmp_path: Path, shell: str, words: str) -> str:
         variables["COMP_CWORD"] = words.rpartition(" ")[2]
     done = subprocess.run(
         ["veen"],
-        env={**environment(tmp_path), **variables},
+        env={**environment(tmp_path / ".config"), **variables},
         capture_output=True,
         text=True,
         check=True,
@@ -204,6 +204,39 @@ def test_commands_and_options_are_completed(shell: str, tmp_path: Path) -> None:
     assert "quickstart" in completed(tmp_path, shell, "veen qui")
     assert "checkpoint" in completed(tmp_path, shell, "veen hub che")
     assert "--follow" in completed(tmp_path, shell, "veen stream --fol")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("veen inspect rec", "file"),
+        ("veen verify receipt.cbor hub", "file"),
+        ("veen proof show pro", "file"),
+        ("veen send hello --to bo", "file"),
+        ("veen send --client al", "dir"),
+        ("veen hub init --admin ad", "file"),
+    ],
+)
+def test_a_name_of_a_file_is_left_to_the_shell_to_complete(words: str, kind: str, tmp_path: Path) -> None:
+    assert completed(tmp_path, "bash", words) == f"{kind},{words.rpartition(' ')[2]}\n"
+
+
+def test_contexts_and_codes_are_completed(tmp_path: Path) -> None:
+    process(tmp_path, "context", "add", "work", "--hub", "http://127.0.0.1:9").ok()
+    for words in ("veen context use w", "veen context remove w", "veen --context w"):
+        assert completed(tmp_path, "bash", words) == "plain,work\n"
+    assert completed(tmp_path, "bash", "veen explain e.s").split() == [
+        "plain,E.SIZE",
+        "plain,E.SIG",
+        "plain,E.SEQ",
+    ]
+
+
+def test_contexts_that_cannot_be_read_are_not_completed_and_disturb_nobody(tmp_path: Path) -> None:
+    process(tmp_path, "context", "add", "work", "--hub", "http://127.0.0.1:9").ok()
+    (kept,) = tmp_path.rglob("contexts.json")
+    kept.write_text("{")
+    assert completed(tmp_path, "bash", "veen context use w").strip() == ""
 
 
 def run_in_bash(tmp_path: Path, line: str, **more: str) -> tuple[int, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -42,6 +43,20 @@ def test_every_command_has_json_quiet_help_and_an_example(
     assert command.help
     undocumented = [each.name for each in command.params if isinstance(each, click.Option) and not each.help]
     assert not undocumented
+
+
+@pytest.mark.parametrize(("path", "command", "ctx"), LEAVES, ids=[path for path, _, _ in LEAVES])
+def test_where_a_file_or_folder_is_named_the_shell_completes_it(
+    path: str, command: click.Command, ctx: click.Context
+) -> None:
+    for each in command.params:
+        said = f"{each.metavar} {getattr(each, 'help', '')}"
+        if re.search(r"\bFILE\b|\bPEM\b|[Ff]older|an identity\b", said) and not isinstance(
+            each.type, click.Choice
+        ):
+            kinds = {item.type for item in each.shell_complete(ctx, "x")}
+            assert kinds <= {"file", "dir"}, (path, each.name)
+            assert kinds, (path, each.name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop, moments
+from veen_cli import loop, moments, suggestions
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
@@ -100,7 +100,10 @@ def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
     help="Folder of the identity that signs: the hub's admin, or an issuer in its hub.yaml.",
 )
 @click.option(
-    "--subject", required=True, help="Who may write: an identity's folder, card, or a client_id in hex."
+    "--subject",
+    required=True,
+    shell_complete=suggestions.files,
+    help="Who may write: an identity's folder, card, or a client_id in hex.",
 )
 @click.option("--stream", "-s", "streams", multiple=True, required=True, help="Name or id; may be repeated.")
 @click.option(
@@ -202,7 +205,7 @@ def _auth_ref(text: str) -> AuthRef:
 
 
 @command("veen cap status alice.cap", "veen cap status AUTH_REF --json")
-@click.argument("token", metavar="TOKEN|AUTH_REF")
+@click.argument("token", metavar="TOKEN|AUTH_REF", shell_complete=suggestions.files)
 @connects
 def status(out: Output, *, target: Target, token: str) -> Answer:
     """Ask what the hub knows of a token.

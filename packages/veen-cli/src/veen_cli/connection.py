@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import settings
+from veen_cli import settings, suggestions
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder
 from veen_cli.numbers import Seconds
@@ -90,7 +90,11 @@ OPTIONS: Final = (
         help="The hub's hub_id or first hub_pk in hex; or 'first'.",
     ),
     click.option(
-        "--client", envvar="VEEN_CLIENT", show_envvar=True, help="Folder of the identity to act as."
+        "--client",
+        envvar="VEEN_CLIENT",
+        show_envvar=True,
+        shell_complete=suggestions.folders,
+        help="Folder of the identity to act as.",
     ),
     click.option("--ca", type=click.Path(exists=True), help="PEM file: believe this authority (TLS)."),
     click.option("--cert", type=click.Path(exists=True), help="PEM file: show this certificate (TLS)."),

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from veen_cli import settings
+from veen_cli import settings, suggestions
 from veen_cli.commands import Group, Own
 from veen_cli.frame import command
 from veen_cli.output import Answer, Output, fields
@@ -35,15 +35,25 @@ def _absolute(text: str | None) -> str | None:
 @click.argument("name")
 @click.option("--hub", help="Address of the hub.")
 @click.option("--trust", help="hub_id or first hub_pk of that hub, in hex.")
-@click.option("--client", help="Folder of the identity to act as.")
-@click.option("--data-dir", help="Data directory, for commands that work on one.")
+@click.option("--client", shell_complete=suggestions.folders, help="Folder of the identity to act as.")
+@click.option(
+    "--data-dir", shell_complete=suggestions.folders, help="Data directory, for commands that work on one."
+)
 @click.option("--stream", help="The stream to send to and read from.")
-@click.option("--ca", help="PEM file of the authority that signed the hub's certificate.")
-@click.option("--cert", help="PEM file of the certificate to show to the hub.")
-@click.option("--cert-key", help="PEM file of that certificate's key.")
+@click.option(
+    "--ca",
+    shell_complete=suggestions.files,
+    help="PEM file of the authority that signed the hub's certificate.",
+)
+@click.option(
+    "--cert", shell_complete=suggestions.files, help="PEM file of the certificate to show to the hub."
+)
+@click.option("--cert-key", shell_complete=suggestions.files, help="PEM file of that certificate's key.")
 @click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     """Make a context, or replace it."""
+    if not name.isprintable():
+        raise click.UsageError("a context's name is one line of printable characters.")
     if not name.strip() or all(each is None for each in given.values()):
         raise click.UsageError("a context has a name and at least one of the options.")
     for key in ("ca", "cert", "cert_key"):
@@ -73,7 +83,7 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
 
 
 @command("veen context use work")
-@click.argument("name")
+@click.argument("name", shell_complete=suggestions.contexts)
 def use(out: Output, name: str) -> Answer:
     """Choose the context to use from now on."""
     del out
@@ -100,7 +110,7 @@ def list_(out: Output) -> Answer:
 
 
 @command("veen context remove work")
-@click.argument("name")
+@click.argument("name", shell_complete=suggestions.contexts)
 def remove(out: Output, name: str) -> Answer:
     """Forget a context."""
     del out

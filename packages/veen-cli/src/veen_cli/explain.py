@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from veen_cli import suggestions
 from veen_cli.exits import MEANINGS, CommandFailed, Exit
 from veen_cli.explanations import Explanation, all_of_them
 from veen_cli.explanations import explain as find
@@ -25,7 +26,7 @@ def _exit(text: str) -> Exit | None:
 
 
 @command("veen explain CAP_TTL", "veen explain E.SEQ", "veen explain 4", "veen explain")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=suggestions.codes)
 def explain(out: Output, *, code: str | None) -> Answer:
     """Say what a code means, and what to do: a hub's refusal, or an exit code of veen.
 

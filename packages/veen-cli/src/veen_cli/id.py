@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop, moments, settings
+from veen_cli import loop, moments, settings, suggestions
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.frame import command
@@ -44,7 +44,11 @@ COMMANDS: Final = {
 id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")
 
 client_option = click.option(
-    "--client", envvar="VEEN_CLIENT", show_envvar=True, help="Folder of the identity to act as."
+    "--client",
+    envvar="VEEN_CLIENT",
+    show_envvar=True,
+    shell_complete=suggestions.folders,
+    help="Folder of the identity to act as.",
 )
 
 

@@ -23,6 +23,7 @@ from typing import Final
 
 import click
 
+from veen_cli import suggestions
 from veen_cli.commands import Group, Own
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.output import harmless, silenced
@@ -101,6 +102,7 @@ veen = Group(
             ["--context"],
             envvar="VEEN_CONTEXT",
             show_envvar=True,
+            shell_complete=suggestions.contexts,
             help="Use this context for one command (see 'veen context').",
         )
     ],

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop, moments
+from veen_cli import loop, moments, suggestions
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -220,7 +220,11 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
     "--file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Send its content."
 )
 @stream_option
-@click.option("--to", help="Seal to: an identity's folder, card, or X25519 key in hex [default: yourself].")
+@click.option(
+    "--to",
+    shell_complete=suggestions.files,
+    help="Seal to: an identity's folder, card, or X25519 key in hex [default: yourself].",
+)
 @click.option("--schema", help="Name or id of the body's schema [default: text or bytes].")
 @click.option(
     "--attach",

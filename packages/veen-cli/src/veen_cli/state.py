@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from veen_cli import loop, settings
+from veen_cli import loop, settings, suggestions
 from veen_cli.connection import Target, connects, stream_option
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
@@ -130,7 +130,11 @@ def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[
 
 @command("veen verify-state --client alice", name="verify-state")
 @click.option(
-    "--client", envvar="VEEN_CLIENT", show_envvar=True, help="Folder of the identity whose state is checked."
+    "--client",
+    envvar="VEEN_CLIENT",
+    show_envvar=True,
+    shell_complete=suggestions.folders,
+    help="Folder of the identity whose state is checked.",
 )
 def verify_state(out: Output, *, client: str | None) -> Answer:
     """Check everything that an identity remembers of hubs, without asking them.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_cli import loop
+from veen_cli import loop, suggestions
 from veen_cli.commands import Group, Own
 from veen_cli.connection import Target
 from veen_cli.evidence import view
@@ -81,7 +81,7 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
     article = "an" if what[0] in "aeiou" else "a"
 
     @command(f"veen {noun} show {noun}.cbor", name="show", help=f"Show what {article} {what} says.")
-    @click.argument("file", metavar="FILE")
+    @click.argument("file", metavar="FILE", shell_complete=suggestions.files)
     def show(out: Output, *, file: str) -> Answer:
         del out
         try:
@@ -106,7 +106,7 @@ def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command
         f"Give what it is to be judged by as well: {', '.join(others)}. As `veen verify`, but the first file "
         f"must be {article} {what}.",
     )
-    @click.argument("files", nargs=-1, required=True, metavar="FILE…")
+    @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
     @trust_options
     def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
         return report(out, judge(out, files, trust, client, kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from veen_cli import suggestions
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.frame import command
@@ -11,7 +12,7 @@ from veen_cli.output import Answer, Output
 
 
 @command("veen inspect receipt.cbor", "veen id card --client alice --quiet | veen inspect -", name="inspect")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
 def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
     """Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from veen_cli import moments, settings
+from veen_cli import moments, settings, suggestions
 from veen_cli.evidence.found import Found
 from veen_cli.evidence.judge import Judge, Verdict
 from veen_cli.evidence.recognize import recognize_all
@@ -168,7 +168,11 @@ def report(out: Output, verdicts: Sequence[Verdict]) -> Answer:
 
 def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     client = click.option(
-        "--client", envvar="VEEN_CLIENT", show_envvar=True, help="An identity that knows the hub already."
+        "--client",
+        envvar="VEEN_CLIENT",
+        show_envvar=True,
+        shell_complete=suggestions.folders,
+        help="An identity that knows the hub already.",
     )
     trust = click.option(
         "--trust", envvar="VEEN_TRUST", show_envvar=True, help="The hub's hub_id or first hub_pk, in hex."
@@ -181,7 +185,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     "veen verify proof.cbor receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
 @trust_options
 def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
     """Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.

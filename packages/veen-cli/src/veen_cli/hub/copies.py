@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from veen_cli import moments, settings
+from veen_cli import moments, settings, suggestions
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.hub.place import data_dir_option, keys_dir_option
@@ -86,7 +86,12 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
 @data_dir_option
 @keys_dir_option
 @target_option
-@click.option("--admin", required=True, help="The new hub's admin: an identity's folder, card or key in hex.")
+@click.option(
+    "--admin",
+    required=True,
+    shell_complete=suggestions.files,
+    help="The new hub's admin: an identity's folder, card or key in hex.",
+)
 def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, admin: str) -> Answer:
     """Make a new hub that keeps another's log as evidence.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from veen_cli import moments
+from veen_cli import moments, suggestions
 from veen_cli.frame import command
 from veen_cli.hub.place import keys_dir_option, new_data_dir_option
 from veen_cli.identity import verify_key_named
@@ -27,7 +27,9 @@ from veen_storage import store
 @new_data_dir_option
 @keys_dir_option
 @click.option(
-    "--admin", help="Whose tokens and orders count: an identity's folder, its card, or a key in hex."
+    "--admin",
+    shell_complete=suggestions.files,
+    help="Whose tokens and orders count: an identity's folder, its card, or a key in hex.",
 )
 @click.option("--no-admin", is_flag=True, help="Nobody: issuers come from hub.yaml, or the hub is open.")
 @click.option(

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from veen_cli import moments
+from veen_cli import moments, suggestions
 from veen_cli.frame import command
 from veen_cli.identifiers import Hex
 from veen_cli.identity import card_named
@@ -81,7 +81,7 @@ def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answ
     "veen id device phone.pub --label phone --expires +90d --client bob",
     "veen id device phone.pub --disable --client bob",
 )
-@click.argument("card")
+@click.argument("card", shell_complete=suggestions.files)
 @click.option("--label", help="What it is called.")
 @click.option("--expires", type=moments.Moment(ahead=True), help="When it ends: a time, or +90d.")
 @click.option("--disable", is_flag=True, help="Switch it off.")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_cli import loop, settings
+from veen_cli import loop, settings, suggestions
 from veen_cli.connection import Target, connects
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.identity import Folder, recipient_named
@@ -205,7 +205,11 @@ def reaches(work: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Path(path_type=Path, exists=True, dir_okay=False),
             help="Token file; one that was authorized before is found by itself.",
         ),
-        click.option("--to", help="Seal to: a folder, card, or X25519 key [default: the reader, or you]."),
+        click.option(
+            "--to",
+            shell_complete=suggestions.files,
+            help="Seal to: a folder, card, or X25519 key [default: the reader, or you].",
+        ),
         click.option(
             "--reader",
             multiple=True,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from veen_cli import loop
+from veen_cli import loop, suggestions
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.frame import command
 from veen_cli.identifiers import Hex
@@ -129,7 +129,11 @@ async def _pay(
 @click.argument("to_wallet", type=Hex(WalletId))
 @amount_argument
 @click.option("--transfer-id", type=Hex(TransferId), help="Go on with one that failed half-way.")
-@click.option("--credit-to", help="Seal the credit to its owner: a folder, card, or X25519 key.")
+@click.option(
+    "--credit-to",
+    shell_complete=suggestions.files,
+    help="Seal the credit to its owner: a folder, card, or X25519 key.",
+)
 @books
 @reaches
 def transfer(
