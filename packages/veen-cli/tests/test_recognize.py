@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from veen_cli.evidence import kinds, view
+from veen_cli.evidence import kinds, records, view
 from veen_cli.evidence import recognize as recognizing
 from veen_cli.evidence.found import Bare
 from veen_cli.evidence.recognize import recognize
@@ -23,6 +23,10 @@ from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamS
 from veen_core.keys import SigningKey, SigningSeed
 from veen_hub.anchors import GENESIS, AnchoredRoot, LedgerLine
 from veen_hub.client.records import EpochsRecord
+from veen_overlays.identifiers import WalletId
+from veen_overlays.kv import Put
+from veen_overlays.record import Record
+from veen_overlays.wallet.records import Close
 from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.errors import DamageError
@@ -138,6 +142,34 @@ def test_what_only_looks_like_one_is_not_called_one() -> None:
         H(b"other").hex(): cbor.encode([1, 2]),
     }.items():
         assert [found.name for found in recognize(name, data)] == ["CBOR of no known kind"]
+
+
+def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
+    town: Town, tmp_path: Path
+) -> None:
+    seq = town.as_("alice", "kv", "put", "colour", "blue", "-s", STREAM, "--json").json["stream_seq"]
+    put = Put(key=b"colour", value=b"blue")
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--to", seq, "-q").ok().out.strip()
+    assert shown == put.encode().hex()
+    (tmp_path / "record").write_text(shown)
+    (told,) = veen("inspect", tmp_path / "record", "--json").json["objects"]
+    assert (told["kind"], told["value"]) == ("kv.put.v1", {"key": b"colour".hex(), "value": b"blue".hex()})
+    assert Put.SCHEMA.hex() in told["derived"].values()
+    assert "no evidence" in veen("verify", tmp_path / "record").failed(Exit.PROTOCOL)
+
+
+def test_a_form_that_several_schemas_share_is_not_guessed_at() -> None:
+    close = Close(wallet_id=WalletId(bytes(32)), ts=UnixTime(1))
+    stray = {"key": b"colour", "value": b"blue", "more": 1}
+    for data in (close.encode(), cbor.encode(stray), cbor.encode({"key": "colour"})):
+        assert [found.name for found in recognize("-", data)] == ["CBOR of no known kind"]
+
+
+@pytest.mark.parametrize("schema", records.SCHEMAS, ids=lambda schema: schema.__name__)
+def test_no_record_passes_for_a_wire_object(schema: type[Record]) -> None:
+    """Else its name would be wrong: those say themselves what they are, and come first."""
+    kinds_ = {frozenset(field.key for field in kind.codec.fields) for kind in kinds.KINDS}
+    assert frozenset(field.key for field in schema.codec.fields) not in kinds_
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from veen_core.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """VEEN bytes that are no wire object: what they are, where that is said, what they hold."""
+    """VEEN bytes that are no wire object, or not by themselves: what, where that is said, what they hold."""
 
     name: str
     section: str

@@ -14,7 +14,7 @@ from typing import Final
 from veen_cli.evidence import segment
 from veen_cli.evidence.bare import bare, floor
 from veen_cli.evidence.foreign import foreign
-from veen_cli.evidence.found import Found, Thing, Unknown
+from veen_cli.evidence.found import Bare, Found, Thing, Unknown
 from veen_cli.evidence.kinds import known
 from veen_cli.exits import CommandFailed, Exit
 from veen_core import cbor, chunk
@@ -133,7 +133,7 @@ def _sequence(where: str, data: bytes) -> Iterator[Found]:
             thing: Thing | None = known(item)
             if thing is None:
                 left -= len(item)
-                thing = _unknown(item, left)
+                thing = _other(item, left)
         except DecodeError as exc:
             raise CommandFailed(
                 f"{where}: no VEEN bytes, or damaged: {f'from byte {at} on ' if at else ''}no object of ours "
@@ -145,13 +145,17 @@ def _sequence(where: str, data: bytes) -> Iterator[Found]:
             return
 
 
-def _unknown(item: bytes, left: int) -> Unknown:
-    """Text and zeros are sequences too, of bare values, and none of ours."""
+def _other(item: bytes, left: int) -> Bare | Unknown:
+    """None that says itself what it is. Text and zeros are sequences too, of bare values: none of ours."""
     if left < 0:
         raise DecodeError(f"more than {MOST_UNKNOWN} bytes of CBOR of no known kind")
     if item[0] not in _ARRAYS_AND_MAPS:
         raise DecodeError("want an array or a map")
-    return Unknown(cbor.decode(item))
+    # Imported here: all overlays, which few files are of.
+    from veen_cli.evidence.records import record  # noqa: PLC0415
+
+    decoded = cbor.decode(item)
+    return record(item, decoded) or Unknown(decoded)
 
 
 def recognize_all(paths: Iterable[str]) -> list[Found]:
