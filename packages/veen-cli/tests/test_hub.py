@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -18,8 +20,10 @@ from cryptography.x509.oid import NameOID
 
 from veen_cli.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
+from veen_storage.files import Files
 from veen_storage.holder import holder
 from veen_storage.layout import Layout
+from veen_storage.registry import Registry
 
 from .conftest import STREAM, Town
 from .running import Done, end_hubs, ending_hubs, environment, process, veen
@@ -211,6 +215,42 @@ def test_a_hub_that_was_killed_while_it_started_is_no_mistake_of_the_protocol(
     with pytest.raises(CommandFailed, match="SIGKILL: see whether") as failed:
         launch([], tmp_path / "log")
     assert failed.value.code == Exit.USAGE
+
+
+def test_a_hub_for_whose_words_there_is_no_room_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(program))
+    with pytest.raises(CommandFailed, match="see whether the disk is full") as failed:
+        launch([], tmp_path / "log")
+    assert failed.value.code == Exit.USAGE
+
+
+def test_a_hub_whose_pid_file_finds_no_room_does_not_run_on(place: Path) -> None:
+    try:
+        assert "No space left" in start(place / "hub", "--pid-file", "/dev/full").failed(Exit.USAGE)
+        assert holder(place / "hub") is None
+    finally:
+        end_hubs(place)
+
+
+def test_an_init_that_found_no_room_is_not_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_files: Files, layout: Layout, _registry: Registry) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(layout.version))
+
+    (tmp_path / "mine").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr("veen_storage.creation.write_registry", full)
+        for name in ("hub", "mine"):
+            told = veen("hub", "init", "--data-dir", tmp_path / name, "--no-admin").failed(Exit.USAGE)
+            assert "make room and try again" in told
+    assert (tmp_path / "mine").is_dir(), "what was there before is not ours to remove"
+    veen("hub", "init", "--data-dir", tmp_path / "hub", "--no-admin").ok()
 
 
 def test_init_wants_to_know_who_the_admin_is_and_overwrites_nothing(place: Path, tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -18,6 +22,18 @@ from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.profile import PROFILES
 from veen_storage import store
+
+
+@contextmanager
+def gone_if_full(folder: Path) -> Iterator[None]:
+    """Half of a new folder would be in the way of whoever makes room and tries again, as they are told."""
+    was_there = folder.exists()
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC and not was_there:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 @command(
@@ -59,7 +75,7 @@ def init(
     if (admin is None) == (not no_admin):
         raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
     admin_pk = verify_key_named(admin) if admin is not None else None
-    with privately():
+    with privately(), gone_if_full(data_dir):
         identity = store.create(
             data_dir,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),

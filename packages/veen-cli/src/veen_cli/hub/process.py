@@ -89,8 +89,14 @@ def ended_by_itself(process: subprocess.Popen[bytes], said: list[str]) -> Comman
             Exit.USAGE,
         )
     last = said[-1].strip().removeprefix("veen: ") if said else ""
-    if not last or code not in set(Exit) or code == Exit.OK:
+    if code not in set(Exit) or code == Exit.OK:
         return CommandFailed(f"the hub ended with code {code}: {last or 'without a word'}", Exit.BUG)
+    if not last:  # whoever fails with a code says why, unless there is no room for it
+        return CommandFailed(
+            "the hub ended, and its log holds nothing of why: see whether the disk is full, or start it "
+            "without --detach",
+            Exit(code),
+        )
     return CommandFailed(last, Exit(code))
 
 
@@ -240,7 +246,12 @@ def _detached(
             process, url = launch(arguments, log_file)
     except CommandFailed as failed:
         raise CommandFailed(f"{failed.message} (its log: {log_file})", failed.code) from None
-    pid_file.write_text(f"{process.pid}\n", encoding="ascii")
+    try:
+        pid_file.write_text(f"{process.pid}\n", encoding="ascii")
+    except BaseException:  # of a full disk, say: who is told that it failed expects no hub
+        process.terminate()
+        process.wait()
+        raise
     process.returncode = 0  # it outlives us on purpose; Python need not warn
     return Answer(
         {
