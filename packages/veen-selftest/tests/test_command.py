@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from veen_selftest.setup import PLAIN
 
 from .conftest import FAULTY
 
+ELSEWHERE = "http://127.0.0.1:8080"
 SCRIPT = [sys.executable, "-m", "veen_selftest.console"]
 
 
@@ -66,6 +68,30 @@ def test_every_option_is_explained_and_help_shows_examples() -> None:
     options = {name for each in command.selftest.get_params(ctx) for name in each.opts}
     assert {"--json", "--quiet", "--help", "--hub", "--seed", "--only", "--junit"} <= options
     assert [p.name for p in command.selftest.params if isinstance(p, click.Option) and not p.help] == []
+
+
+@pytest.mark.parametrize("example", command.EXAMPLES)
+def test_every_example_runs(
+    example: str, healthy: OwnFleet, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is written, but for the hub's address, and for one check of those it names: all take minutes."""
+    monkeypatch.chdir(key_file.parent)
+    key_file.rename("admin")
+    _veen, _selftest, *arguments = shlex.split(example.replace(ELSEWHERE, healthy.hub(PLAIN).url))
+    few = f"--only={'hub.follow_p99_ms' if 'perf' in arguments else 'scenario.A'}"
+    done = run(*arguments, few, *(["--own"] if "--hub" not in arguments else []))
+    assert done.returncode == 0 or "perf" in arguments, done.stdout + done.stderr
+    if "--json" in arguments:
+        (figure,) = json.loads(done.stdout)["figures"]
+        assert done.returncode == (0 if figure["ok"] else 5), (
+            "whether it is reached is the machine's business"
+        )
+    if "--junit" in arguments:
+        assert ET.parse("selftest.xml").getroot().tag == "testsuites"
+
+
+def test_the_examples_name_a_hub_that_is_elsewhere() -> None:
+    assert any(ELSEWHERE in example for example in command.EXAMPLES)
 
 
 def test_a_run_against_a_hub_that_is_there_writes_every_report(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from veen_selftest.bench import Effort
 from veen_selftest.fleet import OwnFleet
 from veen_selftest.suite import Outcome, checks_of, chosen, run
 
@@ -27,3 +30,10 @@ def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet
     assert figure.value > 0
     assert figure.about
     assert report.ok is figure.ok
+
+
+def test_what_is_measured_to_the_floor_shows_the_floor(healthy: OwnFleet) -> None:
+    report = run(list(chosen(["perf"], ["hub.single"])), healthy, 3, Effort(quick=True), lambda _news: None)
+    (figure,) = report.figures
+    rate, floor = (float(number.replace(",", "")) for number in re.findall(r"([\d,]+)/s", figure.about))
+    assert figure.value == pytest.approx(rate / floor, rel=0.5), "medians of their own, of the same rounds"

@@ -129,16 +129,18 @@ def _to_floor(bench: Bench, hub: Hub, lanes: Sequence[list[bytes]], size: int, l
     A machine's moods last for seconds: they must not fall on one side only.
     """
     length = len(lanes[0]) // ROUNDS
-    ratios, rates, before = [], [], crypto_floor()
+    ratios, rates, floors = [], [], [crypto_floor()]
     for turn in range(ROUNDS):
         part = [lane[turn * length : (turn + 1) * length] for lane in lanes]
         seconds = uvloop.run(load.drive(hub, part, sequences=size > 1))
-        after = crypto_floor()
+        floors.append(crypto_floor())
         rates.append(length * size * len(lanes) / seconds)
-        ratios.append(rates[-1] / ((before + after) / 2))
-        before = after
-    rate = statistics.median(rates)
-    about = f"{rate:,.0f}/s; median of {ROUNDS} rounds, {min(ratios):.2f} to {max(ratios):.2f}"
+        ratios.append(rates[-1] / statistics.mean(floors[-2:]))
+    rate, floor = statistics.median(rates), statistics.median(floors)
+    about = (
+        f"{rate:,.0f}/s; the floor is {floor:,.0f}/s; "
+        f"median of {ROUNDS} rounds, {min(ratios):.2f} to {max(ratios):.2f}"
+    )
     _say(bench, statistics.median(ratios), "of floor", about, least=least)
 
 
