@@ -337,8 +337,22 @@ def test_the_completion_script_is_one_that_the_shell_reads(shell: str, tmp_path:
     subprocess.run([shell, "-n", tmp_path / "script"], check=True, timeout=30)
 
 
-def test_ctrl_c_ends_a_batch_that_waits_for_its_next_line(town: Town) -> None:
-    flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
+@pytest.mark.parametrize("form", ["", "--json", "--quiet"], ids=["people", "json", "quiet"])
+def test_ctrl_c_ends_a_batch_that_waits_for_its_next_line_and_tells_how_many_were_sent(
+    form: str, town: Town
+) -> None:
+    newest = f"the last line before Ctrl-C {form}"
+    flags = [
+        *filter(None, [form]),
+        "--hub",
+        town.url,
+        "--trust",
+        town.hub_id,
+        "--client",
+        str(town / "alice"),
+        "-s",
+        STREAM,
+    ]
     sending = subprocess.Popen(
         ["veen", "send", "--batch", *flags],
         env=environment(town / ".config"),
@@ -349,14 +363,19 @@ def test_ctrl_c_ends_a_batch_that_waits_for_its_next_line(town: Town) -> None:
     )
     try:
         assert sending.stdin is not None
-        sending.stdin.write("the line before Ctrl-C\n")
+        sending.stdin.write("one of many\n" * 300 + f"{newest}\n")
         sending.stdin.flush()
         deadline = time.monotonic() + 30
-        while "the line before Ctrl-C" not in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out:
+        while newest not in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out:
             assert time.monotonic() < deadline
         sending.send_signal(signal.SIGINT)
         sending.wait(20)  # with its stdin still open
     finally:
         sending.kill()
-        _, err = sending.communicate()
-    assert (sending.returncode, err.strip()) == (130, "")
+        out, err = sending.communicate()
+    assert sending.returncode == 130
+    told = re.fullmatch(r"([0-9]+) messages to .* the last is number [0-9]+; it ended early", err.strip())
+    assert (told is not None) == (not form)
+    assert bool(out.strip()) == (form == "--json")
+    sent = int(told[1]) if told else json.loads(out)["sent"] if out.strip() else 1
+    assert 1 <= sent <= 301

@@ -308,12 +308,11 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
                     async for receipt in place.send_many(lines_of(read), **settings):
                         last = receipt
                         progress.advance()
-            except Exception as error:
+            except (Exception, asyncio.CancelledError):  # Ctrl-C too: of `tail -f` there is no other end
                 progress.stop()
-                if progress.done:
-                    out.tell(
-                        f"{progress.done} messages were sent before this failed ({type(error).__name__})"
-                    )
+                if last is not None:
+                    out.tell(f"{_rate(progress, stream, last)}; it ended early")
+                    out.object_only(_rate_told(stream, progress, last))
                 raise
     if last is None:
         raise CommandFailed("there was no line to send", Exit.USAGE)
