@@ -95,6 +95,22 @@ def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
     assert "--parent" in town.as_("alice", "send", "x", "-s", STREAM, "--parent", "zz").failed(1)
 
 
+def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) -> None:
+    flags = ["--hub", town.url, "--trust", town.hub_id, "--client", str(town / "alice"), "-s", STREAM]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            ["veen", "send", "once", *flags],
+            env=environment(town / ".config"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.startswith("veen: done, but the answer cannot be written to stdout: No space left")
+    assert "once" in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out
+
+
 def test_a_batch_sends_each_line_and_tells_the_rate(town: Town, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("".join(f"line {n}\n" for n in range(200)))

@@ -12,6 +12,7 @@ commands with the same two flags and an epilog of examples, and ``tests/test_tre
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import click
 
 from veen_cli.commands import HELP_NAMES
+from veen_cli.exits import CommandFailed, Exit
 from veen_cli.output import Answer, Output, silenced
 
 
@@ -46,6 +48,21 @@ class Command(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
+def say(out: Output, answer: Answer) -> None:
+    """The work is done by now: whoever is told to make room and try again would send a message twice."""
+    try:
+        out.say(answer)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandFailed(
+            f"done, but the answer cannot be written to stdout: {error.strerror}; make room, and repeat only what "
+            "changes nothing",
+            Exit.USAGE,
+        ) from None
+
+
 def command(
     *examples: str, name: str | None = None, **settings: Any
 ) -> Callable[[Callable[..., Answer | None]], Command]:
@@ -58,7 +75,7 @@ def command(
             try:
                 answer = work(out, **options)
                 if answer is not None:
-                    out.say(answer)
+                    say(out, answer)
             except BrokenPipeError:
                 raise click.exceptions.Exit(silenced()) from None
 
