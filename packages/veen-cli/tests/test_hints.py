@@ -325,3 +325,16 @@ def test_a_copy_goes_into_a_folder_of_its_own(town: Town, tmp_path: Path) -> Non
     for words in (("clone",), ("fork", "--admin", town / "admin"), ("export", "-s", STREAM)):
         told = veen("hub", *words, "-d", town / "hub", "--out", tmp_path / "full").failed(Exit.USAGE)
         assert "choose another folder for --out" in told
+
+
+def test_a_command_that_is_advised_can_be_typed_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the name: a space in it would make it two arguments."""
+    monkeypatch.chdir(tmp_path)
+    missing = veen("hub", "start", "--data-dir", "my hub").failed(Exit.USAGE)
+    assert "`veen hub init -d 'my hub'`" in missing
+    assert "--data-dir 'my hub' --open" in veen("hub", "init", "--data-dir", "my hub", "--no-admin").ok().out
+    Path("a receipt").write_bytes(b"none")
+    assert "`veen inspect 'a receipt'`" in veen("receipt", "show", "a receipt").failed(Exit.PROTOCOL)
+    assert "add 'at work' --hub" in veen("context", "use", "at work").failed(Exit.USAGE)

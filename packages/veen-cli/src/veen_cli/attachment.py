@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -60,7 +61,7 @@ def fetch(
                     check_index(message, index)
                     return message, await place.attachment(message, index)
         raise CommandFailed(
-            f"{stream} has no message {seq}: `veen stream --stream {stream}` lists them", Exit.REFUSED
+            f"{stream} has no message {seq}: `veen stream --stream {quote(stream)}` lists them", Exit.REFUSED
         )
 
     return loop.run(work())

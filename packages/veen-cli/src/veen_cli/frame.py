@@ -57,8 +57,8 @@ def say(out: Output, answer: Answer) -> None:
         raise
     except OSError as error:
         raise CommandFailed(
-            f"done, but the answer cannot be written to stdout: {error.strerror}; make room, and repeat it only "
-            "if it changes nothing",
+            f"done, but the answer cannot be written to stdout: {error.strerror}; make room, and repeat it "
+            "only if it changes nothing",
             Exit.USAGE,
         ) from None
 

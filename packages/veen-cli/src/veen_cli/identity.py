@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import Final, TypeVar
 
 from veen_cli.exits import CommandFailed, Exit
@@ -104,7 +105,8 @@ class Folder:
     def must_exist(self) -> None:
         if not self.exists:
             raise CommandFailed(
-                f"{self.root} holds no identity: make one with `veen keygen --out {self.root}`", Exit.USAGE
+                f"{self.root} holds no identity: make one with `veen keygen --out {quote(str(self.root))}`",
+                Exit.USAGE,
             )
 
     def create(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:

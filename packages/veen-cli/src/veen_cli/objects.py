@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 import click
@@ -20,7 +21,7 @@ def read_object(kind: type[W], path: Path, remedy: str = "") -> W:
     try:
         return kind.decode(path.read_bytes())
     except DecodeError as exc:
-        remedy = remedy or f"see what it is with `veen inspect {path}`"
+        remedy = remedy or f"see what it is with `veen inspect {quote(str(path))}`"
         raise CommandFailed(f"{path} holds no {kind.codec.name}: {exc}; {remedy}", Exit.PROTOCOL) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import click
@@ -64,7 +65,7 @@ def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> 
         Msg.decode(wire)
     except VeenError as exc:
         raise CommandFailed(
-            f"{msg} holds no MSG: {exc}; see what it is with `veen inspect {msg}`", Exit.PROTOCOL
+            f"{msg} holds no MSG: {exc}; see what it is with `veen inspect {quote(str(msg))}`", Exit.PROTOCOL
         ) from None
     status, _pinned = loop.run(fetch(target))
     bits = difficulty if difficulty is not None else status.pow_difficulty

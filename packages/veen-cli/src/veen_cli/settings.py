@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -61,7 +62,8 @@ class Contexts:
             return self.named[name]
         except KeyError:
             raise CommandFailed(
-                f"there is no context '{name}': make it with `veen context add {name} --hub URL`", Exit.USAGE
+                f"there is no context '{name}': make it with `veen context add {quote(name)} --hub URL`",
+                Exit.USAGE,
             ) from None
 
 

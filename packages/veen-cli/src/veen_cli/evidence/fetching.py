@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -88,7 +89,8 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
             found = kind.decode(read(file))
         except DecodeError as exc:
             raise CommandFailed(
-                f"{file} holds no {what}: {exc}; see what it is with `veen inspect {file}`", Exit.PROTOCOL
+                f"{file} holds no {what}: {exc}; see what it is with `veen inspect {quote(file)}`",
+                Exit.PROTOCOL,
             ) from None
         return Answer({"file": file, **view.told(found)}, view.lines(found))
 

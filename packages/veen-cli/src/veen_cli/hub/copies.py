@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, Literal
 
 import click
@@ -217,5 +218,5 @@ def _told(made: Manifest, target: Path) -> dict[str, Any]:
 def _lines(made: Manifest, target: Path) -> list[str]:
     return [
         f"exported entries {made.from_seq} to {made.to_seq} of label {made.label.hex()[:16]}… to {target}",
-        f"check it anywhere with: veen verify {target} --trust {made.hub_id.hex()}",
+        f"check it anywhere with: veen verify {quote(str(target))} --trust {made.hub_id.hex()}",
     ]

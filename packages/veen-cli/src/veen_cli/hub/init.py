@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -109,7 +110,7 @@ def init(
 
 
 def _next(data_dir: Path, has_admin: bool) -> list[str]:
-    start = f"veen hub start --data-dir {data_dir}"
+    start = f"veen hub start --data-dir {quote(str(data_dir))}"
     if has_admin:
         return [f"run it with: {start}"]
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -18,7 +19,8 @@ def existing(named: str | Path) -> Path:
     data_dir = Path(named).expanduser()
     if not data_dir.is_dir():
         raise CommandFailed(
-            f"{data_dir}: there is no such data directory; make it with `veen hub init -d {data_dir}`",
+            f"{data_dir}: there is no such data directory; make it with "
+            f"`veen hub init -d {quote(str(data_dir))}`",
             Exit.USAGE,
         )
     return data_dir

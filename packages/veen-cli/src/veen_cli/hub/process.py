@@ -12,6 +12,7 @@ from collections.abc import Collection
 from contextlib import redirect_stdout
 from ipaddress import ip_address
 from pathlib import Path
+from shlex import quote
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -176,11 +177,12 @@ def start(
     arguments += ["--open"] if open_ else []
     if not Layout(data_dir).version.exists():
         raise CommandFailed(
-            f"{data_dir} is no data directory: make it with `veen hub init --data-dir {data_dir}`", Exit.USAGE
+            f"{data_dir} is no data directory: make it with `veen hub init -d {quote(str(data_dir))}`",
+            Exit.USAGE,
         )
     if (pid := holder(data_dir)) is not None:
         raise CommandFailed(
-            f"process {pid} has {data_dir} open: stop it with `veen hub stop --data-dir {data_dir}`",
+            f"process {pid} has {data_dir} open: stop it with `veen hub stop -d {quote(str(data_dir))}`",
             Exit.USAGE,
         )
     if detach:
@@ -263,7 +265,7 @@ def _detached(
         },
         [
             f"hub listening on {url} (process {process.pid}, log {log_file})",
-            f"stop it with: veen hub stop --data-dir {data_dir}",
+            f"stop it with: veen hub stop --data-dir {quote(str(data_dir))}",
         ],
     )
 

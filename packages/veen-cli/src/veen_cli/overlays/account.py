@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -110,7 +111,7 @@ async def _judge(
     entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
         raise CommandFailed(
-            f"{stream} has no message {seq}: `veen stream --stream {stream}` lists them", Exit.USAGE
+            f"{stream} has no message {seq}: `veen stream --stream {quote(stream)}` lists them", Exit.USAGE
         )
     entry, issued_at, streams = entries[0], None, []
     if token is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -51,7 +52,7 @@ def get(out: Output, *, reach: Reach, stream: str, key: str | None) -> Answer:
     value = held(state, key.encode())
     if value is None:
         raise CommandFailed(
-            f"{stream} has no key {key!r}: see all with `veen kv get -s {stream}`", Exit.USAGE
+            f"{stream} has no key {key!r}: see all with `veen kv get -s {quote(stream)}`", Exit.USAGE
         )
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(value))
