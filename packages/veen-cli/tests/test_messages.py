@@ -100,7 +100,7 @@ def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) ->
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             ["veen", "send", "once", *flags],
-            env=environment(town / ".config"),
+            env={**environment(town / ".config"), "PYTHONUNBUFFERED": ""},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -108,6 +108,7 @@ def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) ->
         )
     assert done.returncode == Exit.USAGE
     assert done.stderr.startswith("veen: done, but the answer cannot be written to stdout: No space left")
+    assert done.stderr.count("\n") == 1
     assert "once" in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out
 
 

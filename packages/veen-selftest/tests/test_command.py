@@ -324,6 +324,19 @@ def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(healthy
     assert done.stderr == "veen-selftest: Could not open file '/dev/full': No space left on device\n"
 
 
+def test_a_full_disk_under_stdout_is_one_line_and_a_code() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*SCRIPT, "--list"],
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "veen-selftest: No space left on device\n")
+
+
 def test_a_hub_that_never_says_that_it_listens_is_waited_for_once(tmp_path: Path) -> None:
     program = tmp_path / "hub"
     program.write_text("#!/bin/sh\ncase $1 in --init) ;; *) exec sleep 600 ;; esac\n")

@@ -118,9 +118,21 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run ``veen`` and return its exit code."""
     try:
-        return ended(args)
+        return emptied(ended(args))
     except BrokenPipeError:  # whoever was to read what is wrong has left
         return silenced()
+
+
+def emptied(code: int) -> int:
+    """Nothing is left for Python to write at its exit: on a full disk it would fail in words of its own."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        silenced()
+        return code or Exit.USAGE
+    return code
 
 
 def ended(args: Sequence[str] | None) -> int:

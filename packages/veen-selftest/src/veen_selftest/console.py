@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import traceback
@@ -32,7 +33,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = _complain(": ".join(filter(None, (error.filename, error.strerror or str(error)))), USAGE)
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback reaches a user
         code = _complain(f"this is a bug in VEEN ({type(error).__name__}): report it with {_kept()}", BUG)
+    _empty_stdout()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _empty_stdout() -> None:
+    """A disk that is full was told of by now: at its exit Python would do it again, in words of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _kept() -> str:
