@@ -14,7 +14,7 @@ from veen_core.errors import VerificationError
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
-from veen_spark import ranges
+from veen_spark import duplicates, ranges
 from veen_spark.errors import SparkSetupError
 from veen_spark.folding import fold
 from veen_spark.open import open_messages
@@ -121,6 +121,23 @@ def test_duplicates_are_settled_whichever_ranges_they_lie_in(
     row = folded.collect()[0]
     assert LEDGER.load(row["summary"]) == whole
     assert bytes(row["state_hash"]) == LEDGER.state_hash(whole)
+
+
+@pytest.mark.parametrize("held", [2, 7, 12])
+@pytest.mark.parametrize("bucket", [1, 3, 1_000], ids=["many buckets", "some buckets", "one bucket"])
+def test_many_fingerprints_are_compared_by_tasks_with_the_same_answer(
+    bucket: int,
+    held: int,
+    spark: SparkSession,
+    mirrored: Hub,
+    keys: ReaderKeys,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(duplicates, "AT_ONCE", 0)
+    monkeypatch.setattr(duplicates, "BUCKET", bucket)
+    whole: Summary[Any] = in_one_process(LEDGER, mirrored, "wallet", reader_key("world"))
+    folded = fold(frame_of(spark, mirrored, "wallet", partitions=2), LEDGER, keys, held=held)
+    assert LEDGER.load(folded.collect()[0]["summary"]) == whole
 
 
 def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
