@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pickle
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,13 @@ import pytest
 
 from veen_core import mmr
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
-from veen_core.chunk import chunk_name
+from veen_core.chunk import chunk_name, parse_chunk_name
 from veen_core.entry import Entry, split_frames
 from veen_core.export import Manifest
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, StreamSeq
 from veen_core.receipt import sign_receipt
-from veen_spark.verify import Report, verify
+from veen_spark.verify import Report, judge, verify
 from veen_spark.verify.pipeline import judged
 from veen_spark.verify.subtrees import Tiles
 
@@ -241,6 +242,42 @@ def test_a_planted_fault_is_found_where_it_is(
     assert (row.fault.file, row.fault.seq, row.to_seq) == (str(path), 12, 11)
     assert any(words in row.fault.reason for words in FAULTS[plant].split("|")), row.fault.reason
     assert row.root == orders.store.read.receipt(orders.label("orders"), StreamSeq(11)).mmr_root  # type: ignore[union-attr]
+
+
+@SIZES
+@pytest.mark.parametrize("between", [2, 11], ids=["in one chunk", "chunks apart"])
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_a_token_that_is_authorized_twice_is_found(
+    form: Any, between: int, size: int, hub: Hub, tmp_path: Path
+) -> None:
+    """Everything signed and in order: the hub itself renews a token (H5)."""
+    hub.authorize("alice")
+    for n in range(between):
+        hub.authorize(f"writer {n}")
+    hub.export("control", tmp_path / "before", form=form)
+    assert check(tmp_path / "before", size=size).ok
+    hub.authorize("alice")
+    hub.authorize("bob")
+    hub.export("control", tmp_path / "after", form=form)
+    (row,) = check(tmp_path / "after", size=size).faults
+    assert row.fault is not None
+    assert row.fault.seq == between + 2
+    assert re.search("^H5: authorizes token .* again, which entry 1 did", row.fault.reason)
+    if form != "set":
+        named = parse_chunk_name(Path(row.fault.file).name)
+        assert named is not None
+        at = sum(len(entry.encode()) for entry in entries_of(Path(row.fault.file))[: between + 2 - named.start])
+        assert row.fault.offset == at
+
+
+def test_tokens_that_are_too_many_to_follow_are_told(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "TOKENS", 2)
+    for n in range(11):
+        hub.authorize(f"writer {n}")
+    report = check(hub.clone(tmp_path / "clone"))
+    assert (report.ok, report.partly_followed) == (True, 1)
 
 
 @SIZES
