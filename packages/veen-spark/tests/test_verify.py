@@ -17,9 +17,9 @@ from veen_core import mmr
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import chunk_name, parse_chunk_name
 from veen_core.entry import Entry, split_frames
-from veen_core.export import Manifest
+from veen_core.export import Manifest, PrunedRange
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, StreamSeq
+from veen_core.ids import HubId, StreamSeq, UnixTime
 from veen_core.receipt import sign_receipt
 from veen_spark.verify import Report, judge, verify
 from veen_spark.verify.pipeline import judged
@@ -450,14 +450,38 @@ def test_an_export_that_its_hub_did_not_sign_is_told(orders: Hub, chunks: Path, 
     assert report.as_object()["unsigned"] == [str(chunks)]
 
 
-def test_a_manifest_that_promises_something_else_is_found(chunks: Path) -> None:
+@SIZES
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_a_manifest_that_promises_something_else_is_found(
+    form: Any, size: int, aged: Hub, tmp_path: Path
+) -> None:
     """Without its signature anybody can write one."""
-    (chunks / "manifest.sig").unlink()
-    path = chunks / "manifest.cbor"
+    aged.export("orders", tmp_path / "export", form=form, from_seq=4, to_seq=38)
+    (tmp_path / "export" / "manifest.sig").unlink()
+    path = tmp_path / "export" / "manifest.cbor"
     manifest = Manifest.decode(path.read_bytes())
-    for lie in ({"to_seq": StreamSeq(99)}, {"peaks_after": ()}, {"files": manifest.files[1:]}):
-        path.write_bytes(dataclasses.replace(manifest, **lie).encode())  # type: ignore[arg-type]
-        assert "manifest.cbor" in str(check(chunks).as_object()["faults"]), lie
+    assert manifest.before is not None
+    early = UnixTime(manifest.from_ts - 1)
+    start, end = (StreamSeq(seq + 1) for seq in (manifest.pruned[0].start_seq, manifest.pruned[0].end_seq))
+    later = dataclasses.replace(manifest.before, hub_ts=UnixTime(manifest.from_ts + 1))
+    lies: list[dict[str, Any]] = [
+        {"to_seq": StreamSeq(99)},
+        {"from_ts": early},
+        {"to_ts": early},
+        {"peaks_after": ()},
+        {"pruned": ()},
+        {"pruned": (PrunedRange(start_seq=start, end_seq=end),)},
+        {"files": manifest.files[1:]},
+    ]
+    for lie in lies:
+        path.write_bytes(dataclasses.replace(manifest, **lie).encode())
+        faults = str(check(tmp_path / "export", size=size).as_object()["faults"])
+        assert "manifest.cbor" in faults or "where 99 should be the last" in faults, lie
+    before = sign_receipt(signing_key("hub/0"), later)  # by the hub itself: its time went back
+    path.write_bytes(dataclasses.replace(manifest, before=before).encode())
+    (row,) = check(tmp_path / "export", size=size).faults
+    assert row.fault is not None
+    assert row.fault.reason == f"H3: hub_ts {manifest.from_ts} follows {later.hub_ts}"
 
 
 @pytest.mark.parametrize("name", ["registry.cbor", "hub-key-map.cbor", "checkpoints.cborseq"])

@@ -26,7 +26,7 @@ from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
 from veen_spark.segment import Authorize, Damage, One, Pruned, Segment, singly
 from veen_spark.verify.beside import Mark, Reached
-from veen_spark.verify.evidence import Peaks, Terms
+from veen_spark.verify.evidence import Gone, Peaks, Terms
 from veen_spark.verify.subtrees import Tile, Tiles
 from veen_spark.walk import walk
 
@@ -52,7 +52,7 @@ class Verdict:
 
     segment: Segment
     entries: int = 0
-    pruned: int = 0
+    gone: Gone = field(default_factory=list)
     first_ts: int = 0
     last_ts: int = 0
     peaks: Peaks | None = None
@@ -71,6 +71,10 @@ class Verdict:
     @property
     def last_seq(self) -> int:
         return self.segment.start_seq + self.entries - 1
+
+    @property
+    def pruned(self) -> int:
+        return sum(end - start + 1 for start, end in self.gone)
 
 
 class SegmentJudge:
@@ -125,7 +129,7 @@ class SegmentJudge:
             self._check_fields(kept)
             self._grow(kept.receipt, kept.receipt.encode())
             self._note(kept.entry_hash, one.size)
-            self.verdict.pruned += 1
+            self._prune(one.seq)
         elif isinstance(one, Authorize):
             entry = Entry(self._segment.label, StreamSeq(one.seq), one.token, one.receipt, FLAG_AUTHORIZE)
             token, receipt = verify_authorize(entry), entry.receipt
@@ -189,6 +193,11 @@ class SegmentJudge:
         verdict.root = bytes(receipt.mmr_root)
         verdict.entries += 1
         self._next += 1
+
+    def _prune(self, seq: int) -> None:
+        gone = self.verdict.gone
+        start = gone.pop()[0] if gone and gone[-1][1] == seq - 1 else seq
+        gone.append((start, seq))
 
     def _check_signature(self, receipt: Receipt, wire: bytes) -> None:
         """As ``hub_identity.verify_receipt``; keys are chosen once a second, not once an entry."""
