@@ -266,8 +266,8 @@ def test_a_token_that_is_authorized_twice_is_found(
     if form != "set":
         named = parse_chunk_name(Path(row.fault.file).name)
         assert named is not None
-        at = sum(len(entry.encode()) for entry in entries_of(Path(row.fault.file))[: between + 2 - named.start])
-        assert row.fault.offset == at
+        before = entries_of(Path(row.fault.file))[: between + 2 - named.start]
+        assert row.fault.offset == sum(len(entry.encode()) for entry in before)
 
 
 def test_tokens_that_are_too_many_to_follow_are_told(

@@ -5,7 +5,7 @@ The driver holds what is repeated, about a hundred bytes for each repeated key; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa

@@ -1,8 +1,8 @@
 """What a verification found: a row for each label of each origin, and a summary.
 
-Segments are put together in order here, on the driver: numbers, times and writers continue, and the peaks
-that one segment ends with are those that the next was judged from; no token is authorized twice. Whether the origins of one label agree is
-for ``histories``.
+Segments are put together in order here, on the driver: numbers, times and writers continue, no token is
+authorized twice, and the peaks that one segment ends with are those that the next was judged from. Whether
+the origins of one label agree is for ``histories``.
 """
 
 from __future__ import annotations
