@@ -497,6 +497,31 @@ def test_a_clone_without_a_labels_beginning_is_found(size: int, orders: Hub, tmp
     files_of(home)[0].unlink()
     (row,) = check(home, size=size).faults
     assert "is missing" in str(row.row())
+    assert row.fault is not None
+    assert row.fault.seq == 1
+
+
+def test_a_clone_without_its_registry_is_a_fault(orders: Hub, tmp_path: Path) -> None:
+    """It says which profile messages may have (I4): without it nobody has looked."""
+    registry = orders.clone(tmp_path / "clone") / "registry.cbor"
+    registry.unlink()
+    (row,) = check(tmp_path / "clone").faults
+    assert row.fault is not None
+    assert (row.fault.file, row.entries) == (str(registry), 0)
+    assert "is missing" in row.fault.reason
+
+
+def test_a_chunk_that_cannot_be_opened_is_a_fault_and_hides_no_other(orders: Hub, tmp_path: Path) -> None:
+    orders.send("other", 3, cheap=True)
+    chunk = files_of(orders.clone(tmp_path / "clone"))[1]
+    chunk.unlink()
+    chunk.symlink_to(tmp_path / "gone")
+    report = check(tmp_path / "clone")
+    (row,) = report.faults
+    assert row.fault is not None
+    assert len(report.labels) == 2
+    assert (row.fault.file, row.fault.seq) == (str(chunk), 9)
+    assert row.fault.reason == "No such file or directory"
 
 
 def test_a_clone_that_ends_before_its_checkpoints_is_found(orders: Hub, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ def walk(segment: Segment) -> Items:
 def walk_to_end(segment: Segment) -> Items:
     """Likewise; the last ``Damage`` says which entries that a name or manifest promises are behind it.
 
-    There is one also where a file ends between two entries, or is empty: no byte of it is wrong.
+    There is one also where a file ends between two entries, or is empty, though no byte of it is wrong: at the
+    last entry that there is.
     """
     seq, offset = segment.start_seq - 1, segment.begin
     held: Damage | None = None
@@ -38,7 +39,7 @@ def walk_to_end(segment: Segment) -> Items:
         yield item
     if segment.end_seq is not None and seq < segment.end_seq:
         lost = f"entries {seq + 1} to {segment.end_seq} are not there"
-        held = held or Damage(offset, 0, "§4.8.3: the log is cut short behind this entry", b"")
+        held = held or Damage(offset, 0, "§4.8.3: the log is cut short here", b"")
         held = dataclasses.replace(held, reason=f"{held.reason}; {lost}")
     if held is not None:
         yield held

@@ -60,6 +60,9 @@ class Beside:
             return self._broken[report.origin]
         if lost := self._lost.get((report.origin, report.label or b"")):
             return _missing(lost[-1] if lost[-1].seq > report.to_seq else lost[0], report)
+        if origin.begins is not None and report.from_seq != origin.begins:
+            reason = f"begins with entry {report.from_seq}: what was before it is missing"
+            return Fault(seq=origin.begins, file=report.origin, offset=0, reason=reason)
         times = (first.first_ts, last.last_ts)
         found = Extent(report.from_seq, report.to_seq, *times, last.peaks or (), _joined(parts))
         try:

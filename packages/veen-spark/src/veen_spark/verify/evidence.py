@@ -104,12 +104,12 @@ class Origin:
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
         self._home = self.folder.parent if self.folder.name == "log" else self.folder
+        self.begins = 1 if (self._home / VERSION).is_file() else None
+        """The entry that every label here has to begin with, if that is known: in a data directory."""
         with _of(self._home / IDENTITY):
             identity = self._identity(pinned, given)
         with _of(self._home / REGISTRY):
             self.terms = self._terms(identity)
-        self.begins = 1 if (self._home / VERSION).is_file() else None
-        """The entry that every label here has to begin with, if that is known: in a data directory."""
         with _of(self.folder / MANIFEST):
             self.manifest = self._manifest()
             self.signed = self._check_manifest()
@@ -140,6 +140,8 @@ class Origin:
         try:
             registry = Registry.decode((self._home / REGISTRY).read_bytes())
         except FileNotFoundError:
+            if self.begins is not None:
+                raise VerificationError("is missing: this is no whole data directory") from None
             return Terms(identity=identity, limits=DEFAULT_LIMITS, profile_id=None)
         if registry.hub_id != identity.hub_id:
             raise VerificationError("is of another hub than the identity beside it")
@@ -187,8 +189,6 @@ class Origin:
 
     def check_extent(self, label: Label, found: Extent) -> None:
         """A label that holds by itself is also all that the folder promises of it; raises."""
-        if self.begins is not None and found.from_seq != self.begins:
-            raise VerificationError(f"begins with entry {found.from_seq}: what was before it is missing")
         if (manifest := self.manifest) is None:
             return
         if label != manifest.label:
