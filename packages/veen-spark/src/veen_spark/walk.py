@@ -22,8 +22,8 @@ def walk(segment: Segment) -> Items:
 def walk_to_end(segment: Segment) -> Items:
     """Likewise; the last ``Damage`` says which entries that a name or manifest promises are behind it.
 
-    There is one also where a file ends between two entries, or is empty, though no byte of it is wrong: at the
-    last entry that there is.
+    There is one, at the last entry that there is, also where a file ends between two entries or is empty,
+    though no byte of it is wrong.
     """
     seq, offset = segment.start_seq - 1, segment.begin
     held: Damage | None = None
