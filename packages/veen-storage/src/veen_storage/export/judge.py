@@ -26,7 +26,7 @@ from veen_storage.export.format import MANIFEST, REMEDY, Manifest, PrunedRange, 
 from veen_storage.registry import Registry
 
 FOLLOWED: Final = 65_536
-"""So many writers, and so many tokens, are followed at once; beyond that, the ones not seen for longest go."""
+"""So many writers, and so many tokens, are followed at once; beyond that, those not seen for longest go."""
 
 
 def damage(name: str, what: str, offset: int | None = None) -> DamageError:
