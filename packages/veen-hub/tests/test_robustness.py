@@ -8,6 +8,7 @@ import gzip
 import http.client
 import io
 import os
+import re
 import resource
 import socket
 import time
@@ -254,6 +255,22 @@ def test_a_head_too_long_is_told_so(hub: RunningHub, end: bytes) -> None:
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
     assert answer.headers["veen-request-id"] == answer.error.request_id
     assert str(MAX_FIELDS) in answer.error.message
+
+
+def test_a_body_behind_many_requests_is_no_head(hub: RunningHub) -> None:
+    """aiohttp's parser stops when enough requests wait, and goes on by itself."""
+    body = bytes(8 * MAX_FIELDS)
+    ping = b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n"
+    with talk(hub) as connection:
+        connection.sendall(500 * ping + post("/v1/submit", b"", len(body)))
+        for at in range(0, len(body), 16_384):
+            time.sleep(0.01)
+            connection.sendall(body[at : at + 16_384])
+        with connection.makefile("rb") as file:
+            statuses: list[bytes] = []
+            while len(statuses) <= 500 and (line := file.readline()):
+                statuses += re.findall(rb"HTTP/1\.1 (\d+)", line)
+    assert statuses == [b"200"] * 500 + [b"400"]
 
 
 def test_a_head_may_have_as_many_cookies_as_fields(hub: RunningHub, alice: Writer) -> None:

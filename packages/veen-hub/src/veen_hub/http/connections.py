@@ -146,7 +146,7 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """By the short way if it can be; in the order in which it came."""
         if not data:  # aiohttp's own way to go on with what its parser holds
-            super().data_received(data)
+            self._parse(data)
         elif self._express is not None:
             self._held += data
             self._pause_transport_reading()
@@ -160,7 +160,8 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count != before[0]:
             self._body = self._messages[-1][1]
-        if (self._request_count, self._body.total_bytes) != before or self._reading_paused:
+        paused = self._reading_paused or self._buffer_paused
+        if paused or (self._request_count, self._body.total_bytes) != before:
             self._unparsed = 0
         else:
             self._unparsed += len(data)
