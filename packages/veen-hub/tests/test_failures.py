@@ -27,9 +27,11 @@ from veen_core.api import (
 )
 from veen_core.errors import ConfigError
 from veen_core.ids import StreamSeq
+from veen_core.limits import Limits
 from veen_core.proof import verify_inclusion
-from veen_core.status import CapStatus, CheckpointsResponse
+from veen_core.status import CapStatus, CheckpointsResponse, LabelRequest, RetentionResponse
 from veen_hub import authority
+from veen_hub.anchors import FileLedger
 from veen_hub.authority import Authority
 from veen_hub.policy import AllowAll, Question
 from veen_storage import opening
@@ -204,6 +206,30 @@ def test_a_damaged_label_is_its_own_writers_trouble_only(
         assert {job.result().status for job in puts} == {503}
     (made,) = hub.admin("/tooling/checkpoint").read(CheckpointsResponse).checkpoints
     assert (made.label_curr, made.upto_seq) == (bob.label, 3)
+
+
+def test_a_damaged_label_keeps_no_other_from_its_anchor_and_its_retention(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hub = start_hub(gating=False, limits=Limits(max_checkpoint_interval=4))
+    alice, bob = Writer("alice", hub.hub_id), Writer("bob", hub.hub_id, to="news")
+    for writer in (alice, bob):
+        for _ in range(9):
+            hub.accept(writer.next())
+    hub.admin("/tooling/checkpoint")
+    hub.stop()
+    for chunk in (hub.root / "log").glob(f"chunk-{alice.label.hex()}*"):
+        chunk.write_bytes(bytes(chunk.stat().st_size))
+    monkeypatch.setattr(opening, "LABELS", 0)
+    ledger, short = FileLedger(tmp_path / "ledger"), {"max_age_sec": 10}
+    hub = start_hub(gating=False, anchor=ledger, retention__streams={"orders": short, "news": short})
+    (done,) = hub.admin("/tooling/anchor").read(CheckpointsResponse).checkpoints
+    assert (done.label_curr, done.upto_seq) == (bob.label, 9)
+    asked = LabelRequest(label=alice.label).encode()
+    assert hub.admin("/tooling/anchor", asked).detail == "E.UNAVAILABLE"
+    assert alice.label not in (tmp_path / "ledger").read_bytes(), "what the hub refuses is not published"
+    hub.clock.time += 100
+    assert hub.admin("/tooling/retention").read(RetentionResponse).entries == 8
 
 
 def test_a_tenant_is_ready_while_its_authority_can_be_reached(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import cbor2
 
 from veen_core import cbor, stream
 from veen_core.entry import Entry
@@ -51,6 +54,20 @@ def test_a_label_that_holds_nothing_yet_can_be_followed(hub: RunningHub) -> None
     with Follower(hub.port, alice.label) as follower:
         hub.accept(alice.next())
         assert follower.take(1)[0][1] == 1
+
+
+def test_a_proxy_that_speaks_http_1_0_may_follow(hub: RunningHub, alice: Writer) -> None:
+    hub.accept(alice.next())
+    with socket.create_connection(("127.0.0.1", hub.port), timeout=PATIENCE) as connection:
+        connection.sendall(f"GET /v1/stream/{alice.label.hex()} HTTP/1.0\r\n\r\n".encode())
+        file = connection.makefile("rb")
+        assert b" 200 " in file.readline()
+        while (line := file.readline()) != b"\r\n":
+            assert b"chunked" not in line
+        assert cbor2.load(file)[1] == 1
+        hub.accept(alice.next())
+        assert cbor2.load(file)[1] == 2
+        file.close()
 
 
 def test_what_cannot_be_followed_is_a_bad_request(hub: RunningHub, alice: Writer) -> None:

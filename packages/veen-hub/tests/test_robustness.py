@@ -8,6 +8,7 @@ import gzip
 import http.client
 import io
 import os
+import re
 import resource
 import socket
 import time
@@ -27,7 +28,7 @@ from veen_core.hashing import H
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_hub.http import listener, reading
-from veen_hub.http.connections import Connection
+from veen_hub.http.connections import MAX_FIELDS, MAX_HEADERS, Connection
 from veen_hub.intake import Pending
 
 from .conftest import StartHub, StartProcess
@@ -213,6 +214,73 @@ def test_a_request_that_is_half_sent_and_left_disturbs_nobody(
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     assert hub.submit(alice.next()).status == 200
     until(lambda: hub.server.connections <= 1, "their connections are gone")
+
+
+FIELDS = b"".join(b"X-%d: %s\r\n" % (n, b"a" * 8_000) for n in range(100))
+CHUNKED = b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: hub\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\nGET /healthz HTTP/1.1\r\nHost: hub\r\n",
+        b"GET /v1/stream/" + b"00" * 32 + b" HTTP/1.1\r\nHost: hub\r\n\r\nGET / HTTP/1.1\r\n",
+        CHUNKED,
+    ],
+    ids=["a head", "behind another", "behind a follower", "behind a body"],
+)
+def test_fields_without_end_fill_no_memory(
+    hub: RunningHub, alice: Writer, start: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each within its bound, and so many as may be: no request comes of them, and nobody waits for one."""
+    with talk(hub) as connection:
+        connection.sendall(start)
+        time.sleep(0.05)
+        sent = 0
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for sent in range(0, len(FIELDS), 8_192):
+                connection.sendall(FIELDS[sent : sent + 8_192])
+                time.sleep(0.005)
+        assert sent < 2 * MAX_FIELDS
+        until(lambda: hub.server.connections == 0, "it is dropped")
+    assert hub.submit(alice.next()).status == 200
+    assert [record.message for record in caplog.records if record.message.startswith("bug")] == []
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n"], ids=["half sent", "at once"])
+def test_a_head_too_long_is_told_so(hub: RunningHub, end: bytes) -> None:
+    fields = FIELDS[: FIELDS.index(b"X-5:")]
+    answer = say(hub, b"GET /v1/status HTTP/1.1\r\nHost: hub\r\n" + fields + end)
+    assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
+    assert answer.headers["veen-request-id"] == answer.error.request_id
+    assert str(MAX_FIELDS) in answer.error.message
+
+
+def test_a_body_behind_many_requests_is_no_head(hub: RunningHub) -> None:
+    """aiohttp's parser stops when enough requests wait, and goes on by itself."""
+    body = bytes(8 * MAX_FIELDS)
+    ping = b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n"
+    with talk(hub) as connection:
+        connection.sendall(500 * ping + post("/v1/submit", b"", len(body)))
+        for at in range(0, len(body), 16_384):
+            time.sleep(0.01)
+            connection.sendall(body[at : at + 16_384])
+        with connection.makefile("rb") as file:
+            statuses: list[bytes] = []
+            while len(statuses) <= 500 and (line := file.readline()):
+                statuses += re.findall(rb"HTTP/1\.1 (\d+)", line)
+    assert statuses == [b"200"] * 500 + [b"400"]
+
+
+def test_a_head_may_have_as_many_cookies_as_fields(hub: RunningHub, alice: Writer) -> None:
+    cookies = b"".join(b"VEEN-PoW: " + b"ab" * 90 + b"\r\n" for _ in range(MAX_HEADERS - 8))
+    head, _, body = post("/v1/submit", envelope(alice.next())).partition(b"\r\n\r\n")
+    with talk(hub) as connection:
+        for part in (head + b"\r\n", cookies[:9_000], cookies[9_000:] + b"\r\n", body):
+            connection.sendall(part)
+            time.sleep(0.01)
+        assert answer_to(connection).status == 200
 
 
 def test_a_message_whose_sender_hangs_up_is_decided_all_the_same(hub: RunningHub, alice: Writer) -> None:

@@ -113,6 +113,28 @@ def test_an_empty_log_is_no_rows_of_parquet(hub: Hub, tmp_path: Path) -> None:
     assert json.loads(done.output)["rows"] == 0
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_damaged_log_leaves_the_target_as_it_was(hub: Hub, tmp_path: Path) -> None:
+    hub.send("orders", 20)
+    clone, out = hub.clone(tmp_path / "clone"), tmp_path / "out"
+    chunk = files_of(clone)[1]
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:-1])
+    failed = run("to-parquet", clone, out)
+    assert failed.exit_code == PROTOCOL
+    assert str(chunk) in failed.output
+    kept = run("to-parquet", clone, out, "--mode", "quarantine", "--json")
+    assert kept.exit_code == 0, kept.output
+    assert json.loads(kept.output)["damaged"] == 1
+    before = sorted(out.rglob("*"))
+    assert run("to-parquet", clone, out, "--overwrite").exit_code == PROTOCOL
+    assert sorted(out.rglob("*")) == before
+    chunk.write_bytes(whole)
+    done = run("to-parquet", clone, out, "--overwrite", "--json")
+    assert (done.exit_code, json.loads(done.output)["rows"]) == (0, 20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clone", "hub", "out"]
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveHub]:
     hub = LiveHub(tmp_path / "live")

@@ -14,7 +14,8 @@ from veen_core.errors import VerificationError
 from veen_overlays.overlay import Overlay, Summary
 from veen_overlays.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
-from veen_spark import ranges
+from veen_spark import duplicates, ranges
+from veen_spark.claims import fingerprint
 from veen_spark.errors import SparkSetupError
 from veen_spark.folding import fold
 from veen_spark.open import open_messages
@@ -121,6 +122,44 @@ def test_duplicates_are_settled_whichever_ranges_they_lie_in(
     row = folded.collect()[0]
     assert LEDGER.load(row["summary"]) == whole
     assert bytes(row["state_hash"]) == LEDGER.state_hash(whole)
+
+
+@pytest.mark.parametrize("bucket", [1, 3, 1_000], ids=["many buckets", "some buckets", "one bucket"])
+def test_many_fingerprints_are_compared_by_tasks_with_the_same_answer(
+    bucket: int, spark: SparkSession, mirrored: Hub, keys: ReaderKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "AT_ONCE", 0)
+    monkeypatch.setattr(duplicates, "BUCKET", bucket)
+    whole: Summary[Any] = in_one_process(LEDGER, mirrored, "wallet", reader_key("world"))
+    rows = frame_of(spark, mirrored, "wallet", partitions=2)
+    for held in (2, 7, 12):
+        folded = fold(rows, LEDGER, keys, held=held)
+        assert LEDGER.load(folded.collect()[0]["summary"]) == whole
+
+
+@pytest.mark.parametrize("at_once", [0, 1_000], ids=["by tasks", "by the driver"])
+def test_only_ranges_that_share_with_another_of_their_label_are_marked(
+    at_once: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a label that is one range, whatever repeats in it; nor two labels that have the same key."""
+    monkeypatch.setattr(duplicates, "AT_ONCE", at_once)
+    monkeypatch.setattr(duplicates, "BUCKET", 4)
+    prints = {name: fingerprint(name.encode()) for name in "abcdefg"}
+    claimed = [
+        ("one range", 1, 3, "aab"),
+        ("alike", 1, 2, "cc"),
+        ("alike", 3, 3, "a"),
+        ("shared", 1, 3, "ddb"),
+        ("shared", 4, 5, "ee"),
+        ("shared", 6, 7, "bf"),
+    ]
+    rows = [(la.encode(), start, end, b"".join(prints[k] for k in keys)) for la, start, end, keys in claimed]
+    ranges = spark.createDataFrame(rows, "label binary, from_seq long, to_seq long, claims binary")
+    marked = duplicates.find_marked(ranges, sum(len(keys) for *_, keys in claimed))
+    assert {(m.label, m.from_seq, m.to_seq): m.repeated for m in marked} == {
+        (b"shared", 1, 3): {prints["d"], prints["b"]},
+        (b"shared", 6, 7): {prints["b"]},
+    }
 
 
 def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,7 @@ def test_a_compressed_chunk_cut_short_keeps_what_decompresses(
         assert len(rows) >= 200 * left // len(content) - 200_000 // 3_000
         assert damaged["offset"] == starts[len(rows)]
         assert "does not decompress" in damaged["damage"]["reason"]
+        assert damaged["damage"]["reason"].endswith(f"entries {len(rows) + 1} to 200 are not there")
         with pytest.raises(DamagedLog, match=f"{chunk}, byte {starts[len(rows)]}: does not decompress"):
             assert Reading(chunk).numbers
 
@@ -330,6 +331,31 @@ def test_a_chunk_cut_short_keeps_its_whole_entries_and_tells_the_rest(second_chu
     damaged = reading.table.to_pylist()[-1]
     assert (damaged["offset"], damaged["damage"]["length"]) == (starts[5], 30)
     assert "cut short" in damaged["damage"]["reason"]
+
+
+@pytest.mark.parametrize("left", [0, 5])
+@pytest.mark.parametrize("size", ["1000000", "1000"], ids=["whole", "cut"])
+def test_a_chunk_that_ends_between_two_entries_is_not_taken_for_whole(
+    size: str, left: int, second_chunk: Path
+) -> None:
+    starts = frames(second_chunk)
+    second_chunk.write_bytes(second_chunk.read_bytes()[: starts[left]])
+    at, lost = starts[max(0, left - 1)], f"entries {9 + left} to 16 are not there"
+    with pytest.raises(DamagedLog, match=f"byte {at}: .* cut short .*; {lost}"):
+        assert Reading(second_chunk.parent, maxPartitionBytes=size).numbers
+    reading = Reading(second_chunk.parent, mode="quarantine", maxPartitionBytes=size)
+    assert reading.numbers == [n for n in range(1, 31) if not 9 + left <= n <= 16]
+    (damaged,) = (row for row in reading.table.to_pylist() if row["damage"] is not None)
+    assert (damaged["offset"], damaged["damage"]["length"]) == (at, 0)
+    assert damaged["damage"]["reason"].endswith(lost)
+
+
+def test_a_set_without_its_last_entries_is_not_taken_for_whole(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    for name in ("payloads", "receipts"):
+        (tmp_path / "set" / f"{name}.cborseq").write_bytes(b"")
+    with pytest.raises(DamagedLog, match="entries 1 to 30 are not there"):
+        assert Reading(tmp_path / "set").numbers
 
 
 def test_two_damaged_places_are_two_rows(second_chunk: Path) -> None:

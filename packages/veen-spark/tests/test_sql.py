@@ -134,3 +134,23 @@ def test_without_keys_nothing_opens(query: SparkSession) -> None:
     wire = f"unhex('{bytes(query.table('log').first()['msg']).hex()}')"  # type: ignore[index]
     row = session.sql(f"select veen_open({wire}) as m").collect()[0]
     assert (row.m.opened, row.m.why_not) == (False, "no reader key was given")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "veen_schema_name(hex(leaf_hash))",
+        "veen_decode(hex(leaf_hash), msg)",
+        "veen_verify_msg(stream_seq)",
+        "veen_leaf_hash(msg, msg)",
+        "veen_verify_receipt(receipt)",
+        "veen_open('text')",
+        "veen_fold_kv_map(stream_seq, leaf_hash, msg)",
+        "veen_fold_kv_map(hex(msg), leaf_hash, veen_open(msg))",
+    ],
+)
+def test_an_argument_of_another_type_is_refused_with_what_is_wanted(asked: str, query: SparkSession) -> None:
+    """Hex in place of bytes would be a schema that nobody knows, and a body that does not decode."""
+    name = asked.partition("(")[0]
+    with pytest.raises(PythonException, match=rf"{name}\(.*\): found .*; bytes are binary, unhex"):
+        query.sql(f"select {asked} from log").collect()

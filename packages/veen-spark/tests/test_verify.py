@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pickle
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,13 @@ import pytest
 
 from veen_core import mmr
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
-from veen_core.chunk import chunk_name
+from veen_core.chunk import chunk_name, parse_chunk_name
 from veen_core.entry import Entry, split_frames
-from veen_core.export import Manifest
+from veen_core.export import Manifest, PrunedRange
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, StreamSeq
+from veen_core.ids import HubId, StreamSeq, UnixTime
 from veen_core.receipt import sign_receipt
-from veen_spark.verify import Report, verify
+from veen_spark.verify import Report, judge, verify
 from veen_spark.verify.pipeline import judged
 from veen_spark.verify.subtrees import Tiles
 
@@ -244,6 +245,42 @@ def test_a_planted_fault_is_found_where_it_is(
 
 
 @SIZES
+@pytest.mark.parametrize("between", [2, 11], ids=["in one chunk", "chunks apart"])
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_a_token_that_is_authorized_twice_is_found(
+    form: Any, between: int, size: int, hub: Hub, tmp_path: Path
+) -> None:
+    """Everything signed and in order: the hub itself renews a token (H5)."""
+    hub.authorize("alice")
+    for n in range(between):
+        hub.authorize(f"writer {n}")
+    hub.export("control", tmp_path / "before", form=form)
+    assert check(tmp_path / "before", size=size).ok
+    hub.authorize("alice")
+    hub.authorize("bob")
+    hub.export("control", tmp_path / "after", form=form)
+    (row,) = check(tmp_path / "after", size=size).faults
+    assert row.fault is not None
+    assert row.fault.seq == between + 2
+    assert re.search("^H5: authorizes token .* again, which entry 1 did", row.fault.reason)
+    if form != "set":
+        named = parse_chunk_name(Path(row.fault.file).name)
+        assert named is not None
+        before = entries_of(Path(row.fault.file))[: between + 2 - named.start]
+        assert row.fault.offset == sum(len(entry.encode()) for entry in before)
+
+
+def test_tokens_that_are_too_many_to_follow_are_told(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "TOKENS", 2)
+    for n in range(11):
+        hub.authorize(f"writer {n}")
+    report = check(hub.clone(tmp_path / "clone"))
+    assert (report.ok, report.partly_followed) == (True, 1)
+
+
+@SIZES
 def test_a_chunk_that_is_missing_is_found(size: int, chunks: Path) -> None:
     files_of(chunks)[1].unlink()
     (row,) = check(chunks, size=size).faults
@@ -413,14 +450,38 @@ def test_an_export_that_its_hub_did_not_sign_is_told(orders: Hub, chunks: Path, 
     assert report.as_object()["unsigned"] == [str(chunks)]
 
 
-def test_a_manifest_that_promises_something_else_is_found(chunks: Path) -> None:
+@SIZES
+@pytest.mark.parametrize("form", ["set", "chunks"])
+def test_a_manifest_that_promises_something_else_is_found(
+    form: Any, size: int, aged: Hub, tmp_path: Path
+) -> None:
     """Without its signature anybody can write one."""
-    (chunks / "manifest.sig").unlink()
-    path = chunks / "manifest.cbor"
+    aged.export("orders", tmp_path / "export", form=form, from_seq=4, to_seq=38)
+    (tmp_path / "export" / "manifest.sig").unlink()
+    path = tmp_path / "export" / "manifest.cbor"
     manifest = Manifest.decode(path.read_bytes())
-    for lie in ({"to_seq": StreamSeq(99)}, {"peaks_after": ()}, {"files": manifest.files[1:]}):
-        path.write_bytes(dataclasses.replace(manifest, **lie).encode())  # type: ignore[arg-type]
-        assert "manifest.cbor" in str(check(chunks).as_object()["faults"]), lie
+    assert manifest.before is not None
+    early = UnixTime(manifest.from_ts - 1)
+    start, end = (StreamSeq(seq + 1) for seq in (manifest.pruned[0].start_seq, manifest.pruned[0].end_seq))
+    later = dataclasses.replace(manifest.before, hub_ts=UnixTime(manifest.from_ts + 1))
+    lies: list[dict[str, Any]] = [
+        {"to_seq": StreamSeq(99)},
+        {"from_ts": early},
+        {"to_ts": early},
+        {"peaks_after": ()},
+        {"pruned": ()},
+        {"pruned": (PrunedRange(start_seq=start, end_seq=end),)},
+        {"files": manifest.files[1:]},
+    ]
+    for lie in lies:
+        path.write_bytes(dataclasses.replace(manifest, **lie).encode())
+        faults = str(check(tmp_path / "export", size=size).as_object()["faults"])
+        assert "manifest.cbor" in faults or "where 99 should be the last" in faults, lie
+    before = sign_receipt(signing_key("hub/0"), later)  # by the hub itself: its time went back
+    path.write_bytes(dataclasses.replace(manifest, before=before).encode())
+    (row,) = check(tmp_path / "export", size=size).faults
+    assert row.fault is not None
+    assert row.fault.reason == f"H3: hub_ts {manifest.from_ts} follows {later.hub_ts}"
 
 
 @pytest.mark.parametrize("name", ["registry.cbor", "hub-key-map.cbor", "checkpoints.cborseq"])
@@ -436,6 +497,31 @@ def test_a_clone_without_a_labels_beginning_is_found(size: int, orders: Hub, tmp
     files_of(home)[0].unlink()
     (row,) = check(home, size=size).faults
     assert "is missing" in str(row.row())
+    assert row.fault is not None
+    assert row.fault.seq == 1
+
+
+def test_a_clone_without_its_registry_is_a_fault(orders: Hub, tmp_path: Path) -> None:
+    """It says which profile messages may have (I4): without it nobody has looked."""
+    registry = orders.clone(tmp_path / "clone") / "registry.cbor"
+    registry.unlink()
+    (row,) = check(tmp_path / "clone").faults
+    assert row.fault is not None
+    assert (row.fault.file, row.entries) == (str(registry), 0)
+    assert "is missing" in row.fault.reason
+
+
+def test_a_chunk_that_cannot_be_opened_is_a_fault_and_hides_no_other(orders: Hub, tmp_path: Path) -> None:
+    orders.send("other", 3, cheap=True)
+    chunk = files_of(orders.clone(tmp_path / "clone"))[1]
+    chunk.unlink()
+    chunk.symlink_to(tmp_path / "gone")
+    report = check(tmp_path / "clone")
+    (row,) = report.faults
+    assert row.fault is not None
+    assert len(report.labels) == 2
+    assert (row.fault.file, row.fault.seq) == (str(chunk), 9)
+    assert row.fault.reason == "No such file or directory"
 
 
 def test_a_clone_that_ends_before_its_checkpoints_is_found(orders: Hub, tmp_path: Path) -> None:

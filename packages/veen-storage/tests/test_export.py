@@ -187,6 +187,18 @@ def test_tokens_on_the_control_label_travel_too(make_store: MakeStore, tmp_path:
 
 
 @forms
+def test_a_token_that_is_authorized_twice_is_refused(
+    make_store: MakeStore, tmp_path: Path, form: Form
+) -> None:
+    store = make_store()
+    for _ in range(2):
+        authorize(store, token())
+    export(store, CONTROL, seq(1), seq(2), tmp_path / "out", form=form)
+    with pytest.raises(DamageError, match="authorized before"):
+        verify_export(tmp_path / "out", HUB_ID)
+
+
+@forms
 def test_an_export_across_a_key_rotation_verifies(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
     store = make_store()
     send(store, ORDERS, 10, now=at(1))
@@ -528,7 +540,7 @@ def test_memory_does_not_grow_with_the_export(make_store: MakeStore, tmp_path: P
 def test_more_writers_than_are_followed_still_verify(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_judge, "WRITERS", 3)
+    monkeypatch.setattr(export_judge, "FOLLOWED", 3)
     store = make_store()
     for n in range(12):
         send(store, ORDERS, who=f"writer {n % 5}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -203,16 +203,26 @@ class Upkeep:
             lambda _batch: [label] if label is not None else [*self._unanchored]
         )
         for one in labels:
-            if (checkpoint := await self._latest(one)) is None:
+            try:
+                checkpoint = await self._anchor_latest(self._anchor, one)
+            except StorageError as exc:  # does not keep the others from theirs
+                if label is not None:
+                    raise
+                log(logging.ERROR, "a label is not anchored", label=one.hex(), error=str(exc))
                 continue
-            anchor_ref = await self._publish(
-                self._anchor, anchored_root(self._store.identity.hub_id, checkpoint, self._clock.now())
-            )
-            await self._pipeline.act(
-                lambda batch, c=checkpoint, ref=anchor_ref: batch.anchor(c.label_curr, c.upto_seq, ref)  # type: ignore[misc]
-            )
-            done.append(checkpoint)
+            if checkpoint is not None:
+                done.append(checkpoint)
         return done
+
+    async def _anchor_latest(self, anchor: Anchor, label: Label) -> Checkpoint | None:
+        """None if the label has no checkpoint. One that storage refuses is not published first."""
+        await self._pipeline.act(lambda batch: batch.label(label))
+        if (last := await self._latest(label)) is None:
+            return None
+        root = anchored_root(self._store.identity.hub_id, last, self._clock.now())
+        anchor_ref = await self._publish(anchor, root)
+        await self._pipeline.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
+        return last
 
     async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
         try:
@@ -233,13 +243,22 @@ class Upkeep:
         by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
         rules = {label: retention.Rule(max_age_sec=age) for label, age in self._policy.retention().items()}
         for label in self._store.read.all_labels() if by_stream else ():
-            if label not in self._streams:
-                first_ts = self._store.read.receipt(label, StreamSeq(1)).hub_ts
-                self._streams[label] = self._labels.stream_of(label, first_ts, by_stream)
-            if (found := self._streams[label]) is not None:
+            try:
+                found = self._stream_of(label, by_stream)
+            except StorageError as exc:  # nothing goes of what may have to stay; all others have their rules
+                log(logging.ERROR, "retention passes over a label", label=label.hex(), error=str(exc))
+                rules[label] = retention.LONG_TERM
+                continue
+            if found is not None:
                 rules[label] = by_stream[found]
         rules |= {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
         return retention.Policy(default=_rule(settings.default), labels=rules)
+
+    def _stream_of(self, label: Label, streams: Collection[StreamId]) -> StreamId | None:
+        if label not in self._streams:
+            first_ts = self._store.read.receipt(label, StreamSeq(1)).hub_ts
+            self._streams[label] = self._labels.stream_of(label, first_ts, streams)
+        return self._streams[label]
 
     async def prune(self) -> tuple[int, int]:
         """Apply the retention rules; chunks and entries whose payloads go."""

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ DUPLICATE_SCHEMA: Final = pa.schema(
         pa.field("from_seq", pa.int64()),
         pa.field("to_seq", pa.int64()),
         pa.field("repeated", pa.binary()),
+        pa.field("shared", pa.bool_()),
     ]
 )
 
@@ -94,10 +95,15 @@ Claimed = tuple[bytes, int, int, bytes]
 """Label, from_seq, to_seq and fingerprints of a range."""
 
 
-def marked_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Claimed]:
-    """Of one label's ranges (or one bucket of their fingerprints) those that share one with another.
+Repeating = tuple[bytes, int, int, bytes, bool]
+"""Likewise, with those fingerprints that the label has more than once; and whether another range has one."""
 
-    ``known`` are fingerprints of keys that came before all of them.
+
+def repeating_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Repeating]:
+    """Of one label's ranges (or one bucket of their fingerprints) those with a repeated one.
+
+    Also if it is repeated in that range alone: what another bucket says may mark the range, and then whoever
+    settles it has to know all that repeats there. ``known`` are fingerprints of keys before all of them.
     """
     arrays = [np.frombuffer(packed, dtype=">u8") for packed in (*(packed for *_, packed in claims), known)]
     everything, counts = np.unique(np.concatenate(arrays), return_counts=True)
@@ -107,9 +113,22 @@ def marked_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Cla
     held, ranges = np.unique(np.concatenate([np.unique(a) for a in arrays]), return_counts=True)
     shared = held[ranges > 1]
     for (label, from_seq, to_seq, _), array in zip(claims, arrays, strict=False):
-        if np.isin(array, shared).any():
-            mine = np.unique(array[np.isin(array, repeated)])
-            yield label, from_seq, to_seq, mine.astype(">u8").tobytes()
+        mine = np.unique(array[np.isin(array, repeated)])
+        if len(mine):
+            yield label, from_seq, to_seq, mine.astype(">u8").tobytes(), bool(np.isin(mine, shared).any())
+
+
+def marked_ranges(found: Iterable[Sequence[Any]]) -> list[Marked]:
+    """What the buckets say of each range, together: those that share a fingerprint, with all that repeat."""
+    by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
+    sharing = set()
+    for label, from_seq, to_seq, packed, shared in found:
+        place = (bytes(label), from_seq, to_seq)
+        prints = (bytes(packed[n : n + FINGERPRINT]) for n in range(0, len(packed), FINGERPRINT))
+        by_range.setdefault(place, set()).update(prints)
+        if shared:
+            sharing.add(place)
+    return [Marked(*place, frozenset(prints)) for place, prints in by_range.items() if place in sharing]
 
 
 class Told(NamedTuple):

@@ -5,7 +5,7 @@ The driver holds what is repeated, about a hundred bytes for each repeated key; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -13,12 +13,12 @@ import pyarrow as pa
 from veen_overlays.overlay import Overlay
 from veen_spark.claims import (
     DUPLICATE_SCHEMA,
-    FINGERPRINT,
     Marked,
     Settled,
     Told,
     fingerprint,
     marked_ranges,
+    repeating_ranges,
     settle,
 )
 from veen_spark.ranges import (
@@ -98,25 +98,16 @@ def find_marked(ranges: DataFrame, claims: int) -> list[Marked]:
         by_label: dict[bytes, list[Any]] = {}
         for row in _rows(claimed.toArrow()):
             by_label.setdefault(row[0], []).append(row)
-        return gathered(mark for label in by_label.values() for mark in marked_ranges(label))
+        return marked_ranges(found for label in by_label.values() for found in repeating_ranges(label))
     others = f.count("*").over(Window.partitionBy("label")) > 1
     several = claimed.select("*", others.alias("others")).where("others").drop("others")
     split = several.mapInArrow(_bucketing(1 + claims // BUCKET), spark_type(_BUCKETED))
     marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
-    return gathered(map(tuple, marking.collect()))
+    return marked_ranges(marking.collect())
 
 
 def _rows(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
-def gathered(found: Iterable[Sequence[Any]]) -> list[Marked]:
-    """What the buckets say of each range, together."""
-    by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
-    for label, from_seq, to_seq, packed in found:
-        prints = (bytes(packed[n : n + FINGERPRINT]) for n in range(0, len(packed), FINGERPRINT))
-        by_range.setdefault((bytes(label), from_seq, to_seq), set()).update(prints)
-    return [Marked(*place, frozenset(prints)) for place, prints in by_range.items()]
 
 
 def _bucketing(buckets: int) -> Task:
@@ -138,7 +129,7 @@ def _bucketing(buckets: int) -> Task:
 
 def _marking(table: pa.Table) -> pa.Table:
     claims = list(_rows(table.select(_CLAIMED.names)))
-    return pa.Table.from_batches([record_batch(list(marked_ranges(claims)), DUPLICATE_SCHEMA)])
+    return pa.Table.from_batches([record_batch(list(repeating_ranges(claims)), DUPLICATE_SCHEMA)])
 
 
 def asked_again(marked: Iterable[Marked]) -> Column:

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from veen_core.errors import StateError
 from veen_overlays.overlay import Overlay
-from veen_spark.claims import fingerprint, marked_ranges, settle
+from veen_spark.claims import fingerprint, marked_ranges, repeating_ranges, settle
 from veen_spark.commits import KINDS, Commit, Kind, Part, Target, full_tier
-from veen_spark.duplicates import Lifting, gathered, relifted, tell
+from veen_spark.duplicates import Lifting, relifted, tell
 from veen_spark.errors import SparkSetupError
 from veen_spark.folding import examine, needed
 from veen_spark.merging import FOLDED_SCHEMA, merged
@@ -138,7 +138,7 @@ class LiveFold:
     def _settled(self, rows: DataFrame, ranges: DataFrame, claims: Sequence[Any], last: Commit) -> DataFrame:
         """The batch's ranges, duplicates of each other and of everything before them settled."""
         earlier = self._earlier(ranges, last)
-        marked = gathered(_marks(claims, earlier))
+        marked = marked_ranges(_repeating(claims, earlier))
         if not marked:
             return ranges
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
@@ -201,7 +201,7 @@ class LiveFold:
         self.target.make_durable(kind, part)
 
 
-def _marks(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
+def _repeating(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
     by_label: dict[bytes, list[Any]] = {}
     for row in claims:
         by_label.setdefault(bytes(row[0]), []).append(row)
@@ -209,4 +209,4 @@ def _marks(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
     for label, key in earlier:
         known.setdefault(label, []).append(fingerprint(key))
     for label, held in by_label.items():
-        yield from marked_ranges(held, b"".join(known.get(label, ())))
+        yield from repeating_ranges(held, b"".join(known.get(label, ())))

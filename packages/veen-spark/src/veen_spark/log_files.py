@@ -180,7 +180,15 @@ def _names(folder: Path) -> Iterator[Named]:
         raise DamagedLog(str(folder), 0, "is missing: this is no whole data directory") from None
     for entry in entries:
         if (parsed := _chunk(entry.name)) is not None:
-            yield entry.name, parsed, entry.stat().st_size
+            yield entry.name, parsed, _size(entry)
+
+
+def _size(file: os.DirEntry[str]) -> int:
+    """Of a file that cannot be looked at, none: it is somebody's chunk, and whoever reads it will say why."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size: int) -> Segment:

@@ -23,7 +23,7 @@ from veen_spark import layout
 from veen_spark.columns import COLUMNS, QUARANTINE_SCHEMA, arrow_schema
 from veen_spark.errors import DamagedLog
 from veen_spark.segment import SAMPLE, Authorize, Damage, Item, One, Pair, Pruned, Segment, Span, singly
-from veen_spark.walk import walk
+from veen_spark.walk import walk_to_end
 
 SLOW_ROWS: Final = 1_024
 SLOW_BYTES: Final = 4 * 1_048_576
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
     """The rows of segments; damage raises ``DamagedLog`` unless it is to be put in quarantine."""
     slow, size = list[Row](), 0
-    for segment, item in ((each, item) for each in segments for item in walk(each)):
+    for segment, item in ((each, item) for each in segments for item in walk_to_end(each)):
         if (fast := fast_batch(segment, item)) is not None:
             if slow:
                 yield _slow_batch(slow, quarantine=quarantine)

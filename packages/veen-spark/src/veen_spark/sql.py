@@ -10,14 +10,15 @@
     veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg))
                                        an aggregate for each overlay: its state as JSON, with its hash
 
-What does not decode is false or null, never an error: one bad row does not end a query. An aggregate gets a
-group's rows in one task; ``fold`` does not, and is the way for a label that one task cannot hold.
+What does not decode is false or null, never an error: one bad row does not end a query. An argument of
+another type does: hex in place of bytes would only ever be null. An aggregate gets a group's rows in one
+task; ``fold`` does not, and is the way for a label that one task cannot hold.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,7 @@ from veen_overlays.live.opening import UNOPENED
 from veen_overlays.overlay import Overlay
 from veen_overlays.record import Undecodable, decode_record
 from veen_overlays.registry import OVERLAYS
+from veen_spark.errors import SparkSetupError
 from veen_spark.open import OPENED_FIELDS, Opener, told
 from veen_spark.reader_keys import ReaderKeys
 from veen_spark.schema_names import SHAPES, schema_name
@@ -43,9 +45,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Columnar = Callable[..., pa.Array]
+Kind = Callable[[pa.DataType], bool]
 _OPENED: Final = pa.struct(OPENED_FIELDS)
 IDENTITIES: Final = 256
 """Hub identities that a worker keeps, verified."""
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
 def leaf_hash(wire: bytes) -> bytes:
@@ -80,10 +87,22 @@ def decoded(schema: bytes, body: bytes) -> str | None:
     return None if record is None or isinstance(record, Undecodable) else record.to_json()
 
 
-def _row_by_row(work: Callable[..., Any], type_: pa.DataType, otherwise: Any) -> Columnar:
+def _require(usage: str, columns: Sequence[pa.Array], *kinds: Kind) -> None:
+    """Raise unless these are the columns that a function takes; a null literal is any."""
+    types = [column.type for column in columns]
+    fit = [pa.types.is_null(type_) or kind(type_) for type_, kind in zip(types, kinds, strict=False)]
+    if len(types) != len(kinds) or not all(fit):
+        found = ", ".join(map(str, types))
+        raise SparkSetupError(f"{usage}: found {found}; bytes are binary, unhex('…') makes them of hex")
+
+
+def _row_by_row(usage: str, work: Callable[..., Any], type_: pa.DataType, otherwise: Any = None) -> Columnar:
     """A function of values as one of columns: null for a null, ``otherwise`` for what it refuses."""
+    kinds = [_is_binary] * (usage.count(",") + 1)
 
     def columnar(*columns: pa.Array) -> pa.Array:
+        _require(usage, columns, *kinds)
+
         def one(row: tuple[Any, ...]) -> Any:
             if None in row:
                 return None
@@ -97,7 +116,9 @@ def _row_by_row(work: Callable[..., Any], type_: pa.DataType, otherwise: Any) ->
 
 
 def _opening(keys: ReaderKeys | None) -> Columnar:
-    def opening(messages: pa.Array) -> pa.Array:
+    def opening(*columns: pa.Array) -> pa.Array:
+        _require("veen_open(msg)", columns, _is_binary)
+        (messages,) = columns
         opener = Opener(() if keys is None else keys.get())
         names = _OPENED.names
         rows = []
@@ -110,7 +131,10 @@ def _opening(keys: ReaderKeys | None) -> Columnar:
 
 
 def _folding(name: str) -> Callable[[pa.Array, pa.Array, pa.Array], str]:
+    usage = f"{aggregate_name(name)}(stream_seq, leaf_hash, veen_open(msg))"
+
     def folding(seqs: pa.Array, leaves: pa.Array, opened: pa.Array) -> str:
+        _require(usage, (seqs, leaves, opened), pa.types.is_integer, _is_binary, pa.types.is_struct)
         if seqs.null_count or leaves.null_count:
             raise VerificationError("veen_fold: a row is no log entry: it has no stream_seq or no leaf_hash")
         rows = zip(seqs.to_pylist(), leaves.to_pylist(), opened.to_pylist(), strict=True)
@@ -148,14 +172,17 @@ def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415 - slow to import
 
     yes_or_no, text, binary = pa.bool_(), pa.string(), pa.binary()
-    functions: dict[str, tuple[Columnar, str]] = {
-        "veen_leaf_hash": (_row_by_row(leaf_hash, binary, None), "binary"),
-        "veen_verify_msg": (_row_by_row(msg_verifies, yes_or_no, otherwise=False), "boolean"),
-        "veen_verify_receipt": (_row_by_row(receipt_verifies, yes_or_no, otherwise=False), "boolean"),
-        "veen_schema_name": (_row_by_row(schema_name, text, None), "string"),
-        "veen_decode": (_row_by_row(decoded, text, None), "string"),
-        "veen_open": (_opening(keys), _declared(_OPENED)),
+    plain: dict[str, tuple[Callable[..., Any], pa.DataType, Any]] = {
+        "veen_leaf_hash(msg)": (leaf_hash, binary, None),
+        "veen_verify_msg(msg)": (msg_verifies, yes_or_no, False),
+        "veen_verify_receipt(receipt, key)": (receipt_verifies, yes_or_no, False),
+        "veen_schema_name(schema)": (schema_name, text, None),
+        "veen_decode(schema, body)": (decoded, text, None),
     }
+    functions = {
+        usage.partition("(")[0]: (_row_by_row(usage, *how), _declared(how[1])) for usage, how in plain.items()
+    }
+    functions["veen_open"] = (_opening(keys), _declared(_OPENED))
     for name, (work, type_) in functions.items():
         spark.udf.register(name, arrow_udf(work, type_))  # type: ignore[call-overload]  # by type hints
     for overlay in OVERLAYS:

@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler
 
 from veen_hub.following import Following
 from veen_hub.http import attachments, probes, reading, tooling
+from veen_hub.http.connections import check_head
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB
 from veen_hub.http.listener import Listener, Spare, too_many
@@ -17,6 +18,12 @@ from veen_hub.hub import Hub
 from veen_hub.tls import server_context
 
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+@web.middleware
+async def only_short_heads(request: web.Request, handler: Handler) -> web.StreamResponse:
+    check_head(request)
+    return await handler(request)
 
 
 @web.middleware
@@ -29,7 +36,7 @@ async def only_probes(request: web.Request, handler: Handler) -> web.StreamRespo
 
 def make_app(hub: Hub) -> web.Application:
     app = web.Application(
-        middlewares=[envelopes, only_probes],
+        middlewares=[envelopes, only_short_heads, only_probes],
         client_max_size=2**62,  # bodies are bounded where they are read
     )
     app[HUB] = hub

@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import StreamReader, web
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
 from veen_hub.garbage import without_frames
 from veen_hub.http.errors import from_http, internal_error, refuse
-from veen_hub.http.express import Express, is_whole
-from veen_hub.http.keys import name_request
+from veen_hub.http.express import Express, is_whole, refusal
+from veen_hub.http.keys import name_request, new_request_id
 from veen_hub.hub import Hub
 from veen_hub.logs import LOGGER, log
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_HEADER: Final = 8_190
 MAX_HEADERS: Final = 128
+MAX_FIELDS: Final = 32 * 1_024
+"""Bytes of a whole head, with as many cookies as fit. aiohttp's parser keeps what it has of one that is half
+sent, and of the fields behind a chunked body: 128 of the longest are a megabyte and a half a connection."""
 KEEPALIVE_SEC: Final = 75
 SLOWEST: Final = 32 * 1_024
 """Bytes a second that a client must take of what is sent to it."""
@@ -37,7 +41,18 @@ LINGER_SEC: Final = 2
 class Connection(web.RequestHandler):
     """One client. ``lost`` is set when it is gone, for handlers that wait for something else."""
 
-    __slots__ = ("_at_boundary", "_express", "_held", "_hub", "_listener", "_watch", "deaf", "lost")
+    __slots__ = (
+        "_at_boundary",
+        "_body",
+        "_express",
+        "_held",
+        "_hub",
+        "_listener",
+        "_unparsed",
+        "_watch",
+        "deaf",
+        "lost",
+    )
 
     def __init__(
         self, listener: Listener, server: web.Server, loop: asyncio.AbstractEventLoop, hub: Hub
@@ -62,6 +77,10 @@ class Connection(web.RequestHandler):
         """What arrived behind it."""
         self._at_boundary = True
         """Whether all that aiohttp's parser was given ended where a request ends."""
+        self._body: StreamReader = EMPTY_PAYLOAD
+        """Of the last request that aiohttp's parser has made out."""
+        self._unparsed = 0
+        """Bytes that the parser was given since anything last came of them."""
         self._watch: asyncio.TimerHandle | None = None
         """Runs while the client takes less than it is sent."""
         self.deaf = False
@@ -91,6 +110,7 @@ class Connection(web.RequestHandler):
         for head, _body in self._messages:
             if isinstance(why := getattr(head, "exc", None), BaseException):  # was no request
                 without_frames(why)
+        self._body = EMPTY_PAYLOAD  # which knows this connection
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -126,13 +146,37 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """By the short way if it can be; in the order in which it came."""
         if not data:  # aiohttp's own way to go on with what its parser holds
-            super().data_received(data)
+            self._parse(data)
         elif self._express is not None:
             self._held += data
             self._pause_transport_reading()
         elif not (self._at_boundary and self._is_idle and self._takes_short_way(data)):
             self._at_boundary = self._at_boundary and is_whole(data)
-            super().data_received(data)
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """By aiohttp, which has its own bounds for what comes of it, and none for what nothing comes of."""
+        before = self._request_count, self._body.total_bytes
+        super().data_received(data)
+        if self._request_count != before[0]:
+            self._body = self._messages[-1][1]
+        paused = self._reading_paused or self._buffer_paused
+        if paused or (self._request_count, self._body.total_bytes) != before:
+            self._unparsed = 0
+        else:
+            self._unparsed += len(data)
+        if self._unparsed > MAX_FIELDS:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        """Half-sent and too long already: the answer, if nobody waits for another one first, and the end."""
+        request_id = new_request_id()
+        log(logging.INFO, "not HTTP", error="head too long", request_id=request_id)
+        if self._is_idle:
+            self._write(refusal(head_too_long(), request_id, last=True))
+        if not self._body.is_eof():  # these are fields behind it
+            self._body.set_exception(ConnectionResetError("the fields behind a body are too long"))
+        self.force_close()
 
     @property
     def _is_idle(self) -> bool:
@@ -250,6 +294,16 @@ class Connection(web.RequestHandler):
         response = refuse(request, error)
         response.force_close()
         return response
+
+
+def check_head(request: web.BaseRequest) -> None:
+    """A head that came at once may be as long as what is read at once."""
+    if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_FIELDS:
+        raise head_too_long()
+
+
+def head_too_long() -> ApiError:
+    return ApiError(Code.BAD_REQUEST, f"the head of a request may have {MAX_FIELDS} bytes, this one has more")
 
 
 def _give_up(body: StreamReader) -> None:

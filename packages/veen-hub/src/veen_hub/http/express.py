@@ -122,7 +122,7 @@ class Express:
         (outcome,) = pending.settled
         self._seconds = time.perf_counter() - self._started
         if isinstance(outcome, VeenError):
-            return _refusal(as_api_error(outcome), self._request_id)
+            return refusal(as_api_error(outcome), self._request_id)
         return _response(HTTPStatus.OK, encode(outcome, self._request_id), self._request_id)
 
     def note(self) -> None:
@@ -134,12 +134,15 @@ class Express:
     def refuse(self, error: ApiError) -> bytes:
         """What ``enter`` raised."""
         note_refusal(self._hub, self._request_id, error, bytes_in=len(self._wire))
-        return _refusal(error, self._request_id)
+        return refusal(error, self._request_id)
 
 
-def _refusal(error: AdmissionError | ApiError, request_id: str) -> bytes:
+def refusal(error: AdmissionError | ApiError, request_id: str, *, last: bool = False) -> bytes:
+    """An error as bytes for the connection, which ends with the ``last``."""
     code = error.rejection.code if isinstance(error, AdmissionError) else error.code
     more = f"Retry-After: {error.retry_after}\r\n" if error.retry_after is not None else ""
+    if last:
+        more += "Connection: close\r\n"
     return _response(HTTPStatus(HTTP_STATUS[code]), encode(error, request_id), request_id, more)
 
 

@@ -16,11 +16,10 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from veen_core.api import envelope_of
 from veen_core.errors import ApiError, ConfigError
-from veen_core.rejection import HTTP_STATUS, Code
+from veen_core.rejection import Code
 from veen_hub.http.connections import Connection
-from veen_hub.http.content import CBOR
+from veen_hub.http.express import refusal
 from veen_hub.http.keys import new_request_id
 from veen_hub.hub import Hub
 from veen_hub.logs import log
@@ -59,16 +58,8 @@ class _Full(asyncio.Protocol):
     """A connection too many: one answer, and it ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        error = too_many()
-        request_id = new_request_id()
-        body = envelope_of(error, request_id).encode()
-        head = (
-            f"HTTP/1.1 {HTTP_STATUS[error.code]} Service Unavailable\r\nContent-Type: {CBOR}\r\n"
-            f"Content-Length: {len(body)}\r\nVEEN-Request-Id: {request_id}\r\n"
-            f"Retry-After: {error.retry_after}\r\nConnection: close\r\n\r\n"
-        )
         stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
-        stream.write(head.encode() + body)
+        stream.write(refusal(too_many(), new_request_id(), last=True))
         stream.close()
 
 

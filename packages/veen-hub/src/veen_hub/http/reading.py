@@ -7,7 +7,7 @@ import json
 import time
 from itertools import takewhile
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from veen_core import cbor
 from veen_core.api import (
@@ -173,7 +173,8 @@ async def follow(request: web.Request) -> web.StreamResponse:
         raise await hub.reading(lambda: pruned(hub, label, at))
     headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers | request_id_of(request))
-    response.enable_chunked_encoding()
+    if request.version >= HttpVersion11:  # else the answer ends with its connection: many a proxy asks so
+        response.enable_chunked_encoding()
     await response.prepare(request)
     hub.feed.join(label)
     hub.metrics.followers.inc()

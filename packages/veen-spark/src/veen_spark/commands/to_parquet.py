@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,13 +13,16 @@ import click
 from veen_spark.commands.paths import there
 from veen_spark.commands.session import (
     HELP,
+    USAGE,
     ExampleCommand,
+    SparkCommandError,
     log_paths,
     new_folder,
     session,
     session_options,
     show,
 )
+from veen_spark.master import is_connect
 from veen_spark.parquet import to_parquet as convert
 
 EXAMPLES: Final = (
@@ -56,10 +62,39 @@ def to_parquet(
     if not overwrite:
         new_folder(target, ", or say --overwrite")
     there(paths, master)
-    with session(master, conf, verbose=verbose) as spark:
-        written = convert(spark, paths, str(target.absolute()), mode=mode, overwrite=overwrite)
+    with session(master, conf, verbose=verbose) as spark, _instead_of(target, master) as place:
+        written = convert(spark, paths, str(place.absolute()), mode=mode, overwrite=overwrite)
     if as_json:
         show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
     elif not quiet or written.damaged:
         damaged = f", {written.damaged} of them damaged" if written.damaged else ""
         click.echo(f"{written.rows} rows in {target}{damaged}")
+
+
+@contextmanager
+def _instead_of(target: Path, master: str) -> Iterator[Path]:
+    """Where to write: beside the target, which it replaces when all is there.
+
+    A log that turns out damaged leaves what was at the target, or nothing. The folders of a Spark Connect
+    server are not ours to move.
+    """
+    if is_connect(master):
+        yield target
+        return
+    home = target.resolve()
+    fresh, old = (home.with_name(f".{home.name}.{what}") for what in ("new", "old"))
+    shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
+    try:
+        yield fresh
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+        if home.exists():
+            home.rename(old)
+        fresh.rename(home)
+    except OSError as exc:
+        what = f"{fresh} is written, but cannot take the place of {home}: {exc}"
+        raise SparkCommandError(what, USAGE) from exc
+    shutil.rmtree(old, ignore_errors=True)

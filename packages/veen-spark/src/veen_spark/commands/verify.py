@@ -121,8 +121,8 @@ def _tell(report: Report, seconds: float, *, quiet: bool) -> None:
         click.echo(f"NOT SIGNED: {origin} has no manifest.sig, that it is whole is nobody's word but its own")
     if report.partly_followed:
         click.echo(
-            f"NOT CHECKED: writers' counters from one part to the next in {report.partly_followed} labels, "
-            "which have too many writers (I9)"
+            "NOT CHECKED: writers' counters (I9) and that no token is authorized twice (H5), from one part "
+            f"to the next in {report.partly_followed} labels, which have too many writers or tokens"
         )
     holds = "everything holds" if report.labels else "there is nothing to verify"
     verdict = holds if report.ok else f"{len(found['faults'])} labels or folders have a fault"

@@ -14,7 +14,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import Label
 from veen_spark.segment import Segment
 from veen_spark.verify.beside import Mark, dealt, marks_of
-from veen_spark.verify.evidence import Ended, Origin
+from veen_spark.verify.evidence import Extent, Gone, Origin
 from veen_spark.verify.judge import Fault, Verdict
 from veen_spark.verify.report import LabelReport, nothing_of
 
@@ -53,16 +53,20 @@ class Beside:
 
     def conclude(self, report: LabelReport, parts: Sequence[Verdict]) -> Fault | None:
         """Of a label in which everything holds: what is missing of it."""
-        origin, last = self._origins.get(report.origin), parts[-1]
+        origin, first, last = self._origins.get(report.origin), parts[0], parts[-1]
         if origin is None or report.origin not in self._whole:
             return None
         if report.origin in self._broken:
             return self._broken[report.origin]
         if lost := self._lost.get((report.origin, report.label or b"")):
             return _missing(lost[-1] if lost[-1].seq > report.to_seq else lost[0], report)
-        ended = Ended(report.to_seq, last.last_ts, last.peaks or (), report.pruned)
+        if origin.begins is not None and report.from_seq != origin.begins:
+            reason = f"begins with entry {report.from_seq}: what was before it is missing"
+            return Fault(seq=origin.begins, file=report.origin, offset=0, reason=reason)
+        times = (first.first_ts, last.last_ts)
+        found = Extent(report.from_seq, report.to_seq, *times, last.peaks or (), _joined(parts))
         try:
-            origin.check_end(last.segment.label, report.from_seq, ended)
+            origin.check_extent(last.segment.label, found)
         except VeenError as exc:
             return Fault(seq=report.to_seq + 1, file=report.origin, offset=0, reason=str(exc))
         return None
@@ -77,6 +81,16 @@ class Beside:
                 report.fault = _missing(marks[-1], report)
                 reports.append(report)
         return reports
+
+
+def _joined(parts: Sequence[Verdict]) -> Gone:
+    """What retention took, in all parts."""
+    joined: Gone = []
+    for start, end in (gone for part in parts for gone in part.gone):
+        if joined and joined[-1][1] == start - 1:
+            start = joined.pop()[0]  # noqa: PLW2901 - they are one range
+        joined.append((start, end))
+    return joined
 
 
 def _missing(mark: Mark, report: LabelReport) -> Fault:

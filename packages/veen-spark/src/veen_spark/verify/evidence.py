@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from veen_core import hub_identity
 from veen_core.chunk import decode_peaks, peaks_name
 from veen_core.consistency import verify_consistency
-from veen_core.errors import IdentityError, VeenError, VerificationError
+from veen_core.errors import IdentityError, InvariantError, VeenError, VerificationError
 from veen_core.export import (
     MANIFEST,
     PAYLOADS,
@@ -38,6 +38,8 @@ from veen_spark.errors import DamagedLog
 from veen_spark.log_files import IDENTITY, VERSION, read_manifest
 
 Peaks = tuple[NodeHash, ...]
+Gone = list[tuple[int, int]]
+"""Ranges of entries that retention took, first and last of each; none touches the next."""
 REGISTRY: Final = "registry.cbor"
 _ENTRIES: Final = (".log", ".pruned")
 _JUDGED: Final = (
@@ -60,13 +62,16 @@ class Terms:
     """Of the profile: which keys may have signed a checkpoint (§8.4)."""
 
 
-class Ended(NamedTuple):
-    """How a label ends."""
+class Extent(NamedTuple):
+    """How a label begins and ends, and what retention took of it."""
 
-    seq: int
-    ts: int
+    from_seq: int
+    to_seq: int
+    from_ts: int
+    to_ts: int
     peaks: Peaks
-    pruned: int
+    """After the last entry."""
+    pruned: Gone
 
 
 @contextmanager
@@ -99,12 +104,12 @@ class Origin:
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
         self._home = self.folder.parent if self.folder.name == "log" else self.folder
+        self.begins = 1 if (self._home / VERSION).is_file() else None
+        """The entry that every label here has to begin with, if that is known: in a data directory."""
         with _of(self._home / IDENTITY):
             identity = self._identity(pinned, given)
         with _of(self._home / REGISTRY):
             self.terms = self._terms(identity)
-        self.begins = 1 if (self._home / VERSION).is_file() else None
-        """The entry that every label here has to begin with, if that is known: in a data directory."""
         with _of(self.folder / MANIFEST):
             self.manifest = self._manifest()
             self.signed = self._check_manifest()
@@ -135,6 +140,8 @@ class Origin:
         try:
             registry = Registry.decode((self._home / REGISTRY).read_bytes())
         except FileNotFoundError:
+            if self.begins is not None:
+                raise VerificationError("is missing: this is no whole data directory") from None
             return Terms(identity=identity, limits=DEFAULT_LIMITS, profile_id=None)
         if registry.hub_id != identity.hub_id:
             raise VerificationError("is of another hub than the identity beside it")
@@ -180,26 +187,32 @@ class Origin:
                 with _of(self.folder / file.name):
                     _check_file(self.folder / file.name, file.digest)
 
-    def check_end(self, label: Label, from_seq: int, last: Ended) -> None:
+    def check_extent(self, label: Label, found: Extent) -> None:
         """A label that holds by itself is also all that the folder promises of it; raises."""
-        if self.begins is not None and from_seq != self.begins:
-            raise VerificationError(f"begins with entry {from_seq}: what was before it is missing")
         if (manifest := self.manifest) is None:
             return
         if label != manifest.label:
             raise VerificationError(f"is of another label than {MANIFEST}")
-        if (from_seq, last.seq) != (manifest.from_seq, manifest.to_seq):
-            found, promised = f"{from_seq} to {last.seq}", f"{manifest.from_seq} to {manifest.to_seq}"
-            raise VerificationError(f"entries {found} are there, where {MANIFEST} promises {promised}")
-        gone = sum(range_.end_seq - range_.start_seq + 1 for range_ in manifest.pruned)
-        if (last.peaks, last.ts, last.pruned) != (manifest.peaks_after, manifest.to_ts, gone):
-            raise VerificationError(f"{MANIFEST}: peaks_after, to_ts or pruned are not those of the log")
-        if (later := manifest.later) is not None:
-            made, proof = later.checkpoint, later.consistency
-            if (proof.from_seq, proof.to_seq, made.label_curr) != (last.seq, made.upto_seq, label):
-                raise VerificationError(f"{MANIFEST}: later is not of this label, or not from its end on")
-            verify_consistency(proof, Mmr(last.seq, last.peaks).root, made.mmr_root)
-            hub_identity.verify_checkpoint(self.terms.identity, made, self.terms.epoch_sec)
+        if found[:2] != (manifest.from_seq, manifest.to_seq):
+            there, promised = f"{found[0]} to {found[1]}", f"{manifest.from_seq} to {manifest.to_seq}"
+            raise VerificationError(f"entries {there} are there, where {MANIFEST} promises {promised}")
+        gone = [(range_.start_seq, range_.end_seq) for range_ in manifest.pruned]
+        if found[2:] != (manifest.from_ts, manifest.to_ts, manifest.peaks_after, gone):
+            what = "from_ts, to_ts, peaks_after or pruned"
+            raise VerificationError(f"{MANIFEST}: {what} are not those of the log")
+        if manifest.before is not None and found.from_ts < manifest.before.hub_ts:
+            raise InvariantError("H3", f"hub_ts {found.from_ts} follows {manifest.before.hub_ts}")
+        self._check_later(manifest, found)
+
+    def _check_later(self, manifest: Manifest, found: Extent) -> None:
+        """What the export says of the label after its end leads there from it."""
+        if (later := manifest.later) is None:
+            return
+        made, proof = later.checkpoint, later.consistency
+        if (proof.from_seq, proof.to_seq, made.label_curr) != (found.to_seq, made.upto_seq, manifest.label):
+            raise VerificationError(f"{MANIFEST}: later is not of this label, or not from its end on")
+        verify_consistency(proof, Mmr(found.to_seq, found.peaks).root, made.mmr_root)
+        hub_identity.verify_checkpoint(self.terms.identity, made, self.terms.epoch_sec)
 
     def _is_signed(self) -> bool:
         path = self.folder / SIGNATURE

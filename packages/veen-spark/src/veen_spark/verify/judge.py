@@ -19,19 +19,21 @@ from veen_core.chunk import ChunkSummary, PrunedEntry, parse_chunk_name, summary
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, entry_hash, verify_authorize
 from veen_core.errors import InvariantError, SignatureError, VeenError
 from veen_core.hub_identity import HubKey
-from veen_core.ids import ClientId, EntryHash, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, EntryHash, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
 from veen_spark.segment import Authorize, Damage, One, Pruned, Segment, singly
 from veen_spark.verify.beside import Mark, Reached
-from veen_spark.verify.evidence import Peaks, Terms
+from veen_spark.verify.evidence import Gone, Peaks, Terms
 from veen_spark.verify.subtrees import Tile, Tiles
 from veen_spark.walk import walk
 
 WRITERS: Final = 4_096
 """So many writers of a segment are reported, to be followed across segments; within it all of them are."""
+TOKENS: Final = 65_536
+"""Likewise of tokens that a control label authorizes (H5): as many as a chunk may have entries (§4.8.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Verdict:
 
     segment: Segment
     entries: int = 0
-    pruned: int = 0
+    gone: Gone = field(default_factory=list)
     first_ts: int = 0
     last_ts: int = 0
     peaks: Peaks | None = None
@@ -59,6 +61,8 @@ class Verdict:
     """That the hub signed with the last entry that holds."""
     writers: dict[bytes, tuple[int, int]] | None = field(default_factory=dict)
     """First and last client_seq of each; None if there are too many."""
+    tokens: dict[bytes, tuple[int, int]] | None = field(default_factory=dict)
+    """Where each auth_ref is authorized: stream_seq and byte; None if there are too many."""
     hashes: list[Tile] | None = None
     """Subtrees over the entry hashes, if the chunk has a summary; and ``size``, that of its frames."""
     size: int = 0
@@ -67,6 +71,10 @@ class Verdict:
     @property
     def last_seq(self) -> int:
         return self.segment.start_seq + self.entries - 1
+
+    @property
+    def pruned(self) -> int:
+        return sum(end - start + 1 for start, end in self.gone)
 
 
 class SegmentJudge:
@@ -85,6 +93,7 @@ class SegmentJudge:
         self._hashes = None if self._summary is None else Tiles(segment.start_seq - _chunk_start(segment))
         self._bytes = 0
         self._writers: dict[bytes, tuple[int, int]] = {}
+        self._tokens: dict[bytes, tuple[int, int]] = {}
         self._keys: tuple[int, list[HubKey]] = (-1, [])
         self._next = segment.start_seq
         self.verdict = Verdict(segment=segment)
@@ -106,6 +115,7 @@ class SegmentJudge:
         if self._tree is not None and verdict.fault is None:
             verdict.peaks = self._tree.peaks
         verdict.writers = self._writers if len(self._writers) <= WRITERS else None
+        verdict.tokens = self._tokens if len(self._tokens) <= TOKENS else None
         return verdict
 
     def _judge(self, one: One) -> None:
@@ -119,12 +129,13 @@ class SegmentJudge:
             self._check_fields(kept)
             self._grow(kept.receipt, kept.receipt.encode())
             self._note(kept.entry_hash, one.size)
-            self.verdict.pruned += 1
+            self._prune(one.seq)
         elif isinstance(one, Authorize):
             entry = Entry(self._segment.label, StreamSeq(one.seq), one.token, one.receipt, FLAG_AUTHORIZE)
-            cap.verify_token(verify_authorize(entry), self._terms.limits)
-            receipt = entry.receipt
+            token, receipt = verify_authorize(entry), entry.receipt
+            cap.verify_token(token, self._terms.limits)
             self._bind(receipt, receipt.leaf_hash)
+            self._authorize(token.auth_ref, one.offset)
             self._grow(receipt, one.receipt)
             self._note_entry(one.token, one.receipt)
         else:
@@ -160,6 +171,12 @@ class SegmentJudge:
             raise InvariantError("I9", f"client_seq {client_seq} does not follow {last}")
         self._writers[bytes(client)] = (first, client_seq)
 
+    def _authorize(self, auth_ref: AuthRef, offset: int) -> None:
+        """A hub that authorizes a token again would renew it."""
+        if (before := self._tokens.get(auth_ref)) is not None:
+            raise InvariantError("H5", authorized_before(auth_ref, before[0]))
+        self._tokens[bytes(auth_ref)] = (self._next, offset)
+
     def _grow(self, receipt: Receipt, wire: bytes) -> None:
         """The tree with this leaf has the root that the hub signed, at a time that is not before the last."""
         verdict = self.verdict
@@ -176,6 +193,11 @@ class SegmentJudge:
         verdict.root = bytes(receipt.mmr_root)
         verdict.entries += 1
         self._next += 1
+
+    def _prune(self, seq: int) -> None:
+        gone = self.verdict.gone
+        start = gone.pop()[0] if gone and gone[-1][1] == seq - 1 else seq
+        gone.append((start, seq))
 
     def _check_signature(self, receipt: Receipt, wire: bytes) -> None:
         """As ``hub_identity.verify_receipt``; keys are chosen once a second, not once an entry."""
@@ -227,6 +249,10 @@ class SegmentJudge:
         self.verdict.hashes, self.verdict.size = self._hashes.tiles, self._bytes
         if segment.whole and self._summary is not None and self._tree is not None:
             check_summary(self._summary, segment.label, self._tree.root, [self.verdict])
+
+
+def authorized_before(auth_ref: bytes, seq: int) -> str:
+    return f"authorizes token {auth_ref.hex()} again, which entry {seq} did: nothing renews a token"
 
 
 def check_summary(path: Path, label: Label, root: bytes, parts: Sequence[Verdict]) -> None:

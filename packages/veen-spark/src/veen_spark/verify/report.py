@@ -1,8 +1,8 @@
 """What a verification found: a row for each label of each origin, and a summary.
 
-Segments are put together in order here, on the driver: numbers, times and writers continue, and the peaks
-that one segment ends with are those that the next was judged from. Whether the origins of one label agree is
-for ``histories``.
+Segments are put together in order here, on the driver: numbers, times and writers continue, no token is
+authorized twice, and the peaks that one segment ends with are those that the next was judged from. Whether
+the origins of one label agree is for ``histories``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from veen_core.errors import VeenError
 from veen_core.mmr import Mmr
 from veen_spark.segment import Segment
 from veen_spark.verify.evidence import Peaks
-from veen_spark.verify.judge import Fault, Verdict, check_summary, summary_of
+from veen_spark.verify.judge import Fault, Verdict, authorized_before, check_summary, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ class Report:
     unsigned: tuple[str, ...]
     """Exports that the hub did not sign: that they are whole, and their registry, is their own word."""
     partly_followed: int
-    """Labels with more writers than are followed from one segment to the next."""
+    """Labels with more writers or tokens than are followed from one segment to the next."""
 
     @property
     def ok(self) -> bool:
@@ -143,12 +143,12 @@ Conclude = Callable[[LabelReport, Sequence[Verdict]], Fault | None]
 def put_together(
     verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], conclude: Conclude
 ) -> tuple[list[LabelReport], int]:
-    """Labels from segments; also of how many not all writers could be followed."""
+    """Labels from segments; also of how many not all writers and tokens could be followed."""
     ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
     reports, partly = [], 0
     for _, group in groupby(ordered, key=lambda v: key_of(v.segment)):
         parts = list(group)
-        partly += any(part.writers is None for part in parts)
+        partly += any(part.writers is None or part.tokens is None for part in parts)
         report = _label(parts, before)
         if report.fault is None:
             report.fault = _summed_up(parts) or conclude(report, parts)
@@ -168,7 +168,7 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
         entries=sum(part.entries for part in parts),
         pruned=sum(part.pruned for part in parts),
     )
-    followed = _Writers(from_start=first.start_seq == 1)
+    followed, tokens = _Writers(from_start=first.start_seq == 1), dict[bytes, tuple[int, int]]()
     last: Verdict | None = None
     for part in parts:
         peaks = before[part.segment.path, part.segment.begin]
@@ -176,6 +176,9 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
         if reason is not None:
             at = part.segment
             report.fault = Fault(seq=at.start_seq, file=at.path, offset=at.begin, reason=reason)
+            break
+        if (again := _authorized_again(tokens, part)) is not None:
+            report.fault = again
             break
         if part.entries:
             report.to_seq, report.root = part.last_seq, part.root
@@ -234,6 +237,17 @@ def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str 
             return f"§5.1: the peaks before entry {start} are not those of the log up to there"
     if peaks is None and part.fault is None:
         return f"§5.1: nothing tells the peaks before entry {start}, so that no root can be checked"
+    return None
+
+
+def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: Verdict) -> Fault | None:
+    """H5 from one segment to the next; ``tokens`` are those of the segments before, and learn this one's."""
+    found = part.tokens or {}
+    for auth_ref, (seq, offset) in found.items():  # in order of entries
+        if (before := tokens.get(auth_ref)) is not None:
+            reason = f"H5: {authorized_before(auth_ref, before[0])}"
+            return Fault(seq=seq, file=part.segment.path, offset=offset, reason=reason)
+    tokens |= found
     return None
 
 

@@ -1,8 +1,8 @@
 """The judge of an export: a label as it grows, and what must hold of each thing added to it.
 
 Entries are held against the tree so far: §4.8.1, §7 as far as a range allows, §4.3, §5.1; checkpoints
-against the tree at their place (§4.4.1). Memory does not grow with the export: of writers' counters, so
-many are followed as ``WRITERS`` says.
+against the tree at their place (§4.4.1). Memory does not grow with the export: of writers' counters and of
+tokens, so many are followed as ``FOLLOWED`` says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry, verify_authorize
 from veen_core.errors import InvariantError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
@@ -25,8 +25,8 @@ from veen_storage.errors import DamageError
 from veen_storage.export.format import MANIFEST, REMEDY, Manifest, PrunedRange, note_pruned
 from veen_storage.registry import Registry
 
-WRITERS: Final = 65_536
-"""So many writers' counters are followed at once; beyond that, those not seen for longest are let go."""
+FOLLOWED: Final = 65_536
+"""So many writers, and so many tokens, are followed at once; beyond that, those not seen for longest go."""
 
 
 def damage(name: str, what: str, offset: int | None = None) -> DamageError:
@@ -59,6 +59,7 @@ class Judge:
         self._hub_ts = UnixTime(0)
         self._writers: OrderedDict[ClientId, ClientSeq] = OrderedDict()
         self._all_writers = manifest.from_seq == 1
+        self._tokens: OrderedDict[AuthRef, None] = OrderedDict()
         self._pruned: list[PrunedRange] = []
         self._checkpoints = 0
         self._checkpointed = 0
@@ -83,7 +84,9 @@ class Judge:
         """One whole entry."""
         try:
             if entry.is_authorize:
-                cap.verify_token(verify_authorize(entry), self.registry.limits)
+                token = verify_authorize(entry)
+                cap.verify_token(token, self.registry.limits)
+                self._follow_token(token.auth_ref)
                 leaf = entry.receipt.leaf_hash
             else:
                 msg, leaf = verify_msg(entry.msg_bytes, self.registry.limits)
@@ -116,15 +119,22 @@ class Judge:
             raise InvariantError("I6", f"prev_ack {prev_ack} is ahead of the stream's {self.tree.size}")
 
     def _follow_writer(self, client: ClientId, client_seq: ClientSeq) -> None:
-        """I8 and I9, as far as the range and ``WRITERS`` reach."""
+        """I8 and I9, as far as the range and ``FOLLOWED`` reach."""
         last = self._writers.pop(client, None)
         expected = last + 1 if last is not None else 1 if self._all_writers else client_seq
         if client_seq != expected or client_seq < 1:
             raise InvariantError("I9", f"client_seq {client_seq} does not follow {expected - 1}")
         self._writers[client] = client_seq
-        if len(self._writers) > WRITERS:
+        if len(self._writers) > FOLLOWED:
             self._writers.popitem(last=False)
             self._all_writers = False
+
+    def _follow_token(self, auth_ref: AuthRef) -> None:
+        if auth_ref in self._tokens:
+            raise InvariantError("H5", "authorizes a token that was authorized before")
+        self._tokens[auth_ref] = None
+        if len(self._tokens) > FOLLOWED:
+            self._tokens.popitem(last=False)
 
     def _receipt(self, receipt: Receipt, leaf: LeafHash) -> None:
         if receipt.label != self.manifest.label:
