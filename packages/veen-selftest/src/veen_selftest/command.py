@@ -76,7 +76,8 @@ class Teller:
 def asked_to_stop() -> Iterator[None]:
     """SIGTERM, or a terminal that is closed, ends a run as Ctrl-C does: hubs are stopped, folders removed.
 
-    Once asked, it is not disturbed again: a second Ctrl-C would leave behind what the first one cleans up.
+    Once asked, it is not disturbed again, up to its very end: a second Ctrl-C would leave behind what the
+    first one cleans up, or take the report along.
     """
     before = {number: signal.getsignal(number) for number in STOPPING}
     heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # as by nohup
@@ -92,7 +93,8 @@ def asked_to_stop() -> Iterator[None]:
         yield
     finally:
         for number in heard:
-            signal.signal(number, before[number])
+            if signal.getsignal(number) is stop:
+                signal.signal(number, before[number])
 
 
 def conclude(
