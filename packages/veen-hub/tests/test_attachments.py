@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from veen_core import rejection
 from veen_core.hashing import H
+from veen_core.ids import Coid
 from veen_core.limits import Limits
 from veen_core.status import AttachmentResponse
 
@@ -160,6 +164,32 @@ def test_a_put_that_stalls_is_given_up(start_hub: StartHub) -> None:
     response.close()
     connection.close()
     until(lambda: not kept(hub), "nothing of it is left")
+
+
+def test_who_still_sends_when_the_hub_stops_is_told_so(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the disk is slow: what is sent meanwhile is thrown away, and not taken for a head."""
+    begun, disk = threading.Event(), threading.Event()
+
+    def slowly(_coid: Coid, parts: Iterator[bytes]) -> bool:
+        next(parts)
+        begun.set()
+        disk.wait(PATIENCE)
+        return any(parts)
+
+    monkeypatch.setattr(hub.store.attachments, "put", slowly)
+    with raw_put(hub, alice, CONTENT, 1_000) as connection, ThreadPoolExecutor(1) as pool:
+        assert begun.wait(PATIENCE)
+        (served,) = hub.server._runner.server.connections  # type: ignore[union-attr]
+        stopping = pool.submit(hub.stop)
+        until(lambda: served._close, "the hub wants no more of it")
+        for at in range(1_000, 200_000, 10_000):
+            connection.sendall(CONTENT[at : at + 10_000])
+            time.sleep(0.005)
+        disk.set()
+        assert connection.recv(64).startswith(b"HTTP/1.1 503")
+        stopping.result(PATIENCE)
 
 
 def test_damage_on_disk_cuts_the_answer_off(hub: RunningHub, alice: Writer) -> None:

@@ -273,6 +273,22 @@ def test_a_body_behind_many_requests_is_no_head(hub: RunningHub) -> None:
     assert statuses == [b"200"] * 500 + [b"400"]
 
 
+def test_a_body_behind_an_upgrade_that_is_declined_is_no_head(
+    hub: RunningHub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """aiohttp holds what came behind it, and parses it when it has declined."""
+    body = bytes(8 * MAX_FIELDS)
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with talk(hub) as connection:
+        connection.sendall(upgrade + post("/v1/submit", b"", len(body)))
+        assert answer_to(connection).status == 200
+        for at in range(0, len(body), 16_384):
+            time.sleep(0.005)
+            connection.sendall(body[at : at + 16_384])
+        assert answer_to(connection).status == 400
+    assert [record.message for record in caplog.records if record.message.startswith("bug")] == []
+
+
 def test_a_head_may_have_as_many_cookies_as_fields(hub: RunningHub, alice: Writer) -> None:
     cookies = b"".join(b"VEEN-PoW: " + b"ab" * 90 + b"\r\n" for _ in range(MAX_HEADERS - 8))
     head, _, body = post("/v1/submit", envelope(alice.next())).partition(b"\r\n\r\n")

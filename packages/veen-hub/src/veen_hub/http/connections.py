@@ -156,10 +156,11 @@ class Connection(web.RequestHandler):
 
     def _parse(self, data: bytes) -> None:
         """By aiohttp, which has its own bounds for what comes of it, and none for what nothing comes of."""
+        if self._close or self._force_close:  # nothing is to come of it: whoever is being answered still is
+            return
         before = self._request_count, self._body.total_bytes
         super().data_received(data)
-        if self._request_count != before[0]:
-            self._body = self._messages[-1][1]
+        self._note_body()
         paused = self._reading_paused or self._buffer_paused
         if paused or (self._request_count, self._body.total_bytes) != before:
             self._unparsed = 0
@@ -167,6 +168,10 @@ class Connection(web.RequestHandler):
             self._unparsed += len(data)
         if self._unparsed > MAX_FIELDS:
             self._refuse_head()
+
+    def _note_body(self) -> None:
+        if self._messages:
+            self._body = self._messages[-1][1]
 
     def _refuse_head(self) -> None:
         """Half-sent and too long already: the answer, if nobody waits for another one first, and the end."""
@@ -266,6 +271,7 @@ class Connection(web.RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            self._note_body()  # aiohttp parses here what came behind an upgrade that was declined
             self._hub.unsent -= size
 
     def handle_error(
