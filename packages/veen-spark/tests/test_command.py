@@ -135,6 +135,19 @@ def test_a_damaged_log_leaves_the_target_as_it_was(hub: Hub, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clone", "hub", "out"]
 
 
+def test_nothing_but_parquet_is_overwritten(hub: Hub, tmp_path: Path) -> None:
+    """TARGET is forgotten, or another's: it is said before Spark starts."""
+    hub.send("orders", 3)
+    clone, text = hub.clone(tmp_path / "clone"), tmp_path / "text"
+    text.write_text("mine")
+    logs = sorted(clone.rglob("*"))
+    for target in (clone, text, tmp_path, Path("/")):
+        refused = run("to-parquet", clone, target, "--overwrite")
+        assert (refused.exit_code, "would be lost" in refused.output) == (USAGE, True), refused.output
+    assert sorted(clone.rglob("*")) == logs
+    assert text.read_text() == "mine"
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveHub]:
     hub = LiveHub(tmp_path / "live")

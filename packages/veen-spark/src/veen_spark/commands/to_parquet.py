@@ -41,7 +41,7 @@ EXAMPLES: Final = (
     show_default=True,
     help="What a damaged entry does: fail, or become a row of its own.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace what is at TARGET.")
+@click.option("--overwrite", is_flag=True, help="Replace the Parquet that is at TARGET.")
 @session_options
 def to_parquet(
     *,
@@ -61,8 +61,10 @@ def to_parquet(
     """
     if not overwrite:
         new_folder(target, ", or say --overwrite")
+    elif not is_connect(master):
+        _only_parquet(target)
     there(paths, master)
-    with session(master, conf, verbose=verbose) as spark, _instead_of(target, master) as place:
+    with _instead_of(target, master) as place, session(master, conf, verbose=verbose) as spark:
         written = convert(spark, paths, str(place.absolute()), mode=mode, overwrite=overwrite)
     if as_json:
         show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
@@ -71,9 +73,21 @@ def to_parquet(
         click.echo(f"{written.rows} rows in {target}{damaged}")
 
 
+def _only_parquet(target: Path) -> None:
+    """Whoever forgets TARGET names the last of the logs: nothing is replaced but what this command writes."""
+    if target.is_dir():
+        other = [path for path in target.iterdir() if not path.name.startswith(("hub=", "_", "."))]
+    else:
+        other = [target] if target.exists() else []
+    if other:
+        raise SparkCommandError(
+            f"{other[0]} is no Parquet of logs, and would be lost: choose another folder", USAGE
+        )
+
+
 @contextmanager
 def _instead_of(target: Path, master: str) -> Iterator[Path]:
-    """Where to write: beside the target, which it replaces when all is there.
+    """Where to write: beside the target, which it replaces when all is there and Spark writes no more.
 
     A log that turns out damaged leaves what was at the target, or nothing. The folders of a Spark Connect
     server are not ours to move.
