@@ -155,6 +155,16 @@ def test_help_goes_to_stdout(args: list[str], capsys: pytest.CaptureFixture[str]
     assert told.err == ""
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("args", [[], ["version"], ["version", "--json"]], ids=["bare", "text", "json"])
+def test_what_is_said_to_a_closed_stream_goes_nowhere(args: list[str], closed: str) -> None:
+    python = [sys.executable, "-c", "from veen_cli.main import main; main()"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *python, *args], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (Exit.OK, "")
+
+
 @pytest.mark.usefixtures("_guest")
 def test_commands_of_other_distributions_are_listed_and_broken_ones_marked(
     capsys: pytest.CaptureFixture[str],

@@ -337,6 +337,17 @@ def test_a_full_disk_under_stdout_is_one_line_and_a_code() -> None:
     assert (done.returncode, done.stderr) == (1, "veen-selftest: No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_what_is_said_to_a_closed_stream_goes_nowhere(closed: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *SCRIPT, "--list"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_hub_that_never_says_that_it_listens_is_waited_for_once(tmp_path: Path) -> None:
     program = tmp_path / "hub"
     program.write_text("#!/bin/sh\ncase $1 in --init) ;; *) exec sleep 600 ;; esac\n")

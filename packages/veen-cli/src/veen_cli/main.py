@@ -19,6 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -117,10 +118,18 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run ``veen`` and return its exit code."""
+    replace_closed()
     try:
         return emptied(ended(args))
     except BrokenPipeError:  # whoever was to read what is wrong has left
         return silenced()
+
+
+def replace_closed() -> None:
+    """What goes to a stdout or stderr that was closed (``>&-``) goes nowhere, not to the next file opened."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the very end
 
 
 def emptied(code: int) -> int:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -19,6 +20,7 @@ USAGE, BUG = 1, 70
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run it, say what is wrong in one line, and exit."""
+    _replace_closed()
     try:
         code = selftest.main(args, prog_name="veen-selftest", standalone_mode=False)
     except click.UsageError as error:
@@ -35,6 +37,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = _complain(f"this is a bug in VEEN ({type(error).__name__}): report it with {_kept()}", BUG)
     _empty_stdout()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _replace_closed() -> None:
+    """What goes to a stdout or stderr that was closed (``>&-``) goes nowhere, not to the next file opened."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the very end
 
 
 def _empty_stdout() -> None:
