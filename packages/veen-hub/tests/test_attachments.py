@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,7 +182,8 @@ def test_who_still_sends_when_the_hub_stops_is_told_so(
     monkeypatch.setattr(hub.store.attachments, "put", slowly)
     with raw_put(hub, alice, CONTENT, 1_000) as connection, ThreadPoolExecutor(1) as pool:
         assert begun.wait(PATIENCE)
-        (served,) = hub.server._runner.server.connections  # type: ignore[union-attr]
+        server: Any = hub.server._runner.server
+        (served,) = server.connections
         stopping = pool.submit(hub.stop)
         until(lambda: served._close, "the hub wants no more of it")
         for at in range(1_000, 200_000, 10_000):
