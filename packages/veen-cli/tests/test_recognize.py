@@ -30,8 +30,9 @@ from veen_overlays.wallet.records import Close
 from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.errors import DamageError
+from veen_storage.floor import Floor
 from veen_storage.hub_keys import NextIdentity, encode_key_map
-from veen_storage.journal import Floor, Item
+from veen_storage.journal import Item
 from veen_storage.pruned_chunk import encode_pruned
 
 from .conftest import STREAM, Town

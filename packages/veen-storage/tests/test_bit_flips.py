@@ -30,6 +30,7 @@ from veen_core.limits import Limits
 from veen_storage.artifacts import read_artifacts
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError
+from veen_storage.floor import read_floor
 from veen_storage.fork import fork
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
@@ -43,7 +44,7 @@ from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import Level, Report
 from veen_storage.hub_keys import NextIdentity, read_identity
 from veen_storage.index import TABLES, Index, Transaction, View
-from veen_storage.journal import HEADER_SIZE, read_floor
+from veen_storage.journal import HEADER_SIZE
 from veen_storage.layout import Layout
 from veen_storage.registry import read_registry
 from veen_storage.retention import Rule, due

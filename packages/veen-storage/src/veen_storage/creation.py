@@ -11,9 +11,10 @@ from veen_core.ids import UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_storage import hub_keys, journal
+from veen_storage import hub_keys
 from veen_storage.errors import StorageError
 from veen_storage.files import Files
+from veen_storage.floor import Floor, write_floor
 from veen_storage.index import Index
 from veen_storage.layout import Layout
 from veen_storage.registry import Registry, write_registry
@@ -46,7 +47,7 @@ def create(
     hub_keys.write_key(files, keys_directory or layout.keys, key)
     hub_keys.write_identity(files, layout, identity, key)
     files.replace(layout.checkpoint_binding, b"")
-    journal.write_floor(files, layout.journal, journal.Floor())
+    write_floor(files, layout.journal, Floor())
     registry = Registry(
         hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 from veen_storage import journal
 from veen_storage.errors import DamageError
+from veen_storage.floor import read_floor
 from veen_storage.index import Index, View
 from veen_storage.layout import Layout
 from veen_storage.origin import Origin
@@ -34,7 +35,7 @@ def check_names(layout: Layout) -> None:
 
 def check_journal(layout: Layout, applied: int) -> None:
     """Raise if the index knows less than was applied, or if the newest segment is gone."""
-    floor = journal.read_floor(layout.journal)
+    floor = read_floor(layout.journal)
     if applied < floor.applied:
         what = f"is older than the log: it knows batch {applied}, {floor.applied} was applied"
         raise DamageError("index/data.mdb", None, what, REPAIR)

@@ -17,6 +17,7 @@ from veen_storage.applier import ROUND_BYTES
 from veen_storage.changes import Changes, Placed
 from veen_storage.errors import DamageError, MismatchError
 from veen_storage.files import Files
+from veen_storage.floor import Floor, read_floor, write_floor
 from veen_storage.layout import Layout
 from veen_storage.ledger import Draft, Ledger
 from veen_storage.writer import replay
@@ -34,7 +35,7 @@ class Recovery:
 
     def run(self, applied: int, apply_round: Callable[[list[Changes]], None]) -> int:
         """Apply every batch after ``applied``; returns the last one's number."""
-        floor = journal.read_floor(self.layout.journal)
+        floor = read_floor(self.layout.journal)
         replayed: list[Changes] = []
         size, last = 0, applied
         for batch in journal.read_batches(self.layout.journal, applied, floor, self.notice):
@@ -74,6 +75,6 @@ class Recovery:
     def _clear(self, last: int) -> None:
         segments = journal.list_segments(self.layout.journal)
         if segments:
-            journal.write_floor(self.files, self.layout.journal, journal.Floor(last))
+            write_floor(self.files, self.layout.journal, Floor(last))
         for segment in segments:
             self.files.remove(segment)

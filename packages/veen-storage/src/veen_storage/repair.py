@@ -32,6 +32,7 @@ from veen_storage import hub_keys, journal
 from veen_storage.directory_lock import DirectoryLock
 from veen_storage.errors import DamageError
 from veen_storage.files import Files
+from veen_storage.floor import FLOOR, Floor, read_floor, write_floor
 from veen_storage.fsck import attachments as fsck_attachments
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
@@ -252,15 +253,15 @@ class _Repair:
         """What the journal's folder must agree with from now on, if it did not until now."""
         directory = self._layout.journal
         try:
-            journal.check_newest(directory, journal.read_floor(directory))
+            journal.check_newest(directory, read_floor(directory))
         except DamageError as exc:
-            damaged = exc.file == f"journal/{journal.FLOOR}" and (directory / journal.FLOOR).exists()
+            damaged = exc.file == f"journal/{FLOOR}" and (directory / FLOOR).exists()
             in_the_making = not self._layout.version.exists()  # a clone never had a journal
             if not damaged and not in_the_making:
                 self._report.notes.append(
                     f"{exc.file} {exc.what}; what the log does not hold of them is lost"
                 )
-            journal.write_floor(self._files, directory, journal.Floor(book.applied))
+            write_floor(self._files, directory, Floor(book.applied))
 
     def _cut(self, book: Book) -> list[str]:
         """Growing chunks that end inside an entry: the fold has found it whole in the journal."""

@@ -18,6 +18,7 @@ from veen_storage import journal
 from veen_storage.changes import Anchor, Prune
 from veen_storage.chunk_files import ChunkFile
 from veen_storage.errors import DamageError, unreadable
+from veen_storage.floor import FLOOR, read_floor
 from veen_storage.fsck.report import RESTORE, Fault, Report
 from veen_storage.journal import Batch, Item
 from veen_storage.layout import Layout
@@ -228,7 +229,7 @@ class JournalFiles:
 
 def _check_floor(layout: Layout, report: Report) -> None:
     try:
-        journal.check_newest(layout.journal, journal.read_floor(layout.journal))
+        journal.check_newest(layout.journal, read_floor(layout.journal))
     except DamageError as exc:
         report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.remedy))
 
@@ -236,7 +237,7 @@ def _check_floor(layout: Layout, report: Report) -> None:
 def floor_of(layout: Layout) -> int:
     """What the index must have applied, as far as that can be read."""
     try:
-        return journal.read_floor(layout.journal).applied
+        return read_floor(layout.journal).applied
     except DamageError:
         return 0
 
@@ -244,7 +245,7 @@ def floor_of(layout: Layout) -> int:
 def newest_segment(layout: Layout) -> Path | None:
     """The one that must hold everything since it began, if it is there."""
     try:
-        path = journal.segment_path(layout.journal, journal.read_floor(layout.journal).segment)
+        path = journal.segment_path(layout.journal, read_floor(layout.journal).segment)
     except DamageError:
         return None
     return path if path.exists() else None
@@ -258,9 +259,9 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFil
     held, applied = JournalFiles(), max(applied, floor_of(layout))
     _check_floor(layout, report)
     for name in sorted(os.listdir(layout.journal)):
-        if name == journal.FLOOR:
+        if name == FLOOR:
             continue
-        if name == f"{journal.FLOOR}.tmp":
+        if name == f"{FLOOR}.tmp":
             report.notes.append(f"journal/{name} is left from a write that was cut off: it may be removed")
             continue
         if not re.fullmatch(r"journal-\d{20}\.wal", name):
