@@ -17,7 +17,7 @@ from pathlib import Path
 from veen_core import api, status
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
-from veen_hub import config
+from veen_hub.ops import config
 
 HERE = Path(__file__).parent
 

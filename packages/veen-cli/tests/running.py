@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veen_cli.main import run
-from veen_storage.holder import holder
+from veen_cli.frame.main import run
+from veen_storage.disk.lock_owner import holder
 
 SCRIPTS = Path(sys.executable).parent
 PATIENCE = 300

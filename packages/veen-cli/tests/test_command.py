@@ -11,15 +11,15 @@ from pathlib import Path
 import click
 import pytest
 
-from veen_cli import commands
-from veen_cli.exits import Exit
-from veen_cli.main import main, run
+from veen_cli.frame import command_groups
+from veen_cli.frame.exits import Exit
+from veen_cli.frame.main import main, run
 from veen_core import PROTOCOL_VERSION
 
 WORKSPACE = Path(__file__).parents[3]
 GUEST = """
 import click
-from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame.exits import CommandFailed, Exit
 
 @click.command()
 @click.argument("code", type=int)
@@ -138,7 +138,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_1(
 def test_a_command_of_a_package_that_is_not_installed_says_how_to_get_it(
     args: list[str], packages: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "entry_points", lambda **_: [])
+    monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
     assert run(args) == Exit.USAGE
     told = capsys.readouterr()
     assert told.err.startswith(f"veen: `veen {args[0]}` comes with veen-{args[0]}, which is not installed: ")
@@ -158,7 +158,7 @@ def test_help_goes_to_stdout(args: list[str], capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 @pytest.mark.parametrize("args", [[], ["version"], ["version", "--json"]], ids=["bare", "text", "json"])
 def test_what_is_said_to_a_closed_stream_goes_nowhere(args: list[str], closed: str) -> None:
-    python = [sys.executable, "-c", "from veen_cli.main import main; main()"]
+    python = [sys.executable, "-c", "from veen_cli.frame.main import main; main()"]
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *python, *args], capture_output=True, text=True, check=False
     )
@@ -270,7 +270,7 @@ def test_main_exits_with_the_code() -> None:
 
 
 def test_every_installed_entry_point_loads() -> None:
-    for entry in entry_points(group=commands.ENTRY_POINT_GROUP):
+    for entry in entry_points(group=command_groups.ENTRY_POINT_GROUP):
         assert isinstance(entry.load(), click.Command)
 
 
@@ -281,7 +281,7 @@ def test_the_protocol_version_shown_is_the_librarys(capsys: pytest.CaptureFixtur
 
 def test_the_help_is_fast_because_it_imports_neither_client_nor_protocol() -> None:
     code = (
-        "import sys, veen_cli.main as m; code = m.run(['--help']); "
+        "import sys, veen_cli.frame.main as m; code = m.run(['--help']); "
         "sys.exit(code or bool({'veen_core', 'aiohttp', 'rich', 'veen_hub'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli import settings
-from veen_cli.exits import Exit
-from veen_cli.main import run
+from veen_cli.frame import settings
+from veen_cli.frame.exits import Exit
+from veen_cli.frame.main import run
 
 from .conftest import STREAM, Town
 from .running import veen

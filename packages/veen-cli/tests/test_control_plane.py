@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from veen_cli import moments
-from veen_cli.exits import Exit
+from veen_cli.arguments import times
+from veen_cli.frame.exits import Exit
 from veen_core.ids import Epoch, HubId
 from veen_core.stream import label as label_of
 from veen_core.stream import routing_key, stream_id
@@ -43,7 +43,7 @@ def test_records_begin_by_the_hubs_clock_and_not_by_this_machines(
     square: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that runs an hour ahead, a device lost now would be cut off in an hour."""
-    monkeypatch.setattr(moments, "now", lambda: int(time.time()) + 3_600)
+    monkeypatch.setattr(times, "now", lambda: int(time.time()) + 3_600)
     on = ("--realm", "ahead", "--reader", square / "realm", "--json")
     for args in (
         ("revoke", "client-id", "11" * 32),

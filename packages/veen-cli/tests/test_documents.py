@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.reference import page
+from veen_cli.commands.reference import page
 
 from . import documents
 from .conftest import STREAM, Town
@@ -63,7 +63,7 @@ def test_the_reference_is_up_to_date() -> None:
     absent = {f"`veen {name}`" for name in ELSEWHERE} - real.keys()  # of distributions not installed here
     kept = {name: part.rstrip() for name, part in shown.items() if name not in absent}
     made = {name: part.rstrip() for name, part in real.items()}
-    assert kept == made, "run: python -m veen_cli.reference > docs/cli.md"
+    assert kept == made, "run: python -m veen_cli.commands.reference > docs/cli.md"
 
 
 ELSEWHERE = ("bridge", "selftest", "spark")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from veen_cli.exits import Exit
+from veen_cli.frame.exits import Exit
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import DEFAULT_LIMITS

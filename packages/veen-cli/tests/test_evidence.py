@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.evidence import judge
-from veen_cli.exits import Exit
+from veen_cli.evidence import checks
+from veen_cli.frame.exits import Exit
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.hub_identity import HubIdentity, new_identity, rotate
@@ -21,9 +21,9 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client.blocking import connect
-from veen_storage.compression import compress
-from veen_storage.hub_keys import read_keys
-from veen_storage.layout import Layout
+from veen_storage.chunks.compression import compress
+from veen_storage.disk.hub_keys import read_keys
+from veen_storage.disk.layout import Layout
 
 from .conftest import STREAM, Town
 from .running import veen
@@ -221,7 +221,7 @@ def test_receipts_for_different_places_are_not_held_against_each_other(
     def compared(*_: object) -> None:
         pytest.fail("two receipts for different places were compared")
 
-    monkeypatch.setattr(judge, "equivocation_of", compared)
+    monkeypatch.setattr(checks, "equivocation_of", compared)
     files = (case / "receipt.cbor", case / "receipt-3.cbor", case / "hub-identity.cbor")
     veen("verify", *files, "--trust", town.hub_id).ok()
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import Exit
-from veen_cli.failures import SYSTEM, judge
+from veen_cli.frame.exits import Exit
+from veen_cli.frame.failures import SYSTEM, judge
 from veen_core.errors import StateError
 from veen_core.ids import ClientId, HubId
 from veen_hub.client import FileStateStore

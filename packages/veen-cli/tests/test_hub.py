@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
-from veen_storage.files import Files
-from veen_storage.holder import holder
-from veen_storage.layout import Layout
-from veen_storage.registry import Registry
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.lock_owner import holder
+from veen_storage.disk.registry import Registry
 
 from .conftest import STREAM, Town
 from .running import Done, end_hubs, ending_hubs, environment, process, veen
@@ -245,7 +245,7 @@ def test_an_init_that_found_no_room_is_not_in_the_way_of_the_next(
 
     (tmp_path / "mine").mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("veen_storage.creation.write_registry", full)
+        patched.setattr("veen_storage.disk.creation.write_registry", full)
         for name in ("hub", "mine"):
             told = veen("hub", "init", "--data-dir", tmp_path / name, "--no-admin").failed(Exit.USAGE)
             assert "make room and try again" in told

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import Exit
+from veen_cli.frame.exits import Exit
 from veen_core.card import IdentityCard, verify_card
 
 from .conftest import STREAM, Town

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from veen_cli.exits import Exit
+from veen_cli.frame.exits import Exit
 
 from .conftest import Town
 from .running import veen

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from veen_cli.exits import Exit
+from veen_cli.frame.exits import Exit
 from veen_overlays.control.records import revocation_stream
 from veen_overlays.identifiers import realm_id
 

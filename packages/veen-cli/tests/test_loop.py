@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veen_cli import loop
+from veen_cli.frame import loop
 
 
 class Large:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.output import harmless
-from veen_cli.send import split_lines
+from veen_cli.commands.send import split_lines
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import harmless
 
 from .conftest import STREAM, Town
 from .running import environment, process, veen

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.exits import Exit
-from veen_cli.overlays.place import Place
+from veen_cli.frame.exits import Exit
+from veen_cli.overlays.overlay_stream import Place
 from veen_core.receipt import Receipt
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 from .conftest import Town
 from .running import SCRIPTS, environment, process, veen

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli import private
-from veen_cli.exits import CommandFailed
+from veen_cli.arguments import private_files
+from veen_cli.frame.exits import CommandFailed
+from veen_cli.frame.output import Output
 from veen_cli.hub.process import warn
-from veen_cli.output import Output
 
 from .conftest import STREAM, Town
 from .running import end_hubs, process, veen
@@ -53,10 +53,10 @@ def test_a_secret_that_others_can_read_is_refused_and_a_pipe_is_not(tmp_path: Pa
     for shared in (0o640, 0o604):
         file.chmod(shared)
         with pytest.raises(CommandFailed, match="chmod 600"):
-            private.refuse_if_shared(file)
+            private_files.refuse_if_shared(file)
     file.chmod(0o400)
-    private.refuse_if_shared(file)
-    private.refuse_if_shared(Path("/dev/null"))
+    private_files.refuse_if_shared(file)
+    private_files.refuse_if_shared(Path("/dev/null"))
 
 
 @pytest.mark.parametrize(

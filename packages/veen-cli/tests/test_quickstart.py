@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from veen_cli.exits import Exit
+from veen_cli.frame.exits import Exit
 from veen_cli.quickstart import story
 from veen_cli.quickstart.world import Running, World
 from veen_hub.client.errors import Unreachable

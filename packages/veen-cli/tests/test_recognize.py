@@ -14,26 +14,26 @@ from veen_cli.evidence import kinds, records, view
 from veen_cli.evidence import recognize as recognizing
 from veen_cli.evidence.found import Bare
 from veen_cli.evidence.recognize import recognize
-from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk, mmr
 from veen_core.entry import Entry
 from veen_core.hashing import H
 from veen_core.hub_identity import new_identity, rotate, sign_identity
 from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_hub.anchors import GENESIS, AnchoredRoot, LedgerLine
-from veen_hub.client.records import EpochsRecord
+from veen_hub.client.state.records import EpochsRecord
+from veen_hub.ops.anchors import GENESIS, AnchoredRoot, LedgerLine
 from veen_overlays.identifiers import WalletId
 from veen_overlays.kv import Put
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.records import Close
-from veen_storage import journal
-from veen_storage.changes import Anchor, Prune
+from veen_storage.chunks.pruned_chunk import encode_pruned
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Anchor, Prune
+from veen_storage.commit.journal import Item
+from veen_storage.commit.journal_floor import Floor
+from veen_storage.disk.hub_keys import NextIdentity, encode_key_map
 from veen_storage.errors import DamageError
-from veen_storage.floor import Floor
-from veen_storage.hub_keys import NextIdentity, encode_key_map
-from veen_storage.journal import Item
-from veen_storage.pruned_chunk import encode_pruned
 
 from .conftest import STREAM, Town
 from .running import veen

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.output import PATIENCE, Output
+from veen_cli.frame.output import PATIENCE, Output
 
 from .conftest import STREAM, Town
 from .running import environment, process
@@ -110,7 +110,7 @@ def test_no_bar_shows_for_what_is_done_at_once_or_quiet(how: str, work: str, tmp
 def test_no_bar_shows_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("veen_cli.output.PATIENCE", 0.0)
+    monkeypatch.setattr("veen_cli.frame.output.PATIENCE", 0.0)
     for out in (Output(), Output(quiet=True), Output(as_json=True)):
         with out.progress("counting", 10) as progress:
             assert not progress.watched
@@ -121,7 +121,7 @@ def test_no_bar_shows_where_there_is_no_terminal(
 IMPATIENT = """
 import sys
 from veen_cli import output
-from veen_cli.main import main
+from veen_cli.frame.main import main
 if __name__ == "__main__":  # fsck starts processes that read this too
     output.PATIENCE = 0.0
     main(sys.argv[1:])

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from veen_cli.commands import Group
-from veen_cli.main import veen
+from veen_cli.frame.command_groups import Group
+from veen_cli.frame.main import veen
 
 
 def walk(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from veen_cli.exits import Exit
-from veen_cli.overlays.place import Place
+from veen_cli.frame.exits import Exit
+from veen_cli.overlays.overlay_stream import Place
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
 from veen_overlays.identifiers import TransferId, WalletId, wallet_stream
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.records import Transfer, Withdraw
 
 from .conftest import Town

@@ -18,7 +18,7 @@ from veen_core.ids import Label, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.rejection import Rejection
-from veen_hub.policy import Question
+from veen_hub.admission.policy import Question
 
 from .conftest import StartHub
 from .people import BORN, Writer, envelope, signing_key

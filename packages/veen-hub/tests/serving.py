@@ -28,12 +28,12 @@ from veen_core.profile import DEFAULT_PROFILE, Profile
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, Status
 from veen_core.wire import Wire
-from veen_hub import config as configuration
-from veen_hub.anchors import Anchor
+from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.http.app import Server
 from veen_hub.hub import Hub
-from veen_hub.policy import AdmissionPolicy
-from veen_storage.files import Files
+from veen_hub.ops import config as configuration
+from veen_hub.ops.anchors import Anchor
+from veen_storage.disk.files import Files
 from veen_storage.store import Store, create
 
 from .people import ADMIN, BORN, HUB_KEY, Writer, admin_headers, envelope

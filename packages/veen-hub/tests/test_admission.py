@@ -28,7 +28,7 @@ from veen_core.msg import Msg
 from veen_core.profile import PROFILES
 from veen_core.rejection import HTTP_STATUS, TABLE, Rejection
 from veen_core.status import AuthorizeResponse
-from veen_hub import admission, examination
+from veen_hub.admission import stateless, table
 
 from .conftest import StartHub
 from .faults import FAULTS, LIMITS, NOTARY, SetPolicy, can_both_be_wrong, play
@@ -59,9 +59,9 @@ def test_the_code_has_one_rule_per_row_in_the_tables_order() -> None:
     in_code = [
         rejection.SIZE_PREFILTER,
         rejection.PREFILTER_REJECT,
-        *(examination.DECODING[fault] for fault in sorted(examination.DECODING)),
-        *(row for row, _holds in examination.STATELESS),
-        *(row for row, _failure in admission.STATEFUL),
+        *(stateless.DECODING[fault] for fault in sorted(stateless.DECODING)),
+        *(row for row, _holds in stateless.STATELESS),
+        *(row for row, _failure in table.STATEFUL),
     ]
     assert in_code == [row for row in TABLE if row not in NOT_A_MESSAGES]
 
@@ -522,9 +522,9 @@ def test_a_stream_that_the_configuration_names_has_an_epoch_without_a_token(star
 
 
 def test_what_is_the_same_for_a_writers_batch_is_all_that_is_judged_once() -> None:
-    rows = {row for row, _failure in admission.STATEFUL}
-    assert rows > admission.WRITER_ROWS
-    assert {row for row, _failure in admission.MESSAGE_ROWS} == rows - admission.WRITER_ROWS
+    rows = {row for row, _failure in table.STATEFUL}
+    assert rows > table.WRITER_ROWS
+    assert {row for row, _failure in table.MESSAGE_ROWS} == rows - table.WRITER_ROWS
 
 
 def test_later_messages_of_a_batch_are_judged_by_every_row_of_their_own(start_hub: StartHub) -> None:

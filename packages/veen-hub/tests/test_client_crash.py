@@ -38,8 +38,8 @@ from veen_hub.client import (
     Unreachable,
     connect,
 )
-from veen_hub.client.searching import from_both_ends
-from veen_hub.client.store import update
+from veen_hub.client.sending.searching import from_both_ends
+from veen_hub.client.state.store import update
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import between, honest
@@ -157,7 +157,7 @@ def test_a_lost_answer_in_a_long_label_is_not_looked_for_in_all_of_it(
     hub: HubProcess, tmp_path: Path, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever others wrote since the last message of this client, or since the one whose answer was lost."""
-    monkeypatch.setattr("veen_hub.client.searching.SEARCH_PAGE", 10)
+    monkeypatch.setattr("veen_hub.client.sending.searching.SEARCH_PAGE", 10)
     name = f"long {others}"
 
     async def write() -> None:
@@ -278,7 +278,7 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
 def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
     hub: HubProcess, silent_from: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_hub.client.work.ANSWER", 0.5)
+    monkeypatch.setattr("veen_hub.client.sending.proof_of_work.ANSWER", 0.5)
 
     async def story() -> float:
         silent = asyncio.Event()

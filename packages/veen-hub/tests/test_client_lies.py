@@ -30,8 +30,8 @@ from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, Status
 from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Retry, Stream, connect
-from veen_hub.client.framing import Framer
-from veen_hub.client.link import Link
+from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.framing import Framer
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
 from .client_proxy import Lie, Proxy, between, honest

@@ -17,7 +17,6 @@ from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import Secrets
 from veen_core.limits import Limits
 from veen_core.rejection import Code
-from veen_hub.anchors import AnchoredRoot, AnchorError
 from veen_hub.client import (
     Delivery,
     Denied,
@@ -38,8 +37,9 @@ from veen_hub.client import (
 )
 from veen_hub.client.anchor import hub_anchor
 from veen_hub.client.errors import refusal
-from veen_hub.client.retry import worth_another_try
-from veen_hub.config import AnchorSettings
+from veen_hub.client.wire.retry import worth_another_try
+from veen_hub.ops.anchors import AnchoredRoot, AnchorError
+from veen_hub.ops.config import AnchorSettings
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, person, run

@@ -33,7 +33,7 @@ from veen_hub.client import (
     Retry,
     connect,
 )
-from veen_hub.client.message import Message
+from veen_hub.client.reading.message import Message
 
 from .client_fixtures import ADMIN, HubProcess, person, run, serving, token_for
 

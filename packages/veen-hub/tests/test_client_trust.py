@@ -17,11 +17,11 @@ from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.errors import ConfigError, IdentityError, SignatureError, StateError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
-from veen_hub import config as configuration
 from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect, trust
-from veen_hub.client.files import create
+from veen_hub.client.state.atomic_files import create
 from veen_hub.client.trust import check_status
-from veen_storage.rotation import rotate
+from veen_hub.ops import config as configuration
+from veen_storage.disk.rotation import rotate
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, HubProcess, person, run, serving

@@ -12,12 +12,12 @@ import pytest
 from veen_core.errors import ConfigError
 from veen_core.ids import HubId
 from veen_core.stream import stream_id
-from veen_hub import config as configuration
 from veen_hub import main as program
-from veen_hub.anchors import load_anchor
-from veen_hub.clock import load_clock
-from veen_hub.config import ENVIRONMENT, AnchorSettings, HubConfig
-from veen_hub.policy import load_policy
+from veen_hub.admission.policy import load_policy
+from veen_hub.ops import config as configuration
+from veen_hub.ops.anchors import load_anchor
+from veen_hub.ops.clock import load_clock
+from veen_hub.ops.config import ENVIRONMENT, AnchorSettings, HubConfig
 
 from .certificates import Certificates
 from .serving import make_directory
@@ -271,7 +271,7 @@ def test_an_unknown_clock_is_one_line(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 EXTENSIONS = """
-[veen_hub.anchors]
+[veen_hub.ops.anchors]
 paper = paper_anchor:make
 blank = paper_anchor:blank
 gone = no_such_module:make

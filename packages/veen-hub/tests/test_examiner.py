@@ -16,9 +16,9 @@ from veen_core import cbor
 from veen_core.api import SubmitResponse
 from veen_core.errors import AdmissionError
 from veen_core.limits import Limits
-from veen_hub.apart import WORTH_THE_WAY
-from veen_hub.examination import Submission, Supported
-from veen_hub.examiner import Examiner, Verdict, examined
+from veen_hub.admission.stateless import Submission, Supported
+from veen_hub.pipeline.examiner import Examiner, Verdict, examined
+from veen_hub.pipeline.worker_process import WORTH_THE_WAY
 
 from .conftest import StartProcess
 from .people import Writer, envelope
@@ -37,7 +37,7 @@ def as_values(verdict: Verdict) -> object:
 
 
 def examiners_of(pid: int) -> list[int]:
-    return processes_of(pid, b"veen_hub.examiner")
+    return processes_of(pid, b"veen_hub.pipeline.examiner")
 
 
 def authorized(hub: HubProcess) -> Writer:

@@ -30,12 +30,12 @@ from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus, CheckpointsResponse, LabelRequest, RetentionResponse
-from veen_hub import authority
-from veen_hub.anchors import FileLedger
-from veen_hub.authority import Authority
-from veen_hub.policy import AllowAll, Question
-from veen_storage import opening
-from veen_storage.files import Files
+from veen_hub.admission.policy import AllowAll, Question
+from veen_hub.ops import authority_probe
+from veen_hub.ops.anchors import FileLedger
+from veen_hub.ops.authority_probe import Authority
+from veen_storage.disk import open_checks
+from veen_storage.disk.files import Files
 from veen_storage.fsck import fsck
 
 from .certificates import Certificates
@@ -193,7 +193,7 @@ def test_a_damaged_label_is_its_own_writers_trouble_only(
     else:
         chunk.unlink()
         chunk.mkdir()
-    monkeypatch.setattr(opening, "LABELS", 0)
+    monkeypatch.setattr(open_checks, "LABELS", 0)
     hub = start_hub(gating=False)
     both = hub.post("/v1/submit", envelope(alice.next()) + envelope(bob.next()), CBOR_SEQ)
     refused, accepted = cbor.split_sequence(both.body)
@@ -220,7 +220,7 @@ def test_a_damaged_label_keeps_no_other_from_its_anchor_and_its_retention(
     hub.stop()
     for chunk in (hub.root / "log").glob(f"chunk-{alice.label.hex()}*"):
         chunk.write_bytes(bytes(chunk.stat().st_size))
-    monkeypatch.setattr(opening, "LABELS", 0)
+    monkeypatch.setattr(open_checks, "LABELS", 0)
     ledger, short = FileLedger(tmp_path / "ledger"), {"max_age_sec": 10}
     hub = start_hub(gating=False, anchor=ledger, retention__streams={"orders": short, "news": short})
     (done,) = hub.admin("/tooling/anchor").read(CheckpointsResponse).checkpoints
@@ -236,7 +236,7 @@ def test_a_tenant_is_ready_while_its_authority_can_be_reached(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """spec-4 §10.1."""
-    monkeypatch.setattr(authority, "ASKED_EVERY_SEC", 0.0)
+    monkeypatch.setattr(authority_probe, "ASKED_EVERY_SEC", 0.0)
     ruler = start_hub("authority")
     tenant = start_hub("tenant", authority_url=ruler.url)
     assert tenant.get("/readyz").status == 200

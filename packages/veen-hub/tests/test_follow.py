@@ -15,7 +15,7 @@ from veen_core.entry import Entry
 from veen_core.ids import Label, StreamSeq
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_hub.feed import Feed
+from veen_hub.pipeline.feed import Feed
 
 from .conftest import StartHub
 from .following import Follower

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from veen_core.errors import AdmissionError, ApiError
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, StreamSeq
 from veen_core.rejection import CBOR_INVALID, CLIENT_SEQ
-from veen_hub import intake as intake_module
-from veen_hub.examination import Submission
-from veen_hub.examiner import Verdict
-from veen_hub.intake import GROUP, Intake, Pending, in_groups
-from veen_hub.sequencer import Answer, Ticket
+from veen_hub.admission.stateless import Submission
+from veen_hub.pipeline import intake as intake_module
+from veen_hub.pipeline.examiner import Verdict
+from veen_hub.pipeline.intake import GROUP, Intake, Pending, in_groups
+from veen_hub.pipeline.sequencer import Answer, Ticket
 
 # --- groups
 

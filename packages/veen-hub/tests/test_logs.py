@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from veen_hub.logs import PATIENCE_SEC, LineWriter
+from veen_hub.ops.logs import PATIENCE_SEC, LineWriter
 
 from .people import Writer
 from .serving import PATIENCE, Calls, make_directory, until

@@ -10,7 +10,7 @@ import pytest
 from veen_core.api import ConsistencyRequest, ProofRequest
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_hub.anchors import FileLedger
+from veen_hub.ops.anchors import FileLedger
 
 from .conftest import StartHub, StartProcess
 from .faults import SetPolicy

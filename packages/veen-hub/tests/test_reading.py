@@ -31,7 +31,7 @@ from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse
-from veen_storage.ledger import Prune
+from veen_storage.commit.ledger import Prune
 
 from .conftest import StartHub
 from .following import Follower

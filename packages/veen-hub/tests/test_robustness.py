@@ -29,7 +29,7 @@ from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_hub.http import listener, reading
 from veen_hub.http.connections import MAX_FIELDS, MAX_HEADERS, Connection
-from veen_hub.intake import Pending
+from veen_hub.pipeline.intake import Pending
 
 from .conftest import StartHub, StartProcess
 from .following import Follower

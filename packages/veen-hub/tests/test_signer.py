@@ -15,9 +15,9 @@ from veen_core.api import SubmitResponse
 from veen_core.hashing import H
 from veen_core.ids import HubPk
 from veen_core.receipt import verify_receipt
-from veen_hub.apart import WORTH_THE_WAY
-from veen_hub.signer import Signer
-from veen_storage.hub_keys import sign_here
+from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.worker_process import WORTH_THE_WAY
+from veen_storage.disk.hub_keys import sign_here
 
 from .conftest import StartProcess
 from .people import HUB_KEY, Writer, envelope, signing_key
@@ -30,7 +30,7 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one 
 
 
 def signers_of(pid: int) -> list[int]:
-    return processes_of(pid, b"veen_hub.signer")
+    return processes_of(pid, b"veen_hub.pipeline.signer")
 
 
 @pytest.fixture

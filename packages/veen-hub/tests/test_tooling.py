@@ -21,7 +21,7 @@ from veen_core.status import (
     OkResponse,
     RetentionResponse,
 )
-from veen_hub.anchors import AnchoredRoot, AnchorError, FileLedger
+from veen_hub.ops.anchors import AnchoredRoot, AnchorError, FileLedger
 
 from .conftest import StartHub
 from .people import ADMIN, HUB_KEY, Writer, admin_headers, signing_key

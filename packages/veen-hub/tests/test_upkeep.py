@@ -13,7 +13,7 @@ from veen_core.ids import Epoch, HubId, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse
-from veen_hub.anchors import AnchoredRoot, AnchorError, FileLedger
+from veen_hub.ops.anchors import AnchoredRoot, AnchorError, FileLedger
 
 from .conftest import StartHub
 from .faults import SetPolicy

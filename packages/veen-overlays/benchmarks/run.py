@@ -47,16 +47,16 @@ from veen_core import (
 from veen_core.hashing import H, u64be
 from veen_core.ids import ClientSeq, UnixTime
 from veen_core.receipt import sign_receipt
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live import Materializer
-from veen_overlays.nodes import Range
-from veen_overlays.record import Record
-from veen_overlays.store import MemoryStore
-from veen_overlays.tree import FLOOR, SummaryTree, drive
+from veen_overlays.schema.record import Record
+from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.store import MemoryStore
+from veen_overlays.summary_tree.tree import FLOOR, SummaryTree, drive
 from veen_overlays.wallet.ledger import one_wallet
 from veen_overlays.wallet.records import Adjust, Deposit, Freeze, Limit, Open, Transfer, Unfreeze, Withdraw
-from veen_storage.view_store import ViewStore
+from veen_storage.index.view_store import ViewStore
 
 REALM, CTX = RealmId(b"\x01" * 32), CtxId(b"\x02" * 32)
 WALLET, OTHER = wallet_id(REALM, CTX, "USD"), wallet_id(REALM, CTX, "EUR")

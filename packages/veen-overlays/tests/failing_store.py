@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from veen_core.errors import VeenError
-from veen_overlays.store import MemoryStore
+from veen_overlays.summary_tree.store import MemoryStore
 
 
 class DiskFullError(VeenError):

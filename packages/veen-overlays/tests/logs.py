@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from veen_core.hashing import H, u64be
-from veen_overlays.event import Message
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.schema.record import Record
 
 
 def log_of(*records: Record, start: int = 1) -> list[Message]:

@@ -31,7 +31,7 @@ from veen_core import (
 from veen_core.hashing import H, u64be
 from veen_core.ids import ClientSeq, UnixTime
 from veen_core.receipt import sign_receipt
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 LABEL = Label(b"\x0f" * 32)
 READER_SECRET = DhSecret(b"\x02" * 32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import reduce
 
-from veen_overlays.event import Event, Fault
+from veen_overlays.fold.event import Event, Fault
 from veen_overlays.wallet.ledger import LEDGER
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
-from veen_overlays.event import Message, SeenOnce
+from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
-from veen_overlays.overlay import Overlay, Summary
-from veen_overlays.record import MAX_NESTING, Record
+from veen_overlays.schema.record import MAX_NESTING, Record
 
 SMALL_POOL = 3
 """Few distinct identifiers and keys, so that events of one log meet."""

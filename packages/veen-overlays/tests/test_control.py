@@ -26,9 +26,9 @@ from veen_overlays.control.records import (
     schema_stream,
 )
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS, authority_at
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId, realm_id
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record, Undecodable, decode_record
+from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 PUBLISHED = Path(__file__).parent / "vectors" / "published"
 REALM = realm_id("plant")

@@ -20,7 +20,7 @@ from veen_overlays.crdt import (
     ShardId,
     live_adds,
 )
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
 
 PUBLISHED = Path(__file__).parent / "vectors" / "published"
 

@@ -17,11 +17,11 @@ from veen_core import Entry, Mmr
 from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.hashing import H, u64be
 from veen_core.ids import Epoch, Label, LeafHash, MmrRoot
-from veen_overlays.event import Message, SeenOnce
+from veen_overlays.fold.event import Message, SeenOnce
 from veen_overlays.kv import KV, Delete, Put
 from veen_overlays.live import EpochView, open_entry
-from veen_overlays.record import Record
-from veen_overlays.store import MemoryStore
+from veen_overlays.schema.record import Record
+from veen_overlays.summary_tree.store import MemoryStore
 
 FLOOR = 2
 FIRST = Epoch(5)

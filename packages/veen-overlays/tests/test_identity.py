@@ -75,7 +75,7 @@ from veen_overlays.identity.records import (
     Role,
 )
 from veen_overlays.identity.state import IDENTITY, on_stream
-from veen_overlays.record import Record, Undecodable, decode_record
+from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 PUBLISHED = Path(__file__).parent / "vectors" / "published"
 

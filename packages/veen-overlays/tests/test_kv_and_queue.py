@@ -5,10 +5,10 @@ from __future__ import annotations
 from logs import log_of, state_of
 
 from veen_core.ids import LeafHash
-from veen_overlays.event import Event
+from veen_overlays.fold.event import Event
 from veen_overlays.kv import KV, Change, Delete, Put, change_of, get
 from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, begins, holder, job_id
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 ANN, BEN = WorkerId(b"a" * 32), WorkerId(b"b" * 32)
 JOB = job_id(Enqueue(body=b"x"), LeafHash(log_of(Enqueue(body=b"x"))[0].msg_id))

@@ -18,10 +18,10 @@ from strategies import lifted, logs
 
 from veen_core import cbor
 from veen_core.hashing import H, u64be
-from veen_overlays.event import Message, SeenOnce
-from veen_overlays.overlay import LISTED, Overlay, Summary
-from veen_overlays.record import Record, decode_record, record
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.overlay import LISTED, Overlay, Summary
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.record import Record, decode_record, record
 
 every_overlay = pytest.mark.parametrize("name", OVERLAYS)
 
@@ -196,7 +196,7 @@ def test_duplicates_can_be_settled_by_grouping_in_any_order(name: str, data: st.
 
 CHILD = """
 import pickle, sys
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.registry import OVERLAYS
 name, log = pickle.loads(sys.stdin.buffer.read())
 overlay = OVERLAYS[name]
 summary = overlay.fold(log)

@@ -7,8 +7,8 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veen_overlays.layers import Layers, join
-from veen_overlays.monoid import TOTAL, table
+from veen_overlays.fold.layers import Layers, join
+from veen_overlays.fold.monoid import TOTAL, table
 
 SMALL = st.dictionaries(st.integers(0, 2_000).map(lambda n: b"%d" % n), st.integers(1, 9), max_size=20)
 LARGE = {b"%d" % n: n for n in range(1_000)}

@@ -17,13 +17,13 @@ from veen_core.errors import DivergenceError, VerificationError
 from veen_core.hashing import Ht
 from veen_core.ids import MmrRoot
 from veen_overlays.crdt import G_COUNTER, CounterAdd, ShardId
-from veen_overlays.event import SeenOnce
+from veen_overlays.fold.event import SeenOnce
+from veen_overlays.fold.overlay import Overlay, StateHash
 from veen_overlays.kv import KV, Put
 from veen_overlays.live import Materializer, open_entry
-from veen_overlays.nodes import Range
-from veen_overlays.overlay import Overlay, StateHash
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
-from veen_overlays.store import MemoryStore
+from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.store import MemoryStore
 from veen_overlays.wallet.ledger import LEDGER
 
 FLOOR = 3

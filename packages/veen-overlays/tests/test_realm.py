@@ -43,7 +43,7 @@ from veen_overlays.control.records import (
 )
 from veen_overlays.identifiers import realm_id
 from veen_overlays.live import RealmFollower, RealmPolicy
-from veen_overlays.store import MemoryStore
+from veen_overlays.summary_tree.store import MemoryStore
 
 REALM = realm_id("plant")
 HERE, THERE = HubId(b"\x0a" * 32), HubId(b"\x0b" * 32)

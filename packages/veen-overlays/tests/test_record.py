@@ -14,7 +14,8 @@ from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.ids import UnixTime
 from veen_overlays.crdt import CounterAdd, ShardId
-from veen_overlays.record import (
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.record import (
     MAX_NESTING,
     Record,
     Undecodable,
@@ -24,8 +25,7 @@ from veen_overlays.record import (
     record,
     schema_id,
 )
-from veen_overlays.reference import record_reference
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.schema.reference import record_reference
 
 SHAPES = {
     f"{shape.NAME}/{shape.__name__}": shape for overlay in OVERLAYS.values() for shape in overlay.schemas

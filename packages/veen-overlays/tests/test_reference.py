@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from veen_overlays.reference import filled
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.reference import filled
 
 PAGE = Path(__file__).parents[3] / "docs" / "overlays.md"
 
 
 def test_the_page_of_overlays_shows_every_record_as_it_is_declared() -> None:
     text = PAGE.read_text()
-    assert filled(text, OVERLAYS.values()) == text, "run: python -m veen_overlays.reference docs/overlays.md"
+    assert filled(text, OVERLAYS.values()) == text, (
+        "run: python -m veen_overlays.schema.reference docs/overlays.md"
+    )
     for overlay in OVERLAYS.values():
         for shape in overlay.schemas:
             assert shape.SCHEMA.hex() in text

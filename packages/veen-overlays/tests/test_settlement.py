@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from logs import log_of
 from test_wallet import NOON, OTHER, TO, W, deposit, opened, transfer
 
-from veen_overlays.event import UNOPENED, Message
+from veen_overlays.fold.event import UNOPENED, Message
 from veen_overlays.identifiers import WalletId
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.ledger import LEDGER, state_of
 from veen_overlays.wallet.records import Close, Freeze, Transfer
 from veen_overlays.wallet.rules import Violation, WalCode, violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veen_overlays.store import MemoryStore, Store
+from veen_overlays.summary_tree.store import MemoryStore, Store
 
 KEYS = st.binary(max_size=3)
 

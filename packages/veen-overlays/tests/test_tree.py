@@ -18,12 +18,12 @@ from veen_core import Mmr, MmrConsistency, verify_consistency
 from veen_core.errors import VerificationError
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
-from veen_overlays.event import Message, SeenOnce
-from veen_overlays.node import ClassId, Place
-from veen_overlays.overlay import Overlay, Summary
-from veen_overlays.registry import OVERLAYS
-from veen_overlays.store import MemoryStore
-from veen_overlays.tree import Folded, Range, SummaryTree, drive
+from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.overlay import Overlay, Summary
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.summary_tree.node import ClassId, Place
+from veen_overlays.summary_tree.store import MemoryStore
+from veen_overlays.summary_tree.tree import Folded, Range, SummaryTree, drive
 from veen_overlays.wallet.ledger import LEDGER
 
 LABEL = Label(b"\x0a" * 32)
@@ -323,7 +323,7 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
 
 def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is bounded; what falls out of it comes from the store."""
-    monkeypatch.setattr("veen_overlays.nodes.CACHED", 3)
+    monkeypatch.setattr("veen_overlays.summary_tree.nodes.CACHED", 3)
     messages = ledger_log(200)
     tree, log = grown(LEDGER, messages), Log(messages)
     for a, b in ((1, 200), (9, 150), (1, 64), (65, 128)):

@@ -12,8 +12,8 @@ from partition import in_a_random_tree
 from strategies import lifted
 from test_wallet import tight_record
 
-from veen_overlays.event import Event, Fault, Message, SeenOnce
-from veen_overlays.overlay import Summary
+from veen_overlays.fold.event import Event, Fault, Message, SeenOnce
+from veen_overlays.fold.overlay import Summary
 from veen_overlays.wallet.ledger import LEDGER, Accounts
 
 SIZE = 100_000

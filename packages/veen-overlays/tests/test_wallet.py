@@ -16,7 +16,7 @@ from wallet_interpreter import Interpreter
 from veen_core.errors import EncodeError
 from veen_core.hashing import H, Ht, u64be
 from veen_core.ids import ClientId, ClientSeq, VerifyKey
-from veen_overlays.event import Message, SeenOnce
+from veen_overlays.fold.event import Message, SeenOnce
 from veen_overlays.identifiers import (
     CtxId,
     PrincipalPk,
@@ -30,7 +30,7 @@ from veen_overlays.identifiers import (
     wallet_id,
     wallet_stream,
 )
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, one_wallet, state_of
 from veen_overlays.wallet.records import (

@@ -24,9 +24,9 @@ from test_wallet import (
 
 from veen_core.ids import Signature
 from veen_core.keys import SigningKey, SigningSeed
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
 from veen_overlays.identifiers import approval_hash
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER
 from veen_overlays.wallet.approval import approved_by
 from veen_overlays.wallet.ledger import LEDGER, state_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from veen_overlays.event import Message
-from veen_overlays.record import Record, decode_record
+from veen_overlays.fold.event import Message
+from veen_overlays.schema.record import Record, decode_record
 from veen_overlays.wallet import records as wal
 
 SHAPES = {bytes(shape.SCHEMA): shape for shape in wal.WALLET_RECORDS}

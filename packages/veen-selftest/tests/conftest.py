@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from veen_selftest.bench import Bench, Effort
-from veen_selftest.check import Check
-from veen_selftest.fleet import Fleet, OwnFleet
-from veen_selftest.setup import PLAIN, ROTATING, STRICT, TURNING
-from veen_selftest.suite import SUITES, Result, chosen, judge
+from veen_selftest.hubs.fleet import Fleet, OwnFleet
+from veen_selftest.runner.check import Check
+from veen_selftest.runner.context import Bench, Effort
+from veen_selftest.runner.hub_setup import PLAIN, ROTATING, STRICT, TURNING
+from veen_selftest.runner.suite import SUITES, Result, chosen, judge
 
 FAULTY = Path(__file__).parent / "faulty_hub.py"
 LITTLE = Effort(fuzz_requests=150, crash_rounds=2, history=2_000)

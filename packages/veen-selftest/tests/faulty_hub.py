@@ -32,21 +32,22 @@ from veen_core.hashing import H
 from veen_core.ids import MmrRoot, NodeHash, Signature, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.rejection import Code
-from veen_hub import admission, authorization, examination, main
 from veen_hub import hub as hubs
-from veen_hub.feed import Feed
+from veen_hub import main
+from veen_hub.admission import authorization, stateless, table
+from veen_hub.admission.labels import LabelMap
+from veen_hub.admission.replay_guard import Orders
 from veen_hub.http import attachments, content, errors, express, reading, submit, tooling
 from veen_hub.http.connections import Connection
 from veen_hub.http.express import Express
-from veen_hub.labels import LabelMap
-from veen_hub.metrics import Metrics
-from veen_hub.remembered import Orders
-from veen_storage.files import Files
-from veen_storage.hub_keys import HubKeys
-from veen_storage.origin import Origin
-from veen_storage.reader import Reader
+from veen_hub.ops.metrics import Metrics
+from veen_hub.pipeline.feed import Feed
+from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.commit.writer import Batch
+from veen_storage.disk.files import Files
+from veen_storage.disk.hub_keys import HubKeys
+from veen_storage.read.reader import Reader
 from veen_storage.store import Store
-from veen_storage.writer import Batch
 
 SKIPPED = "skip "
 BACKUP = "starts from a backup"
@@ -101,10 +102,10 @@ def _rows() -> None:
     def stateful(row: rejection.Rejection, failure: Callable[..., Any]) -> Callable[..., Any]:
         return lambda standing: None if _left_out(row) else failure(standing)
 
-    examination.STATELESS = tuple((row, stateless(row, holds)) for row, holds in examination.STATELESS)
-    admission.STATEFUL = tuple((row, stateful(row, failure)) for row, failure in admission.STATEFUL)
-    admission.AUTH_ROWS = tuple(row for row in admission.STATEFUL if row[0].stage is rejection.Stage.AUTH)
-    admission.MESSAGE_ROWS = tuple(row for row in admission.STATEFUL if row[0] not in admission.WRITER_ROWS)
+    stateless.STATELESS = tuple((row, stateless(row, holds)) for row, holds in stateless.STATELESS)
+    table.STATEFUL = tuple((row, stateful(row, failure)) for row, failure in table.STATEFUL)
+    table.AUTH_ROWS = tuple(row for row in table.STATEFUL if row[0].stage is rejection.Stage.AUTH)
+    table.MESSAGE_ROWS = tuple(row for row in table.STATEFUL if row[0] not in table.WRITER_ROWS)
 
 
 def _left_out(row: rejection.Rejection) -> bool:
@@ -120,9 +121,7 @@ def _replays() -> None:
 
 @fault("judges in another order")
 def _order() -> None:
-    while_active(
-        "judges in another order", admission, "_judge", lambda right, rows, at: right(rows[::-1], at)
-    )
+    while_active("judges in another order", table, "_judge", lambda right, rows, at: right(rows[::-1], at))
 
 
 @fault("takes any encoding")
@@ -144,7 +143,7 @@ def _msg_version() -> None:
     def first(right: Any, wire: bytes, limits: Any) -> Any:
         return right(b"\x8a\x01" + wire[2:], limits)
 
-    while_active("takes any version", examination, "_decode", first)
+    while_active("takes any version", stateless, "_decode", first)
 
 
 @fault("calls its caps a field")
@@ -174,12 +173,12 @@ def _issuers() -> None:
         def __contains__(self, key: object) -> bool:
             return active("takes any issuer") or super().__contains__(key)
 
-    right = admission.Rules.__init__
+    right = table.Rules.__init__
 
-    def rules(self: admission.Rules, *, issuers: frozenset[bytes], **others: Any) -> None:
+    def rules(self: table.Rules, *, issuers: frozenset[bytes], **others: Any) -> None:
         right(self, issuers=Anybody(issuers), **others)
 
-    admission.Rules.__init__ = rules  # type: ignore[method-assign, assignment]
+    table.Rules.__init__ = rules  # type: ignore[method-assign, assignment]
 
 
 @fault("gives tokens longer")
@@ -433,9 +432,9 @@ def _control() -> None:
     def anywhere(right: Any, standing: Any) -> Any:
         return None if active("opens its control label") else right(standing)
 
-    admission.STATEFUL = tuple(
+    table.STATEFUL = tuple(
         (row, partial(anywhere, failure) if row is rejection.CAP_SCOPE else failure)
-        for row, failure in admission.STATEFUL
+        for row, failure in table.STATEFUL
     )
 
 

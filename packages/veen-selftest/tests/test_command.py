@@ -20,16 +20,16 @@ from click.testing import CliRunner
 from veen_core.ids import UnixTime
 from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import MODERATE, KeystoreNonce, Salt, Secrets, seal_keystore
-from veen_selftest import command
-from veen_selftest.admin_key import read_key
-from veen_selftest.check import Violation
-from veen_selftest.fleet import OwnFleet
-from veen_selftest.setup import PLAIN
+from veen_selftest.command import selftest
+from veen_selftest.command.admin_key import read_key
+from veen_selftest.hubs.fleet import OwnFleet
+from veen_selftest.runner.check import Violation
+from veen_selftest.runner.hub_setup import PLAIN
 
 from .conftest import FAULTY
 
 ELSEWHERE = "http://127.0.0.1:8080"
-SCRIPT = [sys.executable, "-m", "veen_selftest.console"]
+SCRIPT = [sys.executable, "-m", "veen_selftest.command.console"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -54,23 +54,25 @@ def key_file(healthy: OwnFleet, tmp_path: Path) -> Path:
 
 def test_veen_finds_it_by_entry_point() -> None:
     (entry,) = entry_points(group="veen.commands", name="selftest")
-    assert entry.load() is command.selftest
+    assert entry.load() is selftest.selftest
     (script,) = entry_points(group="console_scripts", name="veen-selftest")
-    assert script.value == "veen_selftest.start:main", "where an interrupt is quiet from the first moment"
+    assert script.value == "veen_selftest.command.start:main", (
+        "where an interrupt is quiet from the first moment"
+    )
 
 
 def test_every_option_is_explained_and_help_shows_examples() -> None:
     ctx = click.Context(
-        command.selftest, info_name="selftest", parent=click.Context(click.Group(), info_name="veen")
+        selftest.selftest, info_name="selftest", parent=click.Context(click.Group(), info_name="veen")
     )
-    text = command.selftest.get_help(ctx)
+    text = selftest.selftest.get_help(ctx)
     assert "\n  veen selftest core\n" in text
-    options = {name for each in command.selftest.get_params(ctx) for name in each.opts}
+    options = {name for each in selftest.selftest.get_params(ctx) for name in each.opts}
     assert {"--json", "--quiet", "--help", "--hub", "--seed", "--only", "--junit"} <= options
-    assert [p.name for p in command.selftest.params if isinstance(p, click.Option) and not p.help] == []
+    assert [p.name for p in selftest.selftest.params if isinstance(p, click.Option) and not p.help] == []
 
 
-@pytest.mark.parametrize("example", command.EXAMPLES)
+@pytest.mark.parametrize("example", selftest.EXAMPLES)
 def test_every_example_runs(
     example: str, healthy: OwnFleet, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +93,7 @@ def test_every_example_runs(
 
 
 def test_the_examples_name_a_hub_that_is_elsewhere() -> None:
-    assert any(ELSEWHERE in example for example in command.EXAMPLES)
+    assert any(ELSEWHERE in example for example in selftest.EXAMPLES)
 
 
 def test_a_run_against_a_hub_that_is_there_writes_every_report(
@@ -285,18 +287,18 @@ def test_the_key_of_a_sealed_identity_is_opened_with_its_passphrase(
 def test_the_reference_names_every_option_with_its_help() -> None:
     page = (Path(__file__).parents[3] / "docs/cli.md").read_text(encoding="utf-8")
     section = page.partition("## `veen selftest`")[2].partition("\n## ")[0]
-    for each in command.selftest.params:
+    for each in selftest.selftest.params:
         if isinstance(each, click.Option) and each.name not in ("as_json", "quiet"):
             assert f"`{each.opts[0]}" in section
             assert (each.help or "")[:60] in section
-    for example in command.EXAMPLES:
+    for example in selftest.EXAMPLES:
         assert example in section
 
 
 def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("not a key")
-    done = CliRunner().invoke(command.selftest, ["--hub=http://127.0.0.1:1", f"--admin-key={path}"])
+    done = CliRunner().invoke(selftest.selftest, ["--hub=http://127.0.0.1:1", f"--admin-key={path}"])
     assert "holds no key" in done.output
 
 
@@ -388,10 +390,10 @@ INTERRUPTED_EARLY = """
 import sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "veen_selftest.command":
+        if name == "veen_selftest.command.selftest":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
-from veen_selftest.start import main
+from veen_selftest.command.start import main
 main()
 """
 
@@ -412,7 +414,7 @@ def test_interrupted_it_leaves_no_process_and_no_file(numbers: list[signal.Signa
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
     )
-    script = f"{listening}; from veen_selftest.console import main; main()"
+    script = f"{listening}; from veen_selftest.command.console import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "fuzz", "--count=1000000"],
         stdout=subprocess.PIPE,

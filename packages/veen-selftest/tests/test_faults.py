@@ -8,7 +8,7 @@ import pytest
 
 from veen_core import rejection
 from veen_core.rejection import TABLE
-from veen_selftest.suite import Outcome, Result
+from veen_selftest.runner.suite import Outcome, Result
 
 from .conftest import ALL, FaultyFleet, run_check
 from .faulty_hub import BACKUP, FAULTS, SKIPPED

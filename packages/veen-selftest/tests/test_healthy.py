@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from veen_selftest.bench import Effort
-from veen_selftest.fleet import OwnFleet
-from veen_selftest.suite import Outcome, checks_of, chosen, run
+from veen_selftest.hubs.fleet import OwnFleet
+from veen_selftest.runner.context import Effort
+from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
 
 from .conftest import LITTLE
 

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import veen_selftest
 from veen_core.rejection import TABLE
-from veen_selftest.check import Check
-from veen_selftest.report import as_junit
-from veen_selftest.suite import SUITES, Outcome, Report, Result, checks_of, chosen
+from veen_selftest.runner.check import Check
+from veen_selftest.runner.report import as_junit
+from veen_selftest.runner.suite import SUITES, Outcome, Report, Result, checks_of, chosen
 
 from .conftest import ALL
 

@@ -21,12 +21,12 @@ from veen_core.errors import AdmissionError
 from veen_core.keys import SigningKey
 from veen_core.rejection import PADDING
 from veen_hub.client import Tls
-from veen_selftest.bench import Effort
-from veen_selftest.check import Check, Skip, Violation
-from veen_selftest.command import selftest
-from veen_selftest.fleet import HubAt, OwnFleet
-from veen_selftest.setup import PLAIN, ROTATING, Setup
-from veen_selftest.suite import Outcome, Report, chosen, run
+from veen_selftest.command.selftest import selftest
+from veen_selftest.hubs.fleet import HubAt, OwnFleet
+from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.context import Effort
+from veen_selftest.runner.hub_setup import PLAIN, ROTATING, Setup
+from veen_selftest.runner.suite import Outcome, Report, chosen, run
 
 from .conftest import run_check
 

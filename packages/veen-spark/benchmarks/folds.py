@@ -34,14 +34,14 @@ from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.msg import Msg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
-from veen_overlays.event import Message, SeenOnce
+from veen_overlays.fold.event import Message, SeenOnce
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live.opening import open_entry
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import Deposit, Open, Transfer, Withdraw
-from veen_spark.folding import PARTITION_BYTES, fold
-from veen_spark.reader_keys import ReaderKeys
+from veen_spark.fold.folding import PARTITION_BYTES, fold
+from veen_spark.functions.reader_keys import ReaderKeys
 from veen_storage.store import Store, create
 
 BORN: Final = UnixTime(1_700_000_000)

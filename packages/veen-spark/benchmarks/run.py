@@ -38,7 +38,7 @@ import folds
 import logs
 
 from veen_spark import start
-from veen_spark.parquet import to_parquet
+from veen_spark.read.parquet import to_parquet
 from veen_spark.verify import verify
 from veen_spark.verify.pipeline import In, Out, judged
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from veen_spark.java import java_home
+from veen_spark.session.java import java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from veen_core.cap import CapToken
 from veen_core.entry import Entry
 from veen_core.keys import DhKey
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.live.opening import open_entry
-from veen_overlays.overlay import Overlay, Summary
-from veen_spark.columns import spark_schema
+from veen_spark.read.columns import spark_schema
 
 from .logs import Hub
 

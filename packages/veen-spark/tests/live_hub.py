@@ -11,7 +11,7 @@ from pathlib import Path
 from veen_core.hub_identity import HubIdentity
 from veen_hub.client import Identity
 from veen_hub.client.blocking import connect
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 PROGRAM = (sys.executable, "-m", "veen_hub.main")
 LISTENING = "veen-hub listening on "

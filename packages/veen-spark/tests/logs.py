@@ -38,15 +38,15 @@ from veen_core.msg import Msg, seal_msg, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
 from veen_core.receipt import Receipt, sign_receipt
-from veen_overlays.record import Record
-from veen_storage.clone import clone
-from veen_storage.export import write as exports
-from veen_storage.export.format import Form, Manifest
-from veen_storage.files import Files
-from veen_storage.retention import Rule, due
-from veen_storage.rotation import rotate
+from veen_overlays.schema.record import Record
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit.writer import Batch
+from veen_storage.copies.clone import clone
+from veen_storage.copies.export import write as exports
+from veen_storage.copies.export.format import Form, Manifest
+from veen_storage.disk.files import Files
+from veen_storage.disk.rotation import rotate
 from veen_storage.store import Store, create
-from veen_storage.writer import Batch
 
 BORN = UnixTime(1_700_000_000)
 SMALL = Limits(max_msg_bytes=4_096, max_chunk_bytes=65_536, max_checkpoint_interval=8)

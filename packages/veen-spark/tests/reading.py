@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from veen_spark.columns import arrow_schema
-from veen_spark.options import Options
-from veen_spark.source import OPTIONS, Part, VeenReader
+from veen_spark.read.columns import arrow_schema
+from veen_spark.read.options import Options
+from veen_spark.read.source import OPTIONS, Part, VeenReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

@@ -10,9 +10,9 @@ from veen_core.hashing import H
 from veen_core.ids import SchemaId
 from veen_core.kinds import Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(3))
 

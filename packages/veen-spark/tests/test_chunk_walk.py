@@ -13,9 +13,9 @@ import pytest
 from veen_core.entry import FRAME_SIZE, Entry, decode_frame, entry_hash
 from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
-from veen_spark import chunk_walk
-from veen_spark.chunk_walk import ChunkWalk
-from veen_spark.segment import Authorize, Damage, Segment, singly
+from veen_spark.read import chunk_walk
+from veen_spark.read.chunk_walk import ChunkWalk
+from veen_spark.read.segment import Authorize, Damage, Segment, singly
 
 LABEL, OTHER = Label(bytes(range(32))), Label(bytes(32))
 Found = tuple[int, Any]

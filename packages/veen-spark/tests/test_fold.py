@@ -11,17 +11,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from veen_core.errors import VerificationError
-from veen_overlays.overlay import Overlay, Summary
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.overlay import Overlay, Summary
+from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
-from veen_spark import duplicates, ranges
-from veen_spark.claims import fingerprint
 from veen_spark.errors import SparkSetupError
-from veen_spark.folding import fold
-from veen_spark.open import open_messages
-from veen_spark.ranges import record_batch
-from veen_spark.reader_keys import ReaderKeys
-from veen_spark.states import state, table_of
+from veen_spark.fold import duplicates, ranges
+from veen_spark.fold.claims import fingerprint
+from veen_spark.fold.folding import fold
+from veen_spark.fold.ranges import record_batch
+from veen_spark.fold.states import state, table_of
+from veen_spark.functions.open import open_messages
+from veen_spark.functions.reader_keys import ReaderKeys
 
 from .frames import entries, frame, frame_of, in_one_process, opened, row_of
 from .logs import Hub, reader_key

@@ -22,7 +22,7 @@ from veen_core.ids import (
 )
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_spark import layout
+from veen_spark.read import field_layout
 
 EDGES = [0, 1, 23, 24, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
 numbers = st.sampled_from(EDGES) | st.integers(0, 2**64 - 1)
@@ -62,8 +62,8 @@ def changed(wire: bytes, how: list[tuple[int, int, str]]) -> bytes:
     return wire
 
 
-def laid(wire: bytes) -> tuple[layout.Bytes, layout.Ints, layout.Ints]:
-    data = np.frombuffer(wire + bytes(layout.PAD), dtype=np.uint8)
+def laid(wire: bytes) -> tuple[field_layout.Bytes, field_layout.Ints, field_layout.Ints]:
+    data = np.frombuffer(wire + bytes(field_layout.PAD), dtype=np.uint8)
     return data, np.array([0], dtype=np.int64), np.array([len(wire)], dtype=np.int64)
 
 
@@ -75,7 +75,7 @@ def small(*values: int) -> bool:
 def test_a_receipt(receipt: Receipt, how: list[tuple[int, int, str]]) -> None:
     wire = changed(receipt.encode(), how)
     data, at, size = laid(wire)
-    found = layout.receipts(data, at, size)
+    found = field_layout.receipts(data, at, size)
     try:
         held = Receipt.decode(wire)
     except DecodeError:
@@ -85,14 +85,14 @@ def test_a_receipt(receipt: Receipt, how: list[tuple[int, int, str]]) -> None:
     if found.ok[0]:
         assert (found.stream_seq[0], found.hub_ts[0]) == (held.stream_seq, held.hub_ts)
         for place, value in (("label", held.label), ("leaf", held.leaf_hash), ("root", held.mmr_root)):
-            assert layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
+            assert field_layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
 
 
 @given(msgs, changes)
 def test_a_msg(msg: Msg, how: list[tuple[int, int, str]]) -> None:
     wire = changed(msg.encode(), how)
     data, at, size = laid(wire)
-    found = layout.msgs(data, at, size)
+    found = field_layout.msgs(data, at, size)
     try:
         held = Msg.decode(wire)
     except DecodeError:
@@ -103,9 +103,9 @@ def test_a_msg(msg: Msg, how: list[tuple[int, int, str]]) -> None:
         assert (found.client_seq[0], found.prev_ack[0]) == (held.client_seq, held.prev_ack)
         places = (("profile", held.profile_id), ("label", held.label), ("client", held.client_id))
         for place, value in (*places, ("ct_hash", held.ct_hash)):
-            assert layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
+            assert field_layout.fixed(data, getattr(found, f"{place}_at"))[0].tobytes() == value
         assert bool(found.gated[0]) == (held.auth_ref is not None)
         if held.auth_ref is not None:
-            assert layout.fixed(data, found.auth_at)[0].tobytes() == held.auth_ref
+            assert field_layout.fixed(data, found.auth_at)[0].tobytes() == held.auth_ref
         start = int(found.ct_at[0])
         assert wire[start : start + int(found.ct_size[0])] == held.ciphertext

@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from veen_core.errors import StateError, VerificationError
 from veen_core.hashing import H, u64be
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.kv import KV, Delete, Put
-from veen_overlays.overlay import Overlay
 from veen_overlays.wallet.ledger import LEDGER
-from veen_spark.columns import arrow_schema, spark_schema
-from veen_spark.commits import KINDS, TIER, Commit, Part, Target, full_tier
 from veen_spark.errors import SparkSetupError
-from veen_spark.live_fold import LiveFold
-from veen_spark.reader_keys import ReaderKeys
+from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.read.columns import arrow_schema, spark_schema
+from veen_spark.stream.commits import KINDS, TIER, Commit, Part, Target, full_tier
+from veen_spark.stream.live_fold import LiveFold
 
 from .frames import entries, frame, in_one_process, row_of
 from .live_hub import LiveHub
@@ -152,7 +152,7 @@ def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_i
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two parts of a level become one of the next: four batches go through two levels."""
-    monkeypatch.setattr("veen_spark.commits.TIER", 2)
+    monkeypatch.setattr("veen_spark.stream.commits.TIER", 2)
     source, target = tmp_path / "source", Target(tmp_path / "target")
     source.mkdir()
     rows = rows_of(hub, "wallet")
@@ -191,8 +191,8 @@ KILLED = """
 import os, signal, sys
 from veen_overlays.wallet.ledger import LEDGER
 from veen_spark import LiveFold, ReaderKeys, start
-from veen_spark.columns import spark_schema
-from veen_spark.commits import Target
+from veen_spark.read.columns import spark_schema
+from veen_spark.stream.commits import Target
 from tests.daemons import BRIEF
 
 source, target, key, moment = sys.argv[1:]
@@ -247,7 +247,7 @@ def test_what_a_commit_names_is_durable_before_it(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced, commit = set[Path](), Target.commit
-    monkeypatch.setattr("veen_spark.commits._sync", synced.add)
+    monkeypatch.setattr("veen_spark.stream.commits._sync", synced.add)
 
     def checked(self: Target, made: Commit) -> None:
         parts = [Path(self.path(kind, part)) for kind in KINDS for part in made.parts(kind)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import HubId
-from veen_storage.export.check import verify_export
+from veen_storage.copies.export.check import verify_export
 from veen_storage.fsck import fsck
 
 from .logs import Hub, reader_key

@@ -17,8 +17,8 @@ from veen_core.keys import DhSecret, SigningSeed
 from veen_core.keystore import Secrets
 from veen_overlays.kv import Put
 from veen_spark.errors import SparkSetupError
-from veen_spark.open import open_messages
-from veen_spark.reader_keys import ReaderKeys, keys_in
+from veen_spark.functions.open import open_messages
+from veen_spark.functions.reader_keys import ReaderKeys, keys_in
 
 from .frames import entries, frame, frame_of, row_of
 from .logs import Hub, reader_key
@@ -119,9 +119,9 @@ from tests.daemons import BRIEF
 from tests.frames import frame_of
 from tests.logs import Hub, reader_key
 from veen_spark import start
-from veen_spark.folding import fold
-from veen_spark.open import open_messages
-from veen_spark.reader_keys import ReaderKeys
+from veen_spark.fold.folding import fold
+from veen_spark.functions.open import open_messages
+from veen_spark.functions.reader_keys import ReaderKeys
 
 config = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF}
 spark = start("local[1]", verbose=True, config=config)

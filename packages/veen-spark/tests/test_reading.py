@@ -27,8 +27,8 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_spark import rows
 from veen_spark.errors import DamagedLog, SparkSetupError
+from veen_spark.read import rows
 
 from .logs import BORN, Hub, files_of, lone_entry
 from .reading import Reading

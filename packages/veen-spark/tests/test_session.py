@@ -12,9 +12,9 @@ import pytest
 
 from veen_spark import start
 from veen_spark.errors import ClusterUnreachable, SparkSetupError
-from veen_spark.java import java_home, packaged_home, version_of
-from veen_spark.master import require_answer
-from veen_spark.session import prepare_environment
+from veen_spark.session.java import java_home, packaged_home, version_of
+from veen_spark.session.master import require_answer
+from veen_spark.session.session import prepare_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

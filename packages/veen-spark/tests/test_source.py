@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from veen_spark.columns import COLUMNS
+from veen_spark.read.columns import COLUMNS
 
 from .logs import Hub, files_of
 

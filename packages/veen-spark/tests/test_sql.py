@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.kv import KV, Delete, Put
-from veen_overlays.registry import OVERLAYS
-from veen_spark import sql
-from veen_spark.reader_keys import ReaderKeys
+from veen_spark.functions import sql
+from veen_spark.functions.reader_keys import ReaderKeys
 
 from .frames import entries, frame, in_one_process, row_of
 from .logs import Hub, hub_pk, reader_key

@@ -13,10 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from veen_core.errors import DivergenceError, IdentityError
 from veen_core.ids import Label, StreamSeq
 from veen_core.receipt import Receipt
-from veen_spark import live
 from veen_spark.errors import SparkSetupError
-from veen_spark.options import Options
-from veen_spark.stream_source import OPTIONS, Stretch, VeenStreamReader
+from veen_spark.read.options import Options
+from veen_spark.stream import live
+from veen_spark.stream.stream_source import OPTIONS, Stretch, VeenStreamReader
 
 from .live_hub import LiveHub
 from .logs import Hub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from veen_core.ids import LeafHash
 from veen_overlays.identifiers import CtxId, RealmId, TransferId
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.records import Deposit, Open, Transfer
 
 from .logs import BORN, Hub

@@ -28,10 +28,10 @@ from veen_core import cbor
 from veen_core.cap import Rate
 from veen_core.hashing import H
 from veen_core.ids import ClientId, Coid, UnixTime
-from veen_storage import journal
-from veen_storage.retention import Rule, due
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit import journal
+from veen_storage.commit.writer import Batch
 from veen_storage.store import Store
-from veen_storage.writer import Batch
 
 FRAME = struct.Struct(">cI")
 LABELS = [label(name) for name in ("orders", "invoices", "news", "chat", "audit")]

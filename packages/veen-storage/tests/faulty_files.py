@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from veen_storage.files import PUBLIC, SECRET, Files, read_exactly
-from veen_storage.index import Index
+from veen_storage.disk.files import PUBLIC, SECRET, Files, read_exactly
+from veen_storage.index.lmdb_index import Index
 
 T = TypeVar("T")
 SECTOR = 512

@@ -28,10 +28,10 @@ from veen_core.ids import AuthRef, ClientId, Coid, Label, LeafHash, MmrRoot, Str
 from veen_core.msg import verify_msg
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_storage.commit.writer import Batch
 from veen_storage.fsck import fsck
 from veen_storage.fsck import index as fsck_index
 from veen_storage.store import Store
-from veen_storage.writer import Batch
 
 from .sample import BORN, add
 

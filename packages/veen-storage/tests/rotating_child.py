@@ -15,8 +15,8 @@ from pathlib import Path
 from sample import BORN, ORDERS, Unsynced, send, signing_key
 
 from veen_core.ids import UnixTime
-from veen_storage.files import Files
-from veen_storage.rotation import rotate
+from veen_storage.disk.files import Files
+from veen_storage.disk.rotation import rotate
 from veen_storage.store import Store
 
 

@@ -24,11 +24,11 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, sign_msg
 from veen_core.receipt import Receipt
-from veen_storage.changes import Prune
-from veen_storage.files import Files
-from veen_storage.retention import Rule, due
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit.changes import Prune
+from veen_storage.commit.writer import Batch, Place
+from veen_storage.disk.files import Files
 from veen_storage.store import Store
-from veen_storage.writer import Batch, Place
 
 BORN = UnixTime(1_700_000_000)
 """When every hub of these tests is created; a multiple of no epoch, so that edges do not hide."""

@@ -18,10 +18,10 @@ from veen_core.cap import Rate
 from veen_core.hashing import H
 from veen_core.ids import AuthRef, Coid, Label, StreamSeq
 from veen_core.limits import Limits
-from veen_storage import journal
-from veen_storage.changes import Prune
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Prune
+from veen_storage.disk.files import Files
 from veen_storage.errors import PoisonedError
-from veen_storage.files import Files
 from veen_storage.store import Store, create
 
 from .oracle import Promises

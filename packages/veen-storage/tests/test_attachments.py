@@ -13,17 +13,17 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid
-from veen_storage.attachments import ContentError, LostError, TooLargeError
-from veen_storage.clone import clone
-from veen_storage.directory_lock import DirectoryLock
+from veen_storage.copies.clone import clone
+from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import AbsentError, DamageError
-from veen_storage.files import Files
 from veen_storage.fsck import fsck
-from veen_storage.index import Index
-from veen_storage.layout import Layout
-from veen_storage.observer import Observer
-from veen_storage.records import U64
-from veen_storage.repair import repair
+from veen_storage.fsck.repair import repair
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import U64
+from veen_storage.read.attachments import ContentError, LostError, TooLargeError
+from veen_storage.read.observer import Observer
 from veen_storage.store import Store
 
 from .conftest import MakeStore

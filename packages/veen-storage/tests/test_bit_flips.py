@@ -27,27 +27,27 @@ from veen_core.entry import FRAME_SIZE
 from veen_core.errors import VeenError
 from veen_core.ids import Coid, StreamSeq
 from veen_core.limits import Limits
-from veen_storage.artifacts import read_artifacts
-from veen_storage.chunk_files import ChunkFile
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit.journal import HEADER_SIZE
+from veen_storage.commit.journal_floor import read_floor
+from veen_storage.copies.fork import fork
+from veen_storage.disk.hub_keys import NextIdentity, read_identity
+from veen_storage.disk.identity_artifacts import read_artifacts
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import read_registry
 from veen_storage.errors import DamageError
-from veen_storage.floor import read_floor
-from veen_storage.fork import fork
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
 from veen_storage.fsck.attachments import check_attachment
-from veen_storage.fsck.book import Book
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
 from veen_storage.fsck.files import applied_by_files, list_log, read_journal
+from veen_storage.fsck.fold_context import Book
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import Level, Report
-from veen_storage.hub_keys import NextIdentity, read_identity
-from veen_storage.index import TABLES, Index, Transaction, View
-from veen_storage.journal import HEADER_SIZE
-from veen_storage.layout import Layout
-from veen_storage.registry import read_registry
-from veen_storage.retention import Rule, due
+from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create
 
 from .sample import BORN, HUB_KEY, ORDERS, Rate, Unsynced, at, authorize, send, signing_key, token

@@ -15,15 +15,15 @@ from veen_core.errors import SignatureError, VerificationError
 from veen_core.hashing import H
 from veen_core.ids import Coid, HubPk, Label, StreamSeq
 from veen_core.limits import Limits
-from veen_storage import clone as cloning
-from veen_storage.clone import Progress, clone, copy_closed
-from veen_storage.cut import Cut, take_cut
+from veen_storage.chunks.retention import Rule
+from veen_storage.copies import clone as cloning
+from veen_storage.copies.clone import Progress, clone, copy_closed
+from veen_storage.copies.consistent_prefix import Cut, take_cut
+from veen_storage.copies.fork import ancestors, check_fork, fork, read_fork, verify_fork
+from veen_storage.disk.files import Files
 from veen_storage.errors import AbsentError, DamageError, LockedError, PrunedError, StorageError
-from veen_storage.files import Files
-from veen_storage.fork import ancestors, check_fork, fork, read_fork, verify_fork
 from veen_storage.fsck import fsck
-from veen_storage.index import Index
-from veen_storage.retention import Rule
+from veen_storage.index.lmdb_index import Index
 from veen_storage.store import Store
 
 from .conftest import MakeStore

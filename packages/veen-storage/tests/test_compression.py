@@ -9,10 +9,10 @@ import zstandard
 from veen_core.entry import split_entries
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_storage import compression
-from veen_storage.chunk_files import ChunkFile
+from veen_storage.chunks import compression
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.disk.files import Files
 from veen_storage.errors import DamageError
-from veen_storage.files import Files
 from veen_storage.store import Store
 
 from .conftest import MakeStore

@@ -10,9 +10,9 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid, StreamSeq
+from veen_storage.chunks.retention import Rule
+from veen_storage.disk.files import Files, tells_errors
 from veen_storage.errors import DamageError
-from veen_storage.files import Files, tells_errors
-from veen_storage.retention import Rule
 from veen_storage.store import Store
 
 from .conftest import MakeStore

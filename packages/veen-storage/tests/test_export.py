@@ -18,11 +18,11 @@ from veen_core.ids import HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
-from veen_storage.export import export, export_window, verify_export
-from veen_storage.export import format as export_format
-from veen_storage.export import judge as export_judge
-from veen_storage.export.format import (
+from veen_storage.chunks.retention import Rule
+from veen_storage.copies.export import export, export_window, verify_export
+from veen_storage.copies.export import format as export_format
+from veen_storage.copies.export import judge as export_judge
+from veen_storage.copies.export.format import (
     MANIFEST,
     SIGNATURE,
     ExportedFile,
@@ -34,8 +34,8 @@ from veen_storage.export.format import (
     PrunedRange,
     read_sequence,
 )
-from veen_storage.retention import Rule
-from veen_storage.rotation import rotate
+from veen_storage.disk.rotation import rotate
+from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
 from veen_storage.store import Store
 
 from .conftest import MakeStore

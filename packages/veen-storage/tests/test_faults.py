@@ -21,8 +21,8 @@ import pytest
 from veen_core.hashing import H
 from veen_core.ids import Coid, StreamSeq
 from veen_storage import store as store_module
+from veen_storage.disk.files import Files
 from veen_storage.errors import PoisonedError, StorageError
-from veen_storage.files import Files
 from veen_storage.store import Store, create
 
 from .faulty_files import OPERATIONS, SECTOR, CountingFiles, FaultyFiles, When

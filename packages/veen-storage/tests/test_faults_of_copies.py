@@ -16,12 +16,12 @@ import pytest
 
 from veen_core.errors import VeenError
 from veen_core.ids import StreamSeq
-from veen_storage.clone import clone
-from veen_storage.export import export, verify_export
-from veen_storage.export.format import MANIFEST, Form
-from veen_storage.files import Files
-from veen_storage.fork import fork
-from veen_storage.repair import repair
+from veen_storage.copies.clone import clone
+from veen_storage.copies.export import export, verify_export
+from veen_storage.copies.export.format import MANIFEST, Form
+from veen_storage.copies.fork import fork
+from veen_storage.disk.files import Files
+from veen_storage.fsck.repair import repair
 from veen_storage.store import Store
 
 from .faulty_files import FaultyFiles, When

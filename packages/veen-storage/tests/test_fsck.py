@@ -19,16 +19,16 @@ from veen_core.limits import Limits
 from veen_core.msg import sign_msg
 from veen_core.profile import PROFILES
 from veen_core.receipt import Receipt, sign_receipt
-from veen_storage.chunk_files import ChunkFile
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.chunks.pruned_chunk import read_pruned_chunk
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.disk.hub_keys import KeyFile
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import Registry
 from veen_storage.errors import LockedError, StorageError
 from veen_storage.fsck import Fault, Progress, Report, fsck
 from veen_storage.fsck.attachments import check_attachment
-from veen_storage.hub_keys import KeyFile
-from veen_storage.index import TABLES, Index
-from veen_storage.layout import Layout
-from veen_storage.pruned_chunk import read_pruned_chunk
-from veen_storage.registry import Registry
-from veen_storage.retention import Rule, due
+from veen_storage.index.lmdb_index import TABLES, Index
 from veen_storage.store import Store, create
 
 from .sample import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from veen_core.ids import StreamSeq
-from veen_storage.changes import Anchor, Prune
+from veen_storage.commit.changes import Anchor, Prune
+from veen_storage.commit.journal import ANCHOR, CHECKPOINT, ENTRY, PRUNE, Item
 from veen_storage.errors import DamageError
 from veen_storage.fsck import Report, fsck
-from veen_storage.journal import ANCHOR, CHECKPOINT, ENTRY, PRUNE, Item
 from veen_storage.store import Store
 
 from .conftest import MakeStore

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_storage.holder import holder
+from veen_storage.disk.lock_owner import holder
 from veen_storage.store import Store, create
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from veen_storage import index as index_module
-from veen_storage.index import Index, Transaction
+from veen_storage.index import lmdb_index as index_module
+from veen_storage.index.lmdb_index import Index, Transaction
 
 WRITERS, READERS, ROWS = 4, 3, 150
 PATIENCE = 60.0

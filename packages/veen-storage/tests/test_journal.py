@@ -11,10 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veen_storage import journal
+from veen_storage.commit import journal
+from veen_storage.commit.journal import (
+    ENTRY,
+    HEADER_SIZE,
+    PRUNE,
+    SECTOR,
+    Item,
+    Journal,
+    encode_batch,
+    read_batches,
+)
+from veen_storage.disk.files import Files
 from veen_storage.errors import DamageError, PoisonedError
-from veen_storage.files import Files
-from veen_storage.journal import ENTRY, HEADER_SIZE, PRUNE, SECTOR, Item, Journal, encode_batch, read_batches
 
 ZEROS = bytes(3 * SECTOR)
 

@@ -12,14 +12,14 @@ import pytest
 
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
-from veen_storage.clone import clone
-from veen_storage.directory_lock import DirectoryLock
+from veen_storage.copies.clone import clone
+from veen_storage.copies.export import export, verify_export
+from veen_storage.copies.fork import check_fork, fork
+from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
-from veen_storage.export import export, verify_export
-from veen_storage.fork import check_fork, fork
 from veen_storage.fsck import fsck
-from veen_storage.layout import Layout
-from veen_storage.observer import Observer, opened
+from veen_storage.read.observer import Observer, opened
 from veen_storage.store import Store, create
 
 from .sample import BORN, HUB_ID, HUB_KEY, Unsynced, at, signing_key
@@ -135,7 +135,7 @@ def test_reading_beside_a_hub_twice_in_one_process_is_refused_and_is_no_damage(
 
 
 def test_observers_that_were_killed_leave_their_places_to_the_next(running: Path) -> None:
-    reads = "from veen_storage.observer import Observer; from pathlib import Path; import sys\n"
+    reads = "from veen_storage.read.observer import Observer; from pathlib import Path; import sys\n"
     reads += "with Observer(Path(sys.argv[1])).index.reading(): print(flush=True); sys.stdin.read()"
     for _ in range(3):
         with subprocess.Popen(
@@ -161,7 +161,7 @@ def test_what_was_durable_before_is_waited_for(running: Path) -> None:
 def test_a_hub_that_does_not_apply_what_it_acknowledged_is_not_cloned_without_it(
     running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_storage.observer._SETTLE", 0.1)
+    monkeypatch.setattr("veen_storage.read.observer._SETTLE", 0.1)
     monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
     with pytest.raises(StorageError, match="has not applied"):
         clone(running, place / "clone")

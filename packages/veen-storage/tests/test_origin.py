@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import Label, StreamSeq
-from veen_storage import opening, origin
+from veen_storage.chunks import chunk_origin_check
+from veen_storage.chunks.retention import Rule
+from veen_storage.disk import open_checks
 from veen_storage.errors import DamageError, MismatchError
 from veen_storage.fsck import fsck
-from veen_storage.repair import RefusedError, repair
-from veen_storage.retention import Rule
+from veen_storage.fsck.repair import RefusedError, repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
@@ -66,14 +67,14 @@ def test_one_foreign_file_among_three_hundred_labels_is_refused_at_open(
 @pytest.fixture
 def beyond(make_store: MakeStore) -> tuple[Store, Label, str]:
     """An open hub of more labels than opening looks at, and one it did not, whose chunk is another hub's."""
-    of = labels(opening.LABELS + 100)
+    of = labels(open_checks.LABELS + 100)
     ours = fill(make_store, "ours", of)
     store = make_store("ours")
     with store.index.reading() as view:
-        seen = [cursor.label for cursor in opening._newest(view)]
-        again = [cursor.label for cursor in opening._newest(view)]
+        seen = [cursor.label for cursor in open_checks._newest(view)]
+        again = [cursor.label for cursor in open_checks._newest(view)]
     assert seen == again
-    assert opening.LABELS // 2 < len(set(seen)) == len(seen) <= opening.LABELS
+    assert open_checks.LABELS // 2 < len(set(seen)) == len(seen) <= open_checks.LABELS
     store.close()
     chosen = next(held for held in of if held not in seen)
     name = mix_in(make_store, ours, chosen)
@@ -109,11 +110,11 @@ def test_a_foreign_file_beyond_what_opening_looks_at_is_never_added_to(
 
 
 def test_a_foreign_file_that_the_journal_would_add_to_is_refused_at_open(make_store: MakeStore) -> None:
-    of = labels(opening.LABELS + 100)
+    of = labels(open_checks.LABELS + 100)
     ours = fill(make_store, "ours", of)
     store = make_store("ours")
     with store.index.reading() as view:
-        seen = {cursor.label for cursor in opening._newest(view)}
+        seen = {cursor.label for cursor in open_checks._newest(view)}
     chosen = next(held for held in of if held not in seen)
     send(store, chosen, now=at(1))
     store.close()
@@ -194,7 +195,7 @@ def test_a_damaged_last_entry_does_not_hide_those_before_it(sealed: tuple[Store,
 def test_files_are_judged_once_and_forgotten_when_there_are_too_many(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin, "MOST_FILES", 2)
+    monkeypatch.setattr(chunk_origin_check, "MOST_FILES", 2)
     send_each(store, ORDERS, 30)
     store.apply()
     judged = store.read._origin

@@ -15,7 +15,11 @@ from veen_core.ids import Coid, MmrRoot, StreamSeq
 from veen_core.profile import Profile
 from veen_core.receipt import sign_receipt
 from veen_storage import store as store_module
-from veen_storage.changes import Prune
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit.changes import Prune
+from veen_storage.commit.journal import ENTRY, Item, read_segment
+from veen_storage.commit.ledger import CACHED, Cache
+from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.errors import (
     AbsentError,
     ClosedError,
@@ -26,11 +30,7 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.hub_keys import NextIdentity
-from veen_storage.journal import ENTRY, Item, read_segment
-from veen_storage.ledger import CACHED, Cache
-from veen_storage.repair import RefusedError, repair
-from veen_storage.retention import Rule, due
+from veen_storage.fsck.repair import RefusedError, repair
 from veen_storage.store import Store, create
 
 from .conftest import MakeStore

@@ -14,10 +14,10 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
-from veen_storage import entry_reader
 from veen_storage.errors import AbsentError
-from veen_storage.proof_cache import ProofCache
-from veen_storage.reader import FOREVER, Moment
+from veen_storage.read import entry_reader
+from veen_storage.read.proof_cache import ProofCache
+from veen_storage.read.reader import FOREVER, Moment
 from veen_storage.store import Store
 
 from .conftest import MakeStore

@@ -7,10 +7,10 @@ import pytest
 
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, PROFILES
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import Registry, check_limits, check_profile, read_registry, write_registry
 from veen_storage.errors import DamageError, MismatchError, StorageError
-from veen_storage.files import Files
-from veen_storage.layout import Layout
-from veen_storage.registry import Registry, check_limits, check_profile, read_registry, write_registry
 
 from .sample import HUB_ID, SMALL
 

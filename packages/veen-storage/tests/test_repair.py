@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import StreamSeq
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import LockedError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.index import NUMBER_AT
-from veen_storage.index import TABLES, Index
-from veen_storage.layout import Layout
-from veen_storage.repair import RefusedError, rebuild_index, repair
-from veen_storage.retention import Rule, due
+from veen_storage.fsck.repair import RefusedError, rebuild_index, repair
+from veen_storage.index.lmdb_index import TABLES, Index
 from veen_storage.store import Store, create
 
 from .sample import (

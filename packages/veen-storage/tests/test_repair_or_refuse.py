@@ -16,9 +16,9 @@ import lmdb
 import pytest
 
 from veen_core.receipt import Receipt
+from veen_storage.chunks.retention import Rule
 from veen_storage.fsck import index as fsck_index
-from veen_storage.repair import RefusedError, repair
-from veen_storage.retention import Rule
+from veen_storage.fsck.repair import RefusedError, repair
 from veen_storage.store import Store, create
 
 from .oracle import check_files, drop

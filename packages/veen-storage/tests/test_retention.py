@@ -13,12 +13,12 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
+from veen_storage.chunks.pruned_chunk import read_pruned_chunk
+from veen_storage.chunks.retention import LONG_TERM, Policy, Rule, due
 from veen_storage.errors import DamageError, PrunedError
 from veen_storage.fsck import fsck
-from veen_storage.pruned_chunk import read_pruned_chunk
-from veen_storage.records import LABEL_SEQ, MANIFEST, U64, Segment
-from veen_storage.repair import repair
-from veen_storage.retention import LONG_TERM, Policy, Rule, due
+from veen_storage.fsck.repair import repair
+from veen_storage.index.records import LABEL_SEQ, MANIFEST, U64, Segment
 from veen_storage.store import Store
 
 from .conftest import MakeStore

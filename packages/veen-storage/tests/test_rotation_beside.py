@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import StreamSeq
-from veen_storage.clone import Progress, clone
-from veen_storage.export import export, verify_export
+from veen_storage.copies.clone import Progress, clone
+from veen_storage.copies.export import export, verify_export
+from veen_storage.disk.layout import Layout
 from veen_storage.fsck import fsck
-from veen_storage.layout import Layout
-from veen_storage.observer import Observer, Source
+from veen_storage.read.observer import Observer, Source
 from veen_storage.store import create
 
 from .sample import BORN, HUB_ID, HUB_KEY, ORDERS, SMALL, Unsynced

@@ -37,15 +37,15 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
-from veen_storage import journal, ledger
-from veen_storage.applier import Applier
+from veen_storage.chunks.retention import Rule, due
+from veen_storage.commit import journal, ledger
+from veen_storage.commit.applier import Applier
+from veen_storage.commit.journal import Item
+from veen_storage.commit.ledger import Cache
+from veen_storage.commit.writer import Batch
 from veen_storage.errors import AbsentError, PrunedError
-from veen_storage.index import Index
-from veen_storage.journal import Item
-from veen_storage.ledger import Cache
-from veen_storage.retention import Rule, due
+from veen_storage.index.lmdb_index import Index
 from veen_storage.store import Store, create
-from veen_storage.writer import Batch
 
 from .oracle import Promises, check_files, drop, examine
 from .sample import BORN, CONTROL, HUB_KEY, add, at, label, signing_key, token

@@ -20,7 +20,9 @@ from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
-from veen_storage import journal
+from veen_storage.commit import journal
+from veen_storage.commit.writer import AHEAD
+from veen_storage.disk.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.errors import (
     DamageError,
     LockedError,
@@ -29,9 +31,7 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
-from veen_storage.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.store import Store, create
-from veen_storage.writer import AHEAD
 
 from .conftest import MakeStore
 from .sample import (

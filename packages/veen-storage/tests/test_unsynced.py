@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from veen_core.errors import VeenError
+from veen_storage.disk.files import Files
 from veen_storage.errors import StorageError
-from veen_storage.files import Files
 from veen_storage.store import Store
 
 from .faulty_files import Cut, Forgets, ForgettingFiles, KilledError, noting_the_index

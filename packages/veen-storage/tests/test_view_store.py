@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from veen_storage.errors import ClosedError, DamageError, StorageError
-from veen_storage.view_store import FIRST_MAP, MAX_KEY, PAGE, ViewStore
+from veen_storage.index.view_store import FIRST_MAP, MAX_KEY, PAGE, ViewStore
 
 
 def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_two_processes_may_have_it_open_and_one_sees_what_the_other_grew(tmp_pat
         """
         import sys
         from pathlib import Path
-        from veen_storage.view_store import FIRST_MAP, ViewStore
+        from veen_storage.index.view_store import FIRST_MAP, ViewStore
         with ViewStore(Path(sys.argv[1])) as store:
             for n in range(FIRST_MAP // 1_000_000 + 2):
                 store.write({bytes([n]): bytes(1_000_000)})
@@ -67,7 +67,7 @@ def test_a_killed_writer_leaves_whole_writes_only(tmp_path: Path) -> None:
         """
         import sys
         from pathlib import Path
-        from veen_storage.view_store import ViewStore
+        from veen_storage.index.view_store import ViewStore
         store = ViewStore(Path(sys.argv[1]))
         n = 0
         while True:

@@ -22,32 +22,32 @@ from veen_core.errors import IdentityError, VeenError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
 from veen_core.status import Status
-from veen_hub import admission
-from veen_hub.admission import Hearing, Rules, Writer
-from veen_hub.anchors import Anchor
-from veen_hub.apart import has_cores
-from veen_hub.authority import Authority
-from veen_hub.bodies import Bodies
-from veen_hub.clock import load_clock
-from veen_hub.config import ClientKeys, HubConfig
-from veen_hub.examination import Submission, Supported
-from veen_hub.feed import Feed
-from veen_hub.following import policy_of
-from veen_hub.intake import Intake, Pending
-from veen_hub.labels import LabelMap
-from veen_hub.metrics import Metrics
-from veen_hub.pace import Pace
-from veen_hub.policy import AdmissionPolicy
-from veen_hub.remembered import Orders, Reports
-from veen_hub.sequencer import Sequencer, Ticket
-from veen_hub.signer import Signer
-from veen_hub.upkeep import Upkeep
-from veen_hub.uploads import Uploads
+from veen_hub.admission import table
+from veen_hub.admission.class_rates import Pace
+from veen_hub.admission.labels import LabelMap
+from veen_hub.admission.policy import AdmissionPolicy
+from veen_hub.admission.replay_guard import Orders, Reports
+from veen_hub.admission.stateless import Submission, Supported
+from veen_hub.admission.table import Hearing, Rules, Writer
+from veen_hub.ops.anchors import Anchor
+from veen_hub.ops.authority_probe import Authority
+from veen_hub.ops.clock import load_clock
+from veen_hub.ops.config import ClientKeys, HubConfig
+from veen_hub.ops.metrics import Metrics
+from veen_hub.ops.realm_follower import policy_of
+from veen_hub.ops.upkeep import Upkeep
+from veen_hub.pipeline.body_budget import Bodies
+from veen_hub.pipeline.feed import Feed
+from veen_hub.pipeline.intake import Intake, Pending
+from veen_hub.pipeline.sequencer import Sequencer, Ticket
+from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.uploads import Uploads
+from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.version import VERSION
+from veen_storage.commit.writer import Batch, Place
 from veen_storage.errors import StorageError
-from veen_storage.reader import Head
+from veen_storage.read.reader import Head
 from veen_storage.store import Store
-from veen_storage.writer import Batch, Place
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ class Hub:
 
     def _admit(self, submission: Submission, batch: Batch) -> Place:
         """In the sequencer: the stateful half of the table, then the batch."""
-        admission.admit(submission, self._hearing(batch))
+        table.admit(submission, self._hearing(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)
         self.accepted += 1
         self.upkeep.checkpoint_if_due(batch, placed.label)
@@ -276,7 +276,7 @@ class Hub:
     async def check_writer(self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int) -> None:
         """The auth stage for what is not a MSG: an attachment's put (H17)."""
         writer = Writer(label, client, auth_ref)
-        await self.act(lambda batch: admission.admit_writer(writer, size, self._hearing(batch)))
+        await self.act(lambda batch: table.admit_writer(writer, size, self._hearing(batch)))
 
     def _hearing(self, batch: Batch) -> Hearing:
         """One for all messages of a batch."""

@@ -23,14 +23,14 @@ import uvloop
 from veen_core.errors import VeenError
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
-from veen_hub import config as configuration
-from veen_hub import directory
-from veen_hub.anchors import load_anchor
-from veen_hub.config import HubConfig
-from veen_hub.garbage import collect_rarely
 from veen_hub.http.app import Server
 from veen_hub.hub import Hub
-from veen_hub.logs import finish, log, set_up
+from veen_hub.ops import config as configuration
+from veen_hub.ops import init_rotate
+from veen_hub.ops.anchors import load_anchor
+from veen_hub.ops.config import HubConfig
+from veen_hub.ops.garbage import collect_rarely
+from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.version import VERSION
 from veen_storage.store import Store
 
@@ -148,10 +148,10 @@ async def serve(config: HubConfig) -> None:
 def prepare(config: HubConfig, given: argparse.Namespace) -> None:
     """What is done instead of running; the hub_id is what clients pin."""
     if given.init:
-        identity = directory.init(config, given.named, given.admin)
+        identity = init_rotate.init(config, given.named, given.admin)
         print(f"veen-hub made {identity.hub_id.hex()}")  # noqa: T201
     else:
-        identity = directory.rotate(config, given.window)
+        identity = init_rotate.rotate(config, given.window)
         print(f"veen-hub rotated to {identity.newest.hub_pk.hex()}")  # noqa: T201
 
 

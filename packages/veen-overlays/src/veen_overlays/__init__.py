@@ -5,15 +5,15 @@ public face; an overlay's own records and questions are in its module: ``crdt``,
 ``wallet``, ``identity``, ``control``, ``snapshot``.
 """
 
-from veen_overlays.event import Event, Fault, Message, Seen, SeenOnce
-from veen_overlays.monoid import Monoid
-from veen_overlays.nodes import Range
-from veen_overlays.overlay import Overlay, StateHash, Summary
-from veen_overlays.record import Record, Rule, Undecodable, decode_record, record, schema_id
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.event import Event, Fault, Message, Seen, SeenOnce
+from veen_overlays.fold.monoid import Monoid
+from veen_overlays.fold.overlay import Overlay, StateHash, Summary
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.record import Record, Rule, Undecodable, decode_record, record, schema_id
 from veen_overlays.snapshot import StateCheckpoint, StateId, verify_snapshot
-from veen_overlays.store import MemoryStore, Store
-from veen_overlays.tree import Folded, SummaryTree, drive
+from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.store import MemoryStore, Store
+from veen_overlays.summary_tree.tree import Folded, SummaryTree, drive
 
 __all__ = [
     "OVERLAYS",

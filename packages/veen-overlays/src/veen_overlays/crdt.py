@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from veen_core.ids import FixedBytes, UnixTime
-from veen_overlays.event import Event
-from veen_overlays.monoid import KEYS, LWW, TOTAL, Monoid, Written, product, table, wide
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record, record
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import KEYS, LWW, TOTAL, Monoid, Written, product, table, wide
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.schema.record import Record, record
 
 
 class AddId(FixedBytes):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from veen_overlays.event import Event
-from veen_overlays.monoid import LWW, Written, table
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record, record
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import LWW, Written, table
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.schema.record import Record, record
 
 
 @record("kv.put.v1", section="11.4")

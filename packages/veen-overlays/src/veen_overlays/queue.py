@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from veen_core.ids import FixedBytes, LeafHash, StreamSeq, UnixTime
-from veen_overlays.event import Event, Message
-from veen_overlays.monoid import Monoid, table
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record, record
+from veen_overlays.fold.event import Event, Message
+from veen_overlays.fold.monoid import Monoid, table
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.schema.record import Record, record
 
 
 class WorkerId(FixedBytes):

@@ -10,10 +10,10 @@ from veen_core import cbor
 from veen_core.errors import VerificationError
 from veen_core.hashing import u64be
 from veen_core.ids import FixedBytes, MmrRoot, StreamSeq
-from veen_overlays.event import Event
-from veen_overlays.monoid import LWW, Written, table
-from veen_overlays.overlay import Overlay, StateHash, Summary
-from veen_overlays.record import Record, record
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import LWW, Written, table
+from veen_overlays.fold.overlay import Overlay, StateHash, Summary
+from veen_overlays.schema.record import Record, record
 
 
 class StateId(FixedBytes):

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from veen_spark.folding import fold
-    from veen_spark.live_fold import LiveFold
-    from veen_spark.open import open_messages
-    from veen_spark.reader_keys import ReaderKeys
-    from veen_spark.session import prepare_environment, start
-    from veen_spark.states import state
+    from veen_spark.fold.folding import fold
+    from veen_spark.fold.states import state
+    from veen_spark.functions.open import open_messages
+    from veen_spark.functions.reader_keys import ReaderKeys
+    from veen_spark.session.session import prepare_environment, start
+    from veen_spark.stream.live_fold import LiveFold
 
 __all__ = [
     "LiveFold",
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 _LATER: Final = {
-    "LiveFold": "veen_spark.live_fold",
-    "ReaderKeys": "veen_spark.reader_keys",
-    "fold": "veen_spark.folding",
-    "open_messages": "veen_spark.open",
-    "prepare_environment": "veen_spark.session",
-    "start": "veen_spark.session",
-    "state": "veen_spark.states",
+    "LiveFold": "veen_spark.stream.live_fold",
+    "ReaderKeys": "veen_spark.functions.reader_keys",
+    "fold": "veen_spark.fold.folding",
+    "open_messages": "veen_spark.functions.open",
+    "prepare_environment": "veen_spark.session.session",
+    "start": "veen_spark.session.session",
+    "state": "veen_spark.fold.states",
 }
 
 
@@ -54,8 +54,9 @@ def __getattr__(name: str) -> Any:
 
 def register(spark: SparkSession) -> None:
     """Make ``format("veen")`` and the SQL functions known to a session, and set what they rely on."""
-    from veen_spark import source, sql  # noqa: PLC0415 - loads pyspark
-    from veen_spark.session import SETTINGS  # noqa: PLC0415
+    from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark
+    from veen_spark.read import source  # noqa: PLC0415 - loads pyspark
+    from veen_spark.session.session import SETTINGS  # noqa: PLC0415
 
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)

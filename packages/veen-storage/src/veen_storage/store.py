@@ -19,27 +19,28 @@ from veen_core.errors import VeenError
 from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
-from veen_storage import hub_keys, opening, retention
-from veen_storage.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
-from veen_storage.artifacts import Artifacts
-from veen_storage.attachments import Attachments
-from veen_storage.changes import Changes, Prune
-from veen_storage.creation import create
-from veen_storage.directory_lock import DirectoryLock
+from veen_storage.chunks import retention
+from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
+from veen_storage.commit.changes import Changes, Prune
+from veen_storage.commit.journal import Journal
+from veen_storage.commit.ledger import Ledger
+from veen_storage.commit.recovery import Recovery
+from veen_storage.commit.writer import Batch, PreviousLabel, Signer
+from veen_storage.disk import hub_keys, open_checks
+from veen_storage.disk.creation import create
+from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage.disk.files import Files
+from veen_storage.disk.hub_keys import HubKeys, SignMany
+from veen_storage.disk.identity_artifacts import Artifacts
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import check_limits, check_profile, read_registry
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
-from veen_storage.files import Files
-from veen_storage.hub_keys import HubKeys, SignMany
-from veen_storage.index import Index
-from veen_storage.journal import Journal
-from veen_storage.layout import Layout
-from veen_storage.ledger import Ledger
-from veen_storage.origin import Origin
-from veen_storage.reader import Reader
-from veen_storage.records import U64, CapRecord
-from veen_storage.recovery import Recovery
-from veen_storage.registry import check_limits, check_profile, read_registry
-from veen_storage.tail import Tail
-from veen_storage.writer import Batch, PreviousLabel, Signer
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import U64, CapRecord
+from veen_storage.read.attachments import Attachments
+from veen_storage.read.reader import Reader
+from veen_storage.read.tail import Tail
 
 __all__ = ["Store", "create"]
 
@@ -97,7 +98,7 @@ class Store:
         """What opening did that an operator may want to know; logged as well, as is what comes later."""
         self._lock = DirectoryLock(self.layout, observable=True)
         try:
-            opening.check_names(self.layout)
+            open_checks.check_names(self.layout)
             hub_keys.finish_identity(self._files, self.layout, self.registry.hub_id)
             self.identity = hub_keys.read_identity(self.layout, self.registry.hub_id)
             secrets = hub_keys.read_keys(keys_directory or self.layout.keys, self.identity)
@@ -126,13 +127,13 @@ class Store:
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
-        opening.check_journal(self.layout, self._applied)
+        open_checks.check_journal(self.layout, self._applied)
         zstd_level = self.registry.zstd_level
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
         self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, cut_off=True)
         origin = Origin(self.layout, self.identity, self._index)
-        opening.check_newest_entries(origin, self._index)
+        open_checks.check_newest_entries(origin, self._index)
         self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
         self._tail = Tail()
         self._applied_entries = 0

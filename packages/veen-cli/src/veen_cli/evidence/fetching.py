@@ -9,16 +9,17 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_cli import loop, suggestions
-from veen_cli.commands import Group, Own
-from veen_cli.connection import Target
+from veen_cli.arguments import completions
+from veen_cli.arguments.numbers import Whole
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import read
 from veen_cli.evidence.verify import judge, report, trust_options
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import Command, command
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output
+from veen_cli.frame import loop
+from veen_cli.frame.command import Command, command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.connection import Target
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch
 from veen_core.wire import Wire
@@ -82,7 +83,7 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
     article = "an" if what[0] in "aeiou" else "a"
 
     @command(f"veen {noun} show {noun}.cbor", name="show", help=f"Show what {article} {what} says.")
-    @click.argument("file", metavar="FILE", shell_complete=suggestions.files)
+    @click.argument("file", metavar="FILE", shell_complete=completions.files)
     def show(out: Output, *, file: str) -> Answer:
         del out
         try:
@@ -108,7 +109,7 @@ def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command
         f"Give what it is to be judged by as well: {', '.join(others)}. As `veen verify`, but the first file "
         f"must be {article} {what}.",
     )
-    @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
+    @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
     @trust_options
     def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
         return report(out, judge(out, files, trust, client, kind))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from veen_cli import suggestions
+from veen_cli.arguments import completions
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import recognize_all
-from veen_cli.frame import command
-from veen_cli.output import Answer, Output
+from veen_cli.frame.command import command
+from veen_cli.frame.output import Answer, Output
 
 
 @command("veen inspect receipt.cbor", "veen id card --client alice --quiet | veen inspect -", name="inspect")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
 def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
     """Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.
 

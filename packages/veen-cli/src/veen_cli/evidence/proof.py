@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from veen_cli.connection import Target, connects, stream_option
+from veen_cli.arguments.numbers import Whole
 from veen_cli.evidence import fetching
-from veen_cli.frame import command
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output
+from veen_cli.frame.command import command
+from veen_cli.frame.connection import Target, connects, stream_option
+from veen_cli.frame.output import Answer, Output
 from veen_core.ids import Epoch
 from veen_core.proof import MmrProof
 from veen_hub.client import Stream

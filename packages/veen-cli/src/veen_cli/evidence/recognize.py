@@ -16,13 +16,13 @@ from veen_cli.evidence.bare import bare, floor
 from veen_cli.evidence.foreign import foreign
 from veen_cli.evidence.found import Bare, Found, Thing, Unknown
 from veen_cli.evidence.kinds import known
-from veen_cli.exits import CommandFailed, Exit
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk
 from veen_core.entry import split_frames
 from veen_core.errors import DecodeError
-from veen_storage import compression
+from veen_storage.chunks import compression
+from veen_storage.chunks.pruned_chunk import decode_pruned_chunk
 from veen_storage.errors import DamageError
-from veen_storage.pruned_chunk import decode_pruned_chunk
 
 MOST: Final = 256 * 1_048_576
 """A file larger than this is no object, and no chunk either."""

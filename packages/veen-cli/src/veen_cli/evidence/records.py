@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from veen_cli.evidence.found import Bare
 from veen_core.errors import VeenError
-from veen_overlays.record import Record
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.record import Record
 
 SCHEMAS: Final = tuple(dict.fromkeys(schema for overlay in OVERLAYS.values() for schema in overlay.schemas))
 _FORMS: Final = tuple(

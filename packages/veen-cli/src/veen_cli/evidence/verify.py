@@ -8,23 +8,24 @@ from typing import Any
 
 import click
 
-from veen_cli import moments, settings, suggestions
+from veen_cli.arguments import completions, times
+from veen_cli.evidence.checks import Judge, Verdict
 from veen_cli.evidence.found import Found
-from veen_cli.evidence.judge import Judge, Verdict
 from veen_cli.evidence.recognize import recognize_all
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identity import Folder
-from veen_cli.output import Answer, Output
-from veen_cli.remembered import Remembered
+from veen_cli.frame import settings
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.identity.hub_records import Remembered
+from veen_cli.identity.identity_folder import Folder
 from veen_core import hub_identity, stream
 from veen_core.errors import IdentityError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.wire import Wire
-from veen_hub.client.link import IDENTITY
-from veen_storage.export import Manifest, verify_export
-from veen_storage.export.format import MANIFEST
+from veen_hub.client.wire.connection import IDENTITY
+from veen_storage.copies.export import Manifest, verify_export
+from veen_storage.copies.export.format import MANIFEST
 
 MARKS = {True: "✓", False: "✗", None: "?"}
 
@@ -109,7 +110,7 @@ def _judge(
             f"{files[0]} holds {name}, not a {kind.codec.name}: use `veen verify`", Exit.USAGE
         )
     identity = identity_of(pin, found, client)
-    verdicts = Judge(found, pin, identity, UnixTime(moments.now())).verdicts()
+    verdicts = Judge(found, pin, identity, UnixTime(times.now())).verdicts()
     return [*verdicts, *unreadable, *(_export(folder, pin) for folder in folders)]
 
 
@@ -171,7 +172,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
         "--client",
         envvar="VEEN_CLIENT",
         show_envvar=True,
-        shell_complete=suggestions.folders,
+        shell_complete=completions.folders,
         help="An identity that knows the hub already.",
     )
     trust = click.option(
@@ -185,7 +186,7 @@ def trust_options(work: Callable[..., Any]) -> Callable[..., Any]:
     "veen verify proof.cbor receipt.cbor checkpoint.cbor --trust HUB_ID --client bob",
     "veen verify evidence/ --trust HUB_ID",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=suggestions.files)
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
 @trust_options
 def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
     """Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from veen_cli import moments
+from veen_cli.arguments import times
 from veen_cli.evidence.found import Bare, Thing, Unknown, name_of
 from veen_core.cap import CapToken
 from veen_core.entry import Entry
@@ -158,6 +158,6 @@ def _scalar(name: str, item: Any) -> str:
         case bool():
             return "yes" if item else "no"
         case int() if name in TIMES:
-            return f"{item} ({moments.shown(item)})"
+            return f"{item} ({times.shown(item)})"
         case _:
             return str(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.commands import Group, Own
+from veen_cli.frame.command_groups import Group, Own
 
 COMMANDS: Final = {
     "init": Own("veen_cli.hub.init:init", "Make a hub: a data directory with an identity of its own."),

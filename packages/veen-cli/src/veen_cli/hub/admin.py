@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from veen_cli import loop
-from veen_cli.connection import Target, connects
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.output import Answer, Output
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.connection import Target, connects
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label
 from veen_hub.client import Admin, Conflict, Hub, NotFound

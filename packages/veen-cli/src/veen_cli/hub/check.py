@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.hub.data_directory import data_dir_option
 from veen_storage.fsck import Progress, Report
 from veen_storage.fsck import fsck as check
-from veen_storage.repair import repair as mend
+from veen_storage.fsck.repair import repair as mend
 
 
 def told(report: Report) -> dict[str, Any]:

@@ -11,24 +11,25 @@ from typing import Any, Final, Literal
 
 import click
 
-from veen_cli import moments, settings, suggestions
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option, keys_dir_option
-from veen_cli.identifiers import Hex
-from veen_cli.identity import verify_key_named
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
-from veen_cli.private import privately
+from veen_cli.arguments import completions, times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.private_files import privately
+from veen_cli.frame import settings
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
 from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_storage.clone import clone as copy
+from veen_storage.copies.clone import clone as copy
+from veen_storage.copies.export import Manifest, export_window
+from veen_storage.copies.export import export as write_export
+from veen_storage.copies.fork import fork as branch
 from veen_storage.errors import AbsentError
-from veen_storage.export import Manifest, export_window
-from veen_storage.export import export as write_export
-from veen_storage.fork import fork as branch
-from veen_storage.observer import Source, opened
+from veen_storage.read.observer import Source, opened
 
 FOREVER: Final = 2**63
 """Seconds, where no end was said."""
@@ -90,7 +91,7 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
 @click.option(
     "--admin",
     required=True,
-    shell_complete=suggestions.files,
+    shell_complete=completions.files,
     help="The new hub's admin: an identity's folder, card or key in hex.",
 )
 def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, admin: str) -> Answer:
@@ -103,7 +104,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
             data_dir,
             target,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
-            UnixTime(moments.now()),
+            UnixTime(times.now()),
             admin_pk=verify_key_named(admin),
             keys_directory=keys_dir,
             progress=lambda at: progress.to(at.labels_done, at.labels),
@@ -133,8 +134,8 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 @click.option("--epoch", type=Whole(0), default=0, help="Of the stream, under a profile with epochs.")
 @click.option("--from", "from_seq", type=Whole(1), default=1, show_default=True, help="First entry.")
 @click.option("--to", "to_seq", type=Whole(1), help="Last entry [default: the newest].")
-@click.option("--since", type=moments.Moment(), help="Instead: entries from this hub time …")
-@click.option("--until", type=moments.Moment(), help="… to this one.")
+@click.option("--since", type=times.Moment(), help="Instead: entries from this hub time …")
+@click.option("--until", type=times.Moment(), help="… to this one.")
 @click.option(
     "--form",
     type=click.Choice(["set", "chunks"]),

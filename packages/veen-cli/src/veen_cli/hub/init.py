@@ -12,13 +12,13 @@ from shlex import quote
 
 import click
 
-from veen_cli import moments, suggestions
-from veen_cli.frame import command
-from veen_cli.hub.place import keys_dir_option, new_data_dir_option
-from veen_cli.identity import verify_key_named
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
-from veen_cli.private import privately
+from veen_cli.arguments import completions, times
+from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.private_files import privately
+from veen_cli.frame.command import command
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.hub.data_directory import keys_dir_option, new_data_dir_option
+from veen_cli.identity.identity_folder import verify_key_named
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.profile import PROFILES
@@ -45,7 +45,7 @@ def gone_if_full(folder: Path) -> Iterator[None]:
 @keys_dir_option
 @click.option(
     "--admin",
-    shell_complete=suggestions.files,
+    shell_complete=completions.files,
     help="Whose tokens and orders count: an identity's folder, its card, or a key in hex.",
 )
 @click.option("--no-admin", is_flag=True, help="Nobody: issuers come from hub.yaml, or the hub is open.")
@@ -80,7 +80,7 @@ def init(
         identity = store.create(
             data_dir,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
-            UnixTime(moments.now()),
+            UnixTime(times.now()),
             profile=PROFILES[profile],
             zstd_level=zstd,
             admin_pk=admin_pk,

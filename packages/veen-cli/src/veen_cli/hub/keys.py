@@ -10,17 +10,18 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from veen_cli import loop, moments, settings
-from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option, existing, keys_dir_option
-from veen_cli.output import Answer, Output, fields
-from veen_cli.passphrase import Passphrase
+from veen_cli.arguments import times
+from veen_cli.arguments.passphrase import Passphrase
+from veen_cli.frame import loop, settings
+from veen_cli.frame.command import command
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
-from veen_storage import hub_keys, rotation
-from veen_storage.layout import Layout
-from veen_storage.registry import read_registry
+from veen_storage.disk import hub_keys, rotation
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import read_registry
 
 UNPINNED: Final = "not pinned: compare hub_id with what the operator told you (--trust HUB_ID)"
 
@@ -49,8 +50,8 @@ def told(identity: HubIdentity) -> dict[str, object]:
 def lines(identity: HubIdentity) -> list[str]:
     found = fields({"hub_id": identity.hub_id.hex()})
     for number, key in enumerate(identity.hub_keys, 1):
-        until = f" until {moments.shown(key.valid_until)}" if key.valid_until is not None else ""
-        found.append(f"key {number}: {key.hub_pk.hex()} from {moments.shown(key.valid_from)}{until}")
+        until = f" until {times.shown(key.valid_until)}" if key.valid_until is not None else ""
+        found.append(f"key {number}: {key.hub_pk.hex()} from {times.shown(key.valid_from)}{until}")
     return found
 
 
@@ -59,7 +60,7 @@ def fetched(
 ) -> tuple[HubIdentity, bool]:
     """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
     # Imported here: of a data directory, no client is needed.
-    from veen_cli.connection import Target, tls_of  # noqa: PLC0415 - with --hub only: loads the client
+    from veen_cli.frame.connection import Target, tls_of  # noqa: PLC0415 - with --hub only: loads the client
     from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
 
     trust = settings.trust_of(settings.filled("trust", trust))
@@ -155,12 +156,12 @@ def keys(
 @keys_dir_option
 @click.option(
     "--window",
-    type=moments.Duration(),
+    type=times.Duration(),
     default="7d",
     show_default=True,
     help="How long the old key stays active.",
 )
-@click.option("--valid-from", type=moments.Moment(), help="When the new key begins [default: now].")
+@click.option("--valid-from", type=times.Moment(), help="When the new key begins [default: now].")
 def rotate(
     out: Output, *, data_dir: Path, keys_dir: Path | None, window: int, valid_from: int | None
 ) -> Answer:
@@ -173,7 +174,7 @@ def rotate(
     identity = rotation.rotate(
         data_dir,
         SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
-        UnixTime(valid_from if valid_from is not None else moments.now() + 1),
+        UnixTime(valid_from if valid_from is not None else times.now() + 1),
         window,
         keys_directory=keys_dir,
     )

@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.hub.place import data_dir_option, keys_dir_option
-from veen_cli.numbers import Whole
-from veen_cli.objects import must_be_writable
-from veen_cli.output import Answer, Output
-from veen_cli.private import privately
-from veen_storage.holder import holder
-from veen_storage.layout import Layout
+from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.object_files import must_be_writable
+from veen_cli.arguments.private_files import privately
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.lock_owner import holder
 
 LISTENING: Final = "veen-hub listening on "
 PATIENCE: Final = 60.0
@@ -50,7 +50,7 @@ def launch(
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
             # -P: else a queue.py of the folder one happens to be in would be run as the hub's.
-            [sys.executable, "-P", "-m", "veen_cli.detached", *arguments],
+            [sys.executable, "-P", "-m", "veen_cli.hub.detached", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=target,
@@ -81,7 +81,7 @@ def launch(
 
 
 def ended_by_itself(process: subprocess.Popen[bytes], said: list[str]) -> CommandFailed:
-    """What a hub's last line says, with its exit code (``veen_cli.detached``); or what ended it."""
+    """What a hub's last line says, with its exit code (``veen_cli.hub.detached``); or what ended it."""
     code = process.returncode
     if code < 0:
         return CommandFailed(

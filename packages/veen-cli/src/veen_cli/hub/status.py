@@ -12,18 +12,19 @@ from urllib.parse import urlsplit
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.connection import Target, connects
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
+from veen_cli.arguments import times
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.connection import Target, connects
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.keys import UNPINNED
-from veen_cli.output import Answer, Output, fields
 from veen_core.status import Status
 from veen_hub.client import Tls, Unreachable
-from veen_hub.client.endpoints import Endpoints
-from veen_hub.client.retry import LEAST, Retry, retrying
-from veen_hub.client.transport import Timeouts, Transport
 from veen_hub.client.trust import check_status
+from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.retry import LEAST, Retry, retrying
+from veen_hub.client.wire.transport import Timeouts, Transport
 
 
 async def fetch(target: Target) -> tuple[Status, bool]:
@@ -60,7 +61,7 @@ def status(out: Output, *, target: Target) -> Answer:
                 "hub_id": found.identity.hub_id.hex(),
                 "trust": "this is the hub you pinned" if pinned else UNPINNED,
                 "keys": len(found.identity.hub_keys),
-                "time": moments.shown(found.hub_ts),
+                "time": times.shown(found.hub_ts),
                 "epoch": found.epoch if profile.epoch_sec else None,
                 "gating": "on: a cap token is needed" if found.gating else "OFF: anybody may write",
                 "profile": f"{profile.profile_id.hex()[:16]}… (epochs of {profile.epoch_sec} s, "

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from veen_cli import loop
-from veen_cli.connection import stream_option
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.connection import stream_option
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.place import Place, Reach, reaches
+from veen_cli.overlays.overlay_stream import Place, Reach, reaches
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, StreamId, StreamSeq

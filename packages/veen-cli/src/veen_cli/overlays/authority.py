@@ -6,14 +6,15 @@ from typing import Final
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.commands import Group, Own
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.output import Answer, Output
+from veen_cli.arguments import times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.control import published, shown
-from veen_cli.overlays.place import Reach, reaches
+from veen_cli.overlays.overlay_stream import Reach, reaches
 from veen_core.ids import HubId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
@@ -38,8 +39,8 @@ authority = Group("authority", AUTHORITY, path="authority", help="Which hub may 
 @click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
 @click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
 @click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
-@click.option("--ttl", type=moments.Duration(1), default="30d", show_default=True, help="How long it holds.")
-@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
+@click.option("--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long it holds.")
+@click.option("--ts", type=times.Moment(), help="From when on [default: now].")
 @reaches
 def authority_set(
     out: Output,
@@ -84,14 +85,14 @@ def authority_set(
 
 
 def _until(holds: Authority) -> str:
-    end = moments.shown(holds.ts + holds.ttl)
+    end = times.shown(holds.ts + holds.ttl)
     return f"  not yet: an earlier record holds until {end}, of hub {holds.primary_hub.hex()}"
 
 
 @command("veen authority show orders --realm shop --reader realm", name="show")
 @click.argument("stream")
 @realm_option
-@click.option("--at", type=moments.Moment(), help="At this time [default: now].")
+@click.option("--at", type=times.Moment(), help="At this time [default: now].")
 @reaches
 def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at: int | None) -> Answer:
     """Show the record in force for a stream.
@@ -100,5 +101,5 @@ def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at
     """
     del out
     state = reach.state(admin_stream(realm), AUTHORITIES)
-    found = authority_at(state, realm, stream_id(stream), at if at is not None else moments.now())
+    found = authority_at(state, realm, stream_id(stream), at if at is not None else times.now())
     return shown(found, f"the stream {stream}")

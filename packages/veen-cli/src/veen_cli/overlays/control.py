@@ -12,15 +12,16 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.commands import Group, Own
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
+from veen_cli.arguments import times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.place import Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Reach, reaches, sent_told
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.receipt import Receipt
@@ -37,7 +38,7 @@ from veen_overlays.control.records import (
 )
 from veen_overlays.control.state import LABEL_CLASSES, SCHEMAS, class_of, schema_of
 from veen_overlays.identifiers import RealmId
-from veen_overlays.record import Record, schema_id
+from veen_overlays.schema.record import Record, schema_id
 
 _HERE: Final = "veen_cli.overlays.control"
 LABEL_CLASS: Final = {
@@ -102,8 +103,8 @@ def shown(record: Record | None, what: str) -> Answer:
 @click.argument("revoked", type=Hex(RevokedId), metavar="TARGET")
 @realm_option
 @click.option("--reason", help="Why; whoever is refused sees it.")
-@click.option("--ttl", type=moments.Duration(1), help="Until then only [default: for good].")
-@click.option("--ts", type=moments.Moment(), help="From when on [default: now].")
+@click.option("--ttl", type=times.Duration(1), help="Until then only [default: for good].")
+@click.option("--ts", type=times.Moment(), help="From when on [default: now].")
 @reaches
 def revoke(
     out: Output,
@@ -131,7 +132,7 @@ def revoke(
         reach,
         revocation_stream(realm),
         make,
-        lambda record: f"{kind} {revoked.hex()} is revoked from {moments.shown(record.ts)} on",
+        lambda record: f"{kind} {revoked.hex()} is revoked from {times.shown(record.ts)} on",
     )
 
 
@@ -162,7 +163,7 @@ epoch_option = click.option("--epoch", type=Whole(0), help="With --at-hub, if it
 @epoch_option
 @realm_option
 @click.option("--sensitivity", help="As in low, medium, high.")
-@click.option("--retention", type=moments.Duration(), help="How long payloads should be kept.")
+@click.option("--retention", type=times.Duration(), help="How long payloads should be kept.")
 @reaches
 def class_set(
     out: Output,

@@ -7,15 +7,16 @@ from typing import Final
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.commands import Group, Own
-from veen_cli.connection import stream_option
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output
-from veen_cli.overlays.place import Reach, reaches, refused, sent_told, text_or_hex, told_bytes
+from veen_cli.arguments import times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.connection import stream_option
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.overlays.overlay_stream import Reach, reaches, refused, sent_told, text_or_hex, told_bytes
 from veen_core.ids import UnixTime
 from veen_core.receipt import Receipt
 from veen_overlays.crdt import (
@@ -59,7 +60,7 @@ crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters t
 @command("veen crdt lww set motd hello --stream board", name="set")
 @click.argument("key")
 @click.argument("value")
-@click.option("--ts", type=moments.Moment(), help="When it was written [default: now].")
+@click.option("--ts", type=times.Moment(), help="When it was written [default: now].")
 @stream_option
 @reaches
 def lww_set(out: Output, *, reach: Reach, stream: str, key: str, value: str, ts: int | None) -> Answer:
@@ -68,11 +69,11 @@ def lww_set(out: Output, *, reach: Reach, stream: str, key: str, value: str, ts:
     A write with an earlier time than the one that holds changes nothing.
     """
     del out
-    at = UnixTime(ts if ts is not None else moments.now())
+    at = UnixTime(ts if ts is not None else times.now())
     record = LwwWrite(key=key.encode(), ts=at, value=value.encode())
     receipt = reach.send(stream, record)
     told = {**sent_told(record, receipt, stream), "key": key, "value": value, "ts": at}
-    return Answer(told, [f"{key} = {value}, written at {moments.shown(at)}"])
+    return Answer(told, [f"{key} = {value}, written at {times.shown(at)}"])
 
 
 @command("veen crdt lww get motd --stream board", name="get")

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from veen_cli import loop
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.place import Reach, reaches
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.overlays.overlay_stream import Reach, reaches
+from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import Answer as Folded
-from veen_overlays.registry import OVERLAYS
 
 overlay_argument = click.argument("overlay", type=click.Choice(list(OVERLAYS)), metavar="OVERLAY")
 

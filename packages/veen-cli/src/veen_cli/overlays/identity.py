@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from veen_cli import moments, suggestions
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.identity import card_named
-from veen_cli.output import Answer, Output
+from veen_cli.arguments import completions, times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.frame.command import command
+from veen_cli.frame.output import Answer, Output
+from veen_cli.identity.identity_folder import card_named
 from veen_cli.overlays.arguments import JsonMap, Realm, realm_option
-from veen_cli.overlays.place import Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Reach, reaches, sent_told
 from veen_core.ids import AuthRef, Coid, StreamId, UnixTime
 from veen_overlays.identifiers import (
     CtxId,
@@ -36,11 +36,11 @@ from veen_overlays.identifiers import (
 )
 from veen_overlays.identity import records as ids
 from veen_overlays.identity.oidc import Provider, jwks_keys, verify_id_token
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 
 def _now() -> UnixTime:
-    return UnixTime(moments.now())
+    return UnixTime(times.now())
 
 
 def principal_of(reach: Reach) -> PrincipalPk:
@@ -81,9 +81,9 @@ def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answ
     "veen id device phone.pub --label phone --expires +90d --client bob",
     "veen id device phone.pub --disable --client bob",
 )
-@click.argument("card", shell_complete=suggestions.files)
+@click.argument("card", shell_complete=completions.files)
 @click.option("--label", help="What it is called.")
-@click.option("--expires", type=moments.Moment(ahead=True), help="When it ends: a time, or +90d.")
+@click.option("--expires", type=times.Moment(ahead=True), help="When it ends: a time, or +90d.")
 @click.option("--disable", is_flag=True, help="Switch it off.")
 @reaches
 def device(

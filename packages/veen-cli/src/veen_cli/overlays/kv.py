@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop
-from veen_cli.commands import Group, Own
-from veen_cli.connection import stream_option
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output
-from veen_cli.overlays.place import Place, Reach, reaches, sent_told, text_or_hex, told_bytes
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.connection import stream_option
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.overlays.overlay_stream import Place, Reach, reaches, sent_told, text_or_hex, told_bytes
 from veen_core.entry import Entry
 from veen_core.ids import Epoch, StreamSeq
-from veen_overlays.event import Event, SeenOnce
+from veen_overlays.fold.event import Event, SeenOnce
 from veen_overlays.kv import KV, Change, Delete, Put, change_of
 from veen_overlays.kv import get as held
 from veen_overlays.live import open_entry

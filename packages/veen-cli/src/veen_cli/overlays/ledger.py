@@ -7,18 +7,19 @@ from typing import Any
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.output import Answer, Output, fields
-from veen_cli.overlays.book import Book, books
-from veen_cli.overlays.place import Place, Reach, reaches, text_or_hex
+from veen_cli.arguments import times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.overlays.ledger_scope import Book, books
+from veen_cli.overlays.overlay_stream import Place, Reach, reaches, text_or_hex
 from veen_cli.overlays.wallet import Account, state_told
 from veen_core.ids import AuthRef, ClientId, StreamId
-from veen_overlays.event import UNOPENED, Event, Message, SeenOnce
+from veen_overlays.fold.event import UNOPENED, Event, Message, SeenOnce
 from veen_overlays.identifiers import WalletId
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, state_of
 from veen_overlays.wallet.rules import NO_POLICY, Violation, violations
@@ -92,7 +93,7 @@ def _concerns(record: Any, wallet: WalletId | None) -> bool:
 
 
 def _line(seq: int, record: Any) -> str:
-    at = moments.shown(getattr(record, "ts", getattr(record, "created_at", 0)))
+    at = times.shown(getattr(record, "ts", getattr(record, "created_at", 0)))
     kind = record.NAME.removeprefix("wallet.").removesuffix(".v1")
     what = {
         name: getattr(record, name, None) for name in ("amount", "delta", "daily_limit", "currency", "reason")

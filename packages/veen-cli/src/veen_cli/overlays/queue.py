@@ -6,13 +6,22 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop, moments
-from veen_cli.commands import Group, Own
-from veen_cli.connection import stream_option
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.output import Answer, Output
-from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told, text_or_hex, told_bytes
+from veen_cli.arguments import times
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.connection import stream_option
+from veen_cli.frame.output import Answer, Output
+from veen_cli.overlays.overlay_stream import (
+    Place,
+    Reach,
+    reaches,
+    refused,
+    sent_told,
+    text_or_hex,
+    told_bytes,
+)
 from veen_core.receipt import Receipt
 from veen_overlays.queue import (
     DONE,
@@ -79,9 +88,7 @@ async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job
 
 
 @command("veen queue take --stream jobs --lease 5m", "veen queue take --stream jobs --quiet")
-@click.option(
-    "--lease", type=moments.Duration(), default="1m", show_default=True, help="How long it is yours."
-)
+@click.option("--lease", type=times.Duration(), default="1m", show_default=True, help="How long it is yours.")
 @worker_option
 @stream_option
 @reaches
@@ -110,7 +117,7 @@ def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId
         "worker": me.hex(),
         "until": record.ts + record.lease_sec,
     }
-    until = moments.shown(record.ts + record.lease_sec)
+    until = times.shown(record.ts + record.lease_sec)
     return Answer(told, [f"job {named.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
 
 

@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop
-from veen_cli.commands import Group, Own
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.numbers import Whole
-from veen_cli.output import Answer, Output, fields
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.fold import check_upto, overlay_argument
-from veen_cli.overlays.place import Place, Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Place, Reach, reaches, sent_told
 from veen_core.receipt import Receipt
+from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import Materializer
-from veen_overlays.registry import OVERLAYS
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
 
 COMMANDS: Final = {

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from veen_cli import loop, suggestions
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.output import Answer, Output
-from veen_cli.overlays.book import Book, books
-from veen_cli.overlays.place import Place, Reach, reaches, refused, sent_told
+from veen_cli.arguments import completions
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
+from veen_cli.overlays.ledger_scope import Book, books
+from veen_cli.overlays.overlay_stream import Place, Reach, reaches, refused, sent_told
 from veen_cli.overlays.wallet import (
     Account,
     amount_argument,
@@ -32,7 +33,7 @@ from veen_cli.overlays.wallet import (
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamId
 from veen_core.receipt import Receipt
-from veen_overlays.event import Event, SeenOnce
+from veen_overlays.fold.event import Event, SeenOnce
 from veen_overlays.identifiers import TransferId, WalletId
 from veen_overlays.wallet.account import State
 from veen_overlays.wallet.ledger import LEDGER, state_of
@@ -131,7 +132,7 @@ async def _pay(
 @click.option("--transfer-id", type=Hex(TransferId), help="Go on with one that failed half-way.")
 @click.option(
     "--credit-to",
-    shell_complete=suggestions.files,
+    shell_complete=completions.files,
     help="Seal the credit to its owner: a folder, card, or X25519 key.",
 )
 @books

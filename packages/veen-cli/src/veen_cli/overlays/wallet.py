@@ -14,23 +14,23 @@ from typing import Any, Final
 
 import click
 
-from veen_cli import loop
-from veen_cli.commands import Group, Own
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
-from veen_cli.identifiers import Hex
-from veen_cli.numbers import LARGEST, Whole
-from veen_cli.output import Answer, Output
+from veen_cli.arguments.identifiers import Hex
+from veen_cli.arguments.numbers import LARGEST, Whole
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.book import Book, books
-from veen_cli.overlays.place import Place, Reach, View, reaches, refused, sent_told
+from veen_cli.overlays.ledger_scope import Book, books
+from veen_cli.overlays.overlay_stream import Place, Reach, View, reaches, refused, sent_told
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of

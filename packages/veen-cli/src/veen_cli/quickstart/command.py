@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from veen_cli import loop
-from veen_cli.exits import CommandFailed, Exit
-from veen_cli.frame import command
+from veen_cli.frame import loop
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.check import told as fsck_told
-from veen_cli.output import Answer, Output
 from veen_cli.quickstart import onward, story, tamper, world
 from veen_cli.quickstart.narration import Narrator
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from veen_cli import moments
+from veen_cli.arguments import times
 from veen_cli.hub.process import PATIENCE, ended_by_itself, launch, said_since
-from veen_cli.identity import Folder, new_secrets
+from veen_cli.identity.identity_folder import Folder, new_secrets
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime, VerifyKey
 from veen_core.keys import SigningKey, SigningSeed
-from veen_hub.config import ENVIRONMENT
+from veen_hub.ops.config import ENVIRONMENT
 from veen_storage import store
 
 NAMES: Final = ("admin", "alice", "bob")
@@ -52,7 +52,7 @@ class World:
 
 def build(root: Path) -> World:
     """Three identities, their keys unsealed so that nobody is asked for a passphrase; an empty hub."""
-    now = UnixTime(moments.now())
+    now = UnixTime(times.now())
     for name in NAMES:
         Folder(root / name).create(new_secrets(now), None, now)
     identity = store.create(

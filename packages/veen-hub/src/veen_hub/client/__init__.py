@@ -11,8 +11,6 @@ answer left open. ``veen_hub.client.blocking`` is the same without ``await``.
 """
 
 from veen_hub.client.admin import Admin
-from veen_hub.client.attachments import Source
-from veen_hub.client.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
 from veen_hub.client.errors import (
     BadRequest,
     BoundsReached,
@@ -33,14 +31,16 @@ from veen_hub.client.errors import (
 from veen_hub.client.hub import Hub, connect
 from veen_hub.client.identity import Identity
 from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.message import Message
-from veen_hub.client.retry import Retry
-from veen_hub.client.settling import Delivery
-from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
+from veen_hub.client.reading.attachments import Source
+from veen_hub.client.reading.message import Message
+from veen_hub.client.sending.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
+from veen_hub.client.sending.settling import Delivery
+from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.tokens import TokenSource
-from veen_hub.client.transport import Timeouts, Tls
 from veen_hub.client.trust import Pin, PinOnFirstUse
+from veen_hub.client.wire.retry import Retry
+from veen_hub.client.wire.transport import Timeouts, Tls
 
 __all__ = [
     "ATTACHED",

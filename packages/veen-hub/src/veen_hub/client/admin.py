@@ -8,9 +8,9 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
-from veen_hub.client.endpoints import answer
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.trust import check_signatures
+from veen_hub.client.wire.endpoints import answer
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub

@@ -16,11 +16,11 @@ from veen_core.errors import ConfigError, DecodeError, VeenError
 from veen_core.keystore import Secrets
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire
-from veen_hub.anchors import Anchor, HubAnchor
 from veen_hub.client.hub import Hub, connect
-from veen_hub.client.retry import Retry
-from veen_hub.client.transport import Tls
-from veen_hub.config import AnchorSettings
+from veen_hub.client.wire.retry import Retry
+from veen_hub.client.wire.transport import Tls
+from veen_hub.ops.anchors import Anchor, HubAnchor
+from veen_hub.ops.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
 SCHEMA: Final = "veen.anchor.v1"

@@ -28,10 +28,10 @@ from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
 from veen_hub.client import hub as asynchronous
 from veen_hub.client.admin import Admin
-from veen_hub.client.body import AttachmentRef, Body, Composer
 from veen_hub.client.identity import Identity
-from veen_hub.client.message import Message
-from veen_hub.client.settling import Delivery
+from veen_hub.client.reading.message import Message
+from veen_hub.client.sending.body import AttachmentRef, Body, Composer
+from veen_hub.client.sending.settling import Delivery
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.trust import Pin
 

@@ -21,23 +21,23 @@ from veen_core.keystore import Secrets
 from veen_core.profile import Profile
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
-from veen_hub.client import attachments
 from veen_hub.client.admin import Admin
-from veen_hub.client.endpoints import Endpoints
-from veen_hub.client.epochs import EpochLabels, Epochs, window
 from veen_hub.client.identity import Identity, Randomness
-from veen_hub.client.label import LabelLog
-from veen_hub.client.link import IDENTITY, PROFILE, HubTime, Link
+from veen_hub.client.label.verified_prefix import LabelLog
 from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.outbox import Outbox
-from veen_hub.client.records import decoded
-from veen_hub.client.retry import Retry, retrying
-from veen_hub.client.store import FileStateStore, MemoryStateStore, StateStore
+from veen_hub.client.reading import attachments
+from veen_hub.client.sending.epochs import EpochLabels, Epochs, window
+from veen_hub.client.sending.outbox import Outbox
+from veen_hub.client.state.records import decoded
+from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
-from veen_hub.client.threads import Workers
 from veen_hub.client.tokens import Tokens, TokenSource
-from veen_hub.client.transport import Timeouts, Tls, Transport
 from veen_hub.client.trust import Pin, check_profile, check_status
+from veen_hub.client.wire.connection import IDENTITY, PROFILE, HubTime, Link
+from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.retry import Retry, retrying
+from veen_hub.client.wire.threads import Workers
+from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 
 BATCH: Final = 64
 """Messages in one request: what the hub's workers take at once."""

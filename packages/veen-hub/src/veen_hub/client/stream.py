@@ -38,17 +38,17 @@ from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import EPOCH
-from veen_hub.client import attachments as parcels
-from veen_hub.client import reading
-from veen_hub.client.attachments import Parcel, Source
-from veen_hub.client.body import AttachmentRef, Body, Composer, Draft, encode_body
-from veen_hub.client.chunks import Chunks
 from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.label import LabelLog
-from veen_hub.client.message import Message, open_all
-from veen_hub.client.outbox import Outbox, Sending
-from veen_hub.client.sealing import Prepared
-from veen_hub.client.settling import Delivery
+from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.reading import attachments as parcels
+from veen_hub.client.reading import follow
+from veen_hub.client.reading.attachments import Parcel, Source
+from veen_hub.client.reading.message import Message, open_all
+from veen_hub.client.sending.batching import Chunks
+from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
+from veen_hub.client.sending.outbox import Outbox, Sending
+from veen_hub.client.sending.sealing import Prepared
+from veen_hub.client.sending.settling import Delivery
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
@@ -261,7 +261,7 @@ class Stream:
     ) -> AsyncGenerator[Message, None]:
         """Verified messages in order, to ``to_seq`` or the end."""
         end = StreamSeq(to_seq) if to_seq is not None else None
-        async with aclosing(reading.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
+        async with aclosing(follow.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
             async for entries in pages:
                 for message in await self._open(entries):
                     yield message
@@ -270,9 +270,9 @@ class Stream:
         """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
         link = self.hub.link
         pages = (
-            reading.follow_epochs(link, self._log, self.hub.leave)
+            follow.follow_epochs(link, self._log, self.hub.leave)
             if link.profile.epoch_sec
-            else reading.follow(await self._log(), StreamSeq(from_seq))
+            else follow.follow(await self._log(), StreamSeq(from_seq))
         )
         async with aclosing(pages):
             async for entries in pages:

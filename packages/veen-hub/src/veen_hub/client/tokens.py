@@ -12,10 +12,10 @@ from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse
 from veen_hub.client.errors import BoundsReached, Misbehaved
-from veen_hub.client.label import LabelLog
-from veen_hub.client.link import Link
-from veen_hub.client.records import HeldToken, HeldTokens, decoded
-from veen_hub.client.store import update
+from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.state.records import HeldToken, HeldTokens, decoded
+from veen_hub.client.state.store import update
+from veen_hub.client.wire.connection import Link
 
 TOKENS: Final = "tokens"
 TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]

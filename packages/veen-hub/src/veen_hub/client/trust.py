@@ -24,7 +24,7 @@ from veen_core.hub_identity import (
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.profile import Profile
 from veen_core.status import Status
-from veen_hub.client.files import create, named, replace
+from veen_hub.client.state.atomic_files import create, named, replace
 
 
 @dataclass(frozen=True, slots=True)

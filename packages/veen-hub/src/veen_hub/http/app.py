@@ -7,15 +7,15 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from veen_hub.following import Following
 from veen_hub.http import attachments, probes, reading, tooling
 from veen_hub.http.connections import check_head
 from veen_hub.http.errors import envelopes
 from veen_hub.http.keys import HUB
 from veen_hub.http.listener import Listener, Spare, too_many
 from veen_hub.http.submit import submit
+from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
-from veen_hub.tls import server_context
+from veen_hub.ops.realm_follower import Following
 
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 

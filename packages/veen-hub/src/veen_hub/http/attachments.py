@@ -19,7 +19,7 @@ from veen_hub.http.connections import SLOWEST
 from veen_hub.http.content import check_length, over_the_cap, reply
 from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.http.submit import check_address
-from veen_hub.logs import log
+from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
 from veen_storage.errors import AbsentError, StorageError
 

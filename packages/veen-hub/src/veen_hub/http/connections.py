@@ -16,12 +16,12 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
-from veen_hub.garbage import without_frames
 from veen_hub.http.errors import from_http, internal_error, refuse
 from veen_hub.http.express import Express, is_whole, refusal
 from veen_hub.http.keys import name_request, new_request_id
 from veen_hub.hub import Hub
-from veen_hub.logs import LOGGER, log
+from veen_hub.ops.garbage import without_frames
+from veen_hub.ops.logs import LOGGER, log
 
 if TYPE_CHECKING:
     from veen_hub.http.listener import Listener

@@ -11,13 +11,13 @@ from aiohttp import web
 from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
-from veen_hub.garbage import without_frames
 from veen_hub.http.content import reply
 from veen_hub.http.keys import REQUEST_ID, name_request
-from veen_hub.logs import LOGGER, log
-from veen_hub.sequencer import storage_failed
-from veen_storage.attachments import ContentError, LostError, TooLargeError
+from veen_hub.ops.garbage import without_frames
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.sequencer import storage_failed
 from veen_storage.errors import AbsentError, StorageError
+from veen_storage.read.attachments import ContentError, LostError, TooLargeError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -25,7 +25,7 @@ from veen_hub.http.errors import as_api_error
 from veen_hub.http.keys import new_request_id
 from veen_hub.http.submit import encode, most_of_one, note, note_refusal
 from veen_hub.hub import Hub
-from veen_hub.intake import Pending
+from veen_hub.pipeline.intake import Pending
 
 _END: Final = b"\r\n\r\n"
 MAX_HEAD: Final = 2_048

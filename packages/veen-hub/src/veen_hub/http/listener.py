@@ -22,7 +22,7 @@ from veen_hub.http.connections import Connection
 from veen_hub.http.express import refusal
 from veen_hub.http.keys import new_request_id
 from veen_hub.hub import Hub
-from veen_hub.logs import log
+from veen_hub.ops.logs import log
 
 HANDSHAKE_SEC: Final = 10
 SPARE: Final = 64

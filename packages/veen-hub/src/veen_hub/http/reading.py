@@ -34,12 +34,12 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
-from veen_hub.feed import AT_ONCE, encode_item
 from veen_hub.http.connections import Connection
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
 from veen_hub.http.errors import DetailedError
 from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.hub import Hub
+from veen_hub.pipeline.feed import AT_ONCE, encode_item
 from veen_hub.version import VERSION
 
 FOLLOW_PAGE = 256

@@ -22,14 +22,14 @@ from veen_core.errors import AdmissionError, ApiError, DecodeError, VeenError
 from veen_core.msg import Msg
 from veen_core.pow import PowCookie
 from veen_core.rejection import CAP_RATE, CBOR_INVALID, PREFILTER_REJECT, Code, Stage
-from veen_hub.bodies import Body
-from veen_hub.examination import DECODING, Submission
+from veen_hub.admission.stateless import DECODING, Submission
 from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, check_length, over_the_cap, read_body, wants_json
 from veen_hub.http.errors import as_api_error, refuse
 from veen_hub.http.keys import REQUEST_ID, hub_of
 from veen_hub.hub import Hub
-from veen_hub.intake import Outcome, Pending
-from veen_hub.logs import LOGGER, log
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.pipeline.body_budget import Body
+from veen_hub.pipeline.intake import Outcome, Pending
 from veen_hub.version import VERSION
 
 MAX_SEQUENCE = 8 * 1_048_576

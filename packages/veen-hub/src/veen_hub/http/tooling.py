@@ -20,10 +20,10 @@ from veen_core.status import (
     RetentionResponse,
     admin_digest,
 )
-from veen_hub import authorization
+from veen_hub.admission import authorization
 from veen_hub.http.content import CBOR, JSON, MAX_REQUEST, over_the_cap, read_body, reply
 from veen_hub.http.keys import hub_of
-from veen_hub.logs import log
+from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
 
 MAX_TOKEN = MAX_REQUEST

@@ -9,7 +9,7 @@ from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.validity import active_at, until
 from veen_overlays.identifiers import RealmId
-from veen_overlays.record import Record, record
+from veen_overlays.schema.record import Record, record
 
 
 class RevokedId(FixedBytes):

@@ -14,10 +14,10 @@ from veen_overlays.control.records import (
     RevocationKind,
     SchemaDescriptor,
 )
-from veen_overlays.event import Event
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import KEYS, LWW, Written, table
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId
-from veen_overlays.monoid import KEYS, LWW, Written, table
-from veen_overlays.overlay import Overlay
 
 Records = Mapping[bytes, frozenset[bytes]]
 """All records of a key, each as its bytes: which one counts depends on the time it is asked for."""

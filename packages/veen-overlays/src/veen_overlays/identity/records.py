@@ -22,7 +22,7 @@ from veen_overlays.identifiers import (
     org_stream,
     principal_stream,
 )
-from veen_overlays.record import Record, Rule, at_least_one_of, is_map, record
+from veen_overlays.schema.record import Record, Rule, at_least_one_of, is_map, record
 
 HANDLE: Final = re.compile(r"@?[a-z0-9]([a-z0-9._+-]{0,62}[a-z0-9])?(@[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?")
 """``@user``, ``user`` or ``user@example.com``: lowercase ASCII, so that no two handles look alike (10.1)."""

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.ids import StreamId
-from veen_overlays.event import Event
+from veen_overlays.fold.event import Event
+from veen_overlays.fold.monoid import FIRST, KEYS, LWW, Monoid, Written, product, table
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identity import records as ids
-from veen_overlays.monoid import FIRST, KEYS, LWW, Monoid, Written, product, table
-from veen_overlays.overlay import Overlay
-from veen_overlays.record import Record
+from veen_overlays.schema.record import Record
 
 Identity = Mapping[str, Any]
 

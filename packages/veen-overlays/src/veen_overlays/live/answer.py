@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 from veen_core.ids import MmrRoot
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_overlays.event import Message
-from veen_overlays.nodes import Range
-from veen_overlays.overlay import Overlay, StateHash, Summary
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay, StateHash, Summary
+from veen_overlays.summary_tree.nodes import Range
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Final
 
 from veen_core.ids import Epoch, MmrRoot, StreamSeq
 from veen_core.wire import Wire, array
-from veen_overlays.store import Store
+from veen_overlays.summary_tree.store import Store
 
 SPARSE: Final = 128
 """Empty labels in a row until the cursor is written: to ask for them again costs less."""

@@ -30,15 +30,15 @@ from veen_core.keys import DhKey
 from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
-from veen_overlays.event import Message
+from veen_overlays.fold.event import Message
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live.answer import Answer, drive_from
 from veen_overlays.live.epoch_rows import Row, Rows
 from veen_overlays.live.label import Prefix, receipt_at
 from veen_overlays.live.opening import open_entry
-from veen_overlays.nodes import Range
-from veen_overlays.overlay import Overlay
-from veen_overlays.store import Store
-from veen_overlays.tree import FLOOR, SummaryTree
+from veen_overlays.summary_tree.nodes import Range
+from veen_overlays.summary_tree.store import Store
+from veen_overlays.summary_tree.tree import FLOOR, SummaryTree
 
 S = TypeVar("S")
 

@@ -10,7 +10,7 @@ from veen_core.entry import Entry
 from veen_core.errors import VeenError
 from veen_core.keys import DhKey
 from veen_core.receipt import Receipt
-from veen_overlays.event import UNOPENED, Message
+from veen_overlays.fold.event import UNOPENED, Message
 
 __all__ = ["UNOPENED", "open_entry"]
 

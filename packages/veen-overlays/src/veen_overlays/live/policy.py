@@ -29,11 +29,11 @@ from veen_overlays.control.policy import FOREVER_SEC, Level, PolicyView
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.live.epochs import Epochs
 from veen_overlays.live.realm import RealmFollower
-from veen_overlays.store import Store
+from veen_overlays.summary_tree.store import Store
 
 
 class Around(Protocol):
-    """What the hub hands over: ``veen_hub.policy.Surroundings``, by shape."""
+    """What the hub hands over: ``veen_hub.admission.policy.Surroundings``, by shape."""
 
     @property
     def reader(self) -> LogReader: ...

@@ -23,12 +23,12 @@ from veen_core.receipt import Receipt
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Bound, Level, PolicyView
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
-from veen_overlays.event import UNOPENED
+from veen_overlays.fold.event import UNOPENED
+from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import RealmId
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.materializer import Materializer
-from veen_overlays.overlay import Overlay, Summary
-from veen_overlays.store import Store
+from veen_overlays.summary_tree.store import Store
 
 FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
     "authority": ("authorities", AUTHORITIES),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.monoid import Monoid, narrow, wide
+from veen_overlays.fold.monoid import Monoid, narrow, wide
 from veen_overlays.wallet.window import NO_WINDOW, Window, dump_window, load_window, set_if_zero
 
 LimitSet = tuple[()] | tuple[int | None]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from veen_core.hashing import H
-from veen_overlays.event import EVENT, Event, Message, Seen
+from veen_overlays.fold.event import EVENT, Event, Message, Seen
+from veen_overlays.fold.monoid import table
+from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import WalletId
-from veen_overlays.monoid import table
-from veen_overlays.overlay import Overlay
-from veen_overlays.pattern import uint
-from veen_overlays.record import Record, Undecodable, decode_record
+from veen_overlays.schema.pattern import uint
+from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import ACCOUNT, NEVER, UNTOUCHED, Account, State
 from veen_overlays.wallet.run import Run

@@ -9,7 +9,7 @@ from veen_core.ids import UnixTime
 from veen_core.kinds import SIGNED
 from veen_core.wire import EXPLICIT
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, WalletId, wallet_id
-from veen_overlays.record import Record, Rule, is_map, record
+from veen_overlays.schema.record import Record, Rule, is_map, record
 
 _IS_ASCII = Rule("currency is ASCII", lambda r: r.currency.isascii())
 _IS_ITS_OWN_ID = Rule(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.event import Event, Message, Seen, SeenOnce
-from veen_overlays.record import Record
+from veen_overlays.fold.event import Event, Message, Seen, SeenOnce
+from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import (

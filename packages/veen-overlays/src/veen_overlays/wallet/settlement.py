@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from veen_overlays.event import UNOPENED, Event, Message, SeenOnce
+from veen_overlays.fold.event import UNOPENED, Event, Message, SeenOnce
 from veen_overlays.identifiers import WalletId
 from veen_overlays.wallet.account import NEVER, State
 from veen_overlays.wallet.ledger import LEDGER

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.monoid import narrow, wide
+from veen_overlays.fold.monoid import narrow, wide
 
 DAY: Final = 86_400
 """``needs_reset``: the two times lie on different days of UTC (WAL 5.7, its canonical choice)."""

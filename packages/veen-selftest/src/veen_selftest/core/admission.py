@@ -10,14 +10,14 @@ from veen_core import rejection
 from veen_core.api import wrap_submit
 from veen_core.ids import Signature
 from veen_core.rejection import TABLE, Rejection
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core import faults
 from veen_selftest.core.order import outcast
-from veen_selftest.hub import Hub, refused_by
-from veen_selftest.policy import ELSEWHERE, REVOKED, UNPADDED
-from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
-from veen_selftest.writer import Writer, key_of
+from veen_selftest.hubs.http_hub import Hub, refused_by
+from veen_selftest.hubs.policy import ELSEWHERE, REVOKED, UNPADDED
+from veen_selftest.peers.writer import Writer, key_of
+from veen_selftest.runner.check import Check, Skip, require, same
+from veen_selftest.runner.context import Bench
+from veen_selftest.runner.hub_setup import MOST_MESSAGES, ROTATING, STRICT
 
 
 def _by_fault(row: Rejection) -> Callable[[Bench], None]:

@@ -23,10 +23,10 @@ from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import Status
 from veen_core.wire import Wire
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
 from veen_selftest.core.equivocation import live
-from veen_selftest.hub import CBOR_SEQ, JSON, Answer, Hub
+from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, Answer, Hub
+from veen_selftest.runner.check import Check, Violation, require, same
+from veen_selftest.runner.context import Bench
 
 
 def check_error(answer: Answer, code: Code, what: str) -> None:

@@ -9,10 +9,10 @@ from veen_core import rejection
 from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_core.status import AttachmentResponse
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, require, same
-from veen_selftest.hub import Answer, Hub, refused_by
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import Answer, Hub, refused_by
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Check, Skip, require, same
+from veen_selftest.runner.context import Bench
 
 SEAL: Final = 16
 """Bytes that sealing adds to an attachment (§4.6)."""

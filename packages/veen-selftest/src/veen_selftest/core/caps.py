@@ -14,9 +14,9 @@ from veen_core.ids import StreamSeq
 from veen_core.limits import MAX_CAP_CHAIN
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, only, require, same
-from veen_selftest.hub import refused_by
+from veen_selftest.hubs.http_hub import refused_by
+from veen_selftest.runner.check import Check, Skip, only, require, same
+from veen_selftest.runner.context import Bench
 
 
 def _receipt(bench: Bench) -> None:

@@ -12,11 +12,11 @@ from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.consistency import verify_consistency
 from veen_core.ids import Label, StreamSeq
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, only, require, same
-from veen_selftest.hub import CBOR, CBOR_SEQ, Hub
-from veen_selftest.verifier import VerifiedLog
-from veen_selftest.writer import key_of
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, Hub
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.peers.writer import key_of
+from veen_selftest.runner.check import Check, Skip, only, require, same
+from veen_selftest.runner.context import Bench
 
 PATH: Final = "/tooling/checkpoint"
 MOST_LISTED: Final = 1_000

@@ -7,12 +7,12 @@ from typing import Final
 
 from veen_core import rejection, stream
 from veen_core.status import Status
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, Violation, only, require, same
-from veen_selftest.clock import PACE
 from veen_selftest.core.checkpoints import make
-from veen_selftest.hub import Hub, refused_by
-from veen_selftest.setup import ROTATING, TURNING
+from veen_selftest.hubs.clock import PACE
+from veen_selftest.hubs.http_hub import Hub, refused_by
+from veen_selftest.runner.check import Check, Skip, Violation, only, require, same
+from veen_selftest.runner.context import Bench
+from veen_selftest.runner.hub_setup import ROTATING, TURNING
 
 
 def _status(bench: Bench) -> None:

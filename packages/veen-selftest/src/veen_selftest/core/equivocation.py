@@ -14,10 +14,10 @@ from veen_core.hashing import H
 from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.status import OkResponse
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
-from veen_selftest.hub import CBOR_SEQ, Hub
-from veen_selftest.writer import key_of
+from veen_selftest.hubs.http_hub import CBOR_SEQ, Hub
+from veen_selftest.peers.writer import key_of
+from veen_selftest.runner.check import Check, Violation, require, same
+from veen_selftest.runner.context import Bench
 
 
 def live(hub: Hub, label: Label, start: int, count: int) -> Iterator[StreamItem]:

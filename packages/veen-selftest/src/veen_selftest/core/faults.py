@@ -17,10 +17,10 @@ from veen_core.api import wrap_submit
 from veen_core.cap import Rate
 from veen_core.ids import ClientId
 from veen_core.rejection import Rejection
-from veen_selftest.bench import Bench
-from veen_selftest.check import Skip
-from veen_selftest.hub import Answer, Hub
-from veen_selftest.writer import Writer, key_of
+from veen_selftest.hubs.http_hub import Answer, Hub
+from veen_selftest.peers.writer import Writer, key_of
+from veen_selftest.runner.check import Skip
+from veen_selftest.runner.context import Bench
 
 
 @dataclass(slots=True)

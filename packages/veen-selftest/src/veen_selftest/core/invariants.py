@@ -12,14 +12,14 @@ from veen_core.invariants import INVARIANTS
 from veen_core.keys import DhKey, DhSecret
 from veen_core.msg import Msg
 from veen_core.rejection import Rejection
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, only, require, same
 from veen_selftest.core import faults
 from veen_selftest.core.attachments import within
-from veen_selftest.hub import Hub, refused_by
-from veen_selftest.setup import PLAIN, ROTATING, Setup
-from veen_selftest.verifier import VerifiedLog, shown
-from veen_selftest.writer import Writer, laid_out
+from veen_selftest.hubs.http_hub import Hub, refused_by
+from veen_selftest.peers.verifier import VerifiedLog, shown
+from veen_selftest.peers.writer import Writer, laid_out
+from veen_selftest.runner.check import Check, only, require, same
+from veen_selftest.runner.context import Bench
+from veen_selftest.runner.hub_setup import PLAIN, ROTATING, Setup
 
 
 def _some_log(bench: Bench, setup: Setup = PLAIN) -> tuple[Hub, Writer]:

@@ -7,13 +7,13 @@ from typing import Final
 
 from veen_core import rejection
 from veen_core.rejection import TABLE, Rejection
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip
 from veen_selftest.core import faults
-from veen_selftest.hub import Answer, Hub, refused_by
-from veen_selftest.policy import ELSEWHERE, OUTCASTS, REVOKED, UNPADDED
-from veen_selftest.setup import MOST_MESSAGES, ROTATING, STRICT
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import Answer, Hub, refused_by
+from veen_selftest.hubs.policy import ELSEWHERE, OUTCASTS, REVOKED, UNPADDED
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Check, Skip
+from veen_selftest.runner.context import Bench
+from veen_selftest.runner.hub_setup import MOST_MESSAGES, ROTATING, STRICT
 
 OUT: Final = {
     rejection.NOT_PRIMARY: ELSEWHERE,

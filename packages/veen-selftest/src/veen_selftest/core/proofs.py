@@ -14,9 +14,9 @@ from veen_core.consistency import prove_consistency, verify_consistency
 from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.mmr import Mmr
 from veen_core.proof import prove_inclusion, verify_inclusion
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
-from veen_selftest.verifier import VerifiedLog
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.runner.check import Check, require, same
+from veen_selftest.runner.context import Bench
 
 SIZE: Final = 21
 """Leaves: peaks of three heights at the end, and every shape up to 16 on the way."""

@@ -11,11 +11,11 @@ from veen_core.cap import CapToken, mint
 from veen_core.ids import ClientId, StreamId
 from veen_core.proof import peaks_of_proof
 from veen_hub.client import Identity, Refused, connect
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, require, same
 from veen_selftest.core.checkpoints import fetch, make
-from veen_selftest.hub import Hub
-from veen_selftest.verifier import shown
+from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.peers.verifier import shown
+from veen_selftest.runner.check import Check, Skip, require, same
+from veen_selftest.runner.context import Bench
 
 
 def _from_checkpoint(bench: Bench) -> None:

@@ -9,12 +9,12 @@ from veen_core import hub_identity, stream
 from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import StreamSeq
 from veen_core.status import Status
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, only, require, same
 from veen_selftest.core.checkpoints import fetch, make
-from veen_selftest.hub import Hub
-from veen_selftest.own_hub import OwnHub
-from veen_selftest.verifier import VerifiedLog
+from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.hubs.own_hub import OwnHub
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.runner.check import Check, Violation, only, require, same
+from veen_selftest.runner.context import Bench
 
 WINDOW: Final = 600
 

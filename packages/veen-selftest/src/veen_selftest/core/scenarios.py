@@ -13,12 +13,12 @@ from veen_core.entry import authorize_leaf
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, only, require, same
-from veen_selftest.hub import Hub, refused_by
-from veen_selftest.setup import ROTATING
-from veen_selftest.verifier import VerifiedLog, verified
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import Hub, refused_by
+from veen_selftest.peers.verifier import VerifiedLog, verified
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Check, Violation, only, require, same
+from veen_selftest.runner.context import Bench
+from veen_selftest.runner.hub_setup import ROTATING
 
 
 def _a(bench: Bench) -> None:

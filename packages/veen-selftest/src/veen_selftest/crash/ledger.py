@@ -12,10 +12,10 @@ from veen_core.api import ErrorEnvelope, SubmitResponse, wrap_submit
 from veen_core.errors import DecodeError
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
-from veen_selftest.check import Violation, require, same
-from veen_selftest.hub import CBOR_SEQ, Hub
-from veen_selftest.verifier import VerifiedLog
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import CBOR_SEQ, Hub
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Violation, require, same
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from typing import Final
 
 from veen_core.api import ReceiptRequest, ReceiptResponse
 from veen_core.receipt import Receipt
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
 from veen_selftest.crash.ledger import Lane, Ledger
-from veen_selftest.verifier import VerifiedLog
+from veen_selftest.peers.verifier import VerifiedLog
+from veen_selftest.runner.check import Check, require, same
+from veen_selftest.runner.context import Bench
 
 LANES: Final = (1, 1, 1, 8, 40)
 """Messages a request."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from veen_core import cbor
 from veen_core.errors import DecodeError, EncodeError
-from veen_selftest.hub import CBOR, CBOR_SEQ, JSON
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from veen_core.ids import Coid, StreamSeq
 from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, require, same
 from veen_selftest.fuzz.mutator import Mutator, Request
-from veen_selftest.hub import CBOR, CBOR_SEQ, JSON, Hub
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, Hub
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Check, Violation, require, same
+from veen_selftest.runner.context import Bench
 
 MAPPED: Final = frozenset(HTTP_STATUS.values())
 EVERY: Final = 50

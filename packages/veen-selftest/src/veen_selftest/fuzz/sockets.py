@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from veen_core.api import wrap_submit
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Skip, require
-from veen_selftest.hub import CBOR, Hub
+from veen_selftest.hubs.http_hub import CBOR, Hub
+from veen_selftest.runner.check import Check, Skip, require
+from veen_selftest.runner.context import Bench
 
 IDLE: Final = 200
 HEAD: Final = f"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Type: {CBOR}\r\n"

@@ -18,12 +18,12 @@ import uvloop
 
 from veen_core.cap import mint
 from veen_core.stream import stream_id
-from veen_selftest.bench import Bench, Figure
-from veen_selftest.check import Check, Skip, Violation
-from veen_selftest.hub import Hub
+from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.peers.writer import LONG, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
-from veen_selftest.writer import LONG, Writer
+from veen_selftest.runner.check import Check, Skip, Violation
+from veen_selftest.runner.context import Bench, Figure
 
 IN_FLIGHT: Final = 256
 LANES: Final = 16

@@ -14,9 +14,9 @@ from veen_core import cbor
 from veen_core.api import ErrorEnvelope, StreamRequest, wrap_submit
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
-from veen_selftest.check import Skip, Violation
-from veen_selftest.hub import CBOR, CBOR_SEQ, Hub, outcome_of
-from veen_selftest.writer import Writer, laid_out
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, Hub, outcome_of
+from veen_selftest.peers.writer import Writer, laid_out
+from veen_selftest.runner.check import Skip, Violation
 
 TOGETHER = 64
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)

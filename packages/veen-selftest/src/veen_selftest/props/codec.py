@@ -10,11 +10,11 @@ from veen_core.api import StreamRequest, SubmitRequest, SubmitResponse
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, Violation, only, require, same
-from veen_selftest.hub import JSON, refused_by
-from veen_selftest.verifier import shown
-from veen_selftest.writer import laid_out
+from veen_selftest.hubs.http_hub import JSON, refused_by
+from veen_selftest.peers.verifier import shown
+from veen_selftest.peers.writer import laid_out
+from veen_selftest.runner.check import Check, Violation, only, require, same
+from veen_selftest.runner.context import Bench
 
 TRIES: Final = 40
 AROUND: Final = 400

@@ -11,10 +11,10 @@ from veen_core.hashing import Ht
 from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
-from veen_selftest.bench import Bench
-from veen_selftest.check import Check, require, same
-from veen_selftest.hub import Hub
-from veen_selftest.writer import Writer
+from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.peers.writer import Writer
+from veen_selftest.runner.check import Check, require, same
+from veen_selftest.runner.context import Bench
 
 MOST: Final = 300
 TRIES: Final = 60

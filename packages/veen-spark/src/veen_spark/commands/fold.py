@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from veen_overlays.registry import OVERLAYS
+from veen_overlays.fold.registry import OVERLAYS
 from veen_spark.commands.paths import there
 from veen_spark.commands.readers import reader_keys, reader_option
 from veen_spark.commands.session import (
@@ -60,8 +60,8 @@ def fold(
     a single process computes: its hash says so. Verify the logs first: folding does not.
     With --out, DIR/labels has a row per label and DIR/state the overlay's own table.
     """
-    from veen_spark.folding import PARTITION_BYTES  # noqa: PLC0415 - slow to import, and --help needs none
-    from veen_spark.folding import fold as fold_logs  # noqa: PLC0415 - as above
+    from veen_spark.fold.folding import PARTITION_BYTES  # noqa: PLC0415 - slow to import, and --help needs none
+    from veen_spark.fold.folding import fold as fold_logs  # noqa: PLC0415 - as above
 
     keys = reader_keys(readers)
     if keys is None:
@@ -80,7 +80,7 @@ def fold(
 
 
 def _write(folded: DataFrame, overlay: str, target: Path) -> None:
-    from veen_spark.states import state  # noqa: PLC0415 - as above
+    from veen_spark.fold.states import state  # noqa: PLC0415 - as above
 
     folded.write.parquet(str(target / "labels"))
     state(folded, overlay).write.parquet(str(target / "state"))

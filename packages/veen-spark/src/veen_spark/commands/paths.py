@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 
 from veen_spark.commands.session import USAGE, SparkCommandError
-from veen_spark.log_files import matching
-from veen_spark.master import is_connect
+from veen_spark.read.log_files import matching
+from veen_spark.session.master import is_connect
 
 
 def there(paths: Iterable[str], master: str) -> None:

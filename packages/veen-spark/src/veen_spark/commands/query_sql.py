@@ -42,7 +42,7 @@ def query_sql(
     PATHS are the table log, and veen_* functions verify, open, decode and fold. Byte strings are shown in
     hex. If there are more rows than --limit, it says so. With --quiet nothing but the rows is printed.
     """
-    from veen_spark import sql  # noqa: PLC0415 - loads pyspark, which --help does not need
+    from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark, which --help does not need
 
     keys = reader_keys(readers)
     there(paths, master)

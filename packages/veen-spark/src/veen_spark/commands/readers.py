@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from veen_spark.reader_keys import ReaderKeys
+from veen_spark.functions.reader_keys import ReaderKeys
 
 reader_option: Final = click.option(
     "--reader",

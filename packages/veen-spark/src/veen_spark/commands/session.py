@@ -16,8 +16,8 @@ import click
 from veen_core.errors import DecodeError
 from veen_core.ids import HubId
 from veen_spark.errors import ClusterUnreachable, SparkSetupError
-from veen_spark.master import LOCAL
-from veen_spark.session import start
+from veen_spark.session.master import LOCAL
+from veen_spark.session.session import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

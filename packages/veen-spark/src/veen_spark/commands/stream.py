@@ -18,8 +18,8 @@ from veen_spark.commands.session import (
     show,
 )
 from veen_spark.commands.session import hub_id as as_hub_id
-from veen_spark.master import is_connect
-from veen_spark.parquet import partitioned
+from veen_spark.read.parquet import partitioned
+from veen_spark.session.master import is_connect
 
 EXAMPLES: Final = (
     "veen spark stream parquet/ --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders",

@@ -22,8 +22,8 @@ from veen_spark.commands.session import (
     session_options,
     show,
 )
-from veen_spark.master import is_connect
-from veen_spark.parquet import to_parquet as convert
+from veen_spark.read.parquet import to_parquet as convert
+from veen_spark.session.master import is_connect
 
 EXAMPLES: Final = (
     "veen spark to-parquet clone/ parquet/",

@@ -25,7 +25,7 @@ from veen_spark.commands.session import (
     session_options,
     show,
 )
-from veen_spark.plan import MAX_BYTES
+from veen_spark.read.plan import MAX_BYTES
 
 if TYPE_CHECKING:
     from veen_spark.verify import Report

@@ -12,10 +12,10 @@ from itertools import groupby
 
 from veen_core.errors import VeenError
 from veen_core.ids import Label
-from veen_spark.segment import Segment
-from veen_spark.verify.beside import Mark, dealt, marks_of
-from veen_spark.verify.evidence import Extent, Gone, Origin
+from veen_spark.read.segment import Segment
+from veen_spark.verify.artifacts import Mark, dealt, marks_of
 from veen_spark.verify.judge import Fault, Verdict
+from veen_spark.verify.origin import Extent, Gone, Origin
 from veen_spark.verify.report import LabelReport, nothing_of
 
 Key = tuple[str, bytes]

@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from veen_core.receipt import Receipt
-from veen_spark.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.read.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.read.walk import walk
 from veen_spark.verify.judge import Fault
 from veen_spark.verify.report import LabelReport, key_of
-from veen_spark.walk import walk
 
 Parts = Mapping[tuple[bytes, bytes, str], Sequence[Segment]]
 """By label and origin, in order."""

@@ -24,11 +24,11 @@ from veen_core.keys import verify
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, verify_msg
 from veen_core.receipt import Receipt
-from veen_spark.segment import Authorize, Damage, One, Pruned, Segment, singly
-from veen_spark.verify.beside import Mark, Reached
-from veen_spark.verify.evidence import Gone, Peaks, Terms
+from veen_spark.read.segment import Authorize, Damage, One, Pruned, Segment, singly
+from veen_spark.read.walk import walk
+from veen_spark.verify.artifacts import Mark, Reached
+from veen_spark.verify.origin import Gone, Peaks, Terms
 from veen_spark.verify.subtrees import Tile, Tiles
-from veen_spark.walk import walk
 
 WRITERS: Final = 4_096
 """So many writers of a segment are reported, to be followed across segments; within it all of them are."""

@@ -29,14 +29,14 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
 from veen_core.mmr import Mmr
 from veen_spark.errors import DamagedLog
-from veen_spark.log_files import Found, find_logs
-from veen_spark.plan import MAX_BYTES, cut, gathered, share
-from veen_spark.segment import Segment
-from veen_spark.verify.beside import Mark
+from veen_spark.read.log_files import Found, find_logs
+from veen_spark.read.plan import MAX_BYTES, cut, gathered, share
+from veen_spark.read.segment import Segment
+from veen_spark.verify.artifacts import Mark
 from veen_spark.verify.completeness import Beside
-from veen_spark.verify.evidence import Origin, Peaks, Terms
 from veen_spark.verify.histories import compare, roots_at
 from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
+from veen_spark.verify.origin import Origin, Peaks, Terms
 from veen_spark.verify.report import Report, key_of, nothing_of, put_together
 from veen_spark.verify.subtrees import Tile, tiles_of
 

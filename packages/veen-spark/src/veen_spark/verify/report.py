@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from veen_core.errors import VeenError
 from veen_core.mmr import Mmr
-from veen_spark.segment import Segment
-from veen_spark.verify.evidence import Peaks
+from veen_spark.read.segment import Segment
 from veen_spark.verify.judge import Fault, Verdict, authorized_before, check_summary, summary_of
+from veen_spark.verify.origin import Peaks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

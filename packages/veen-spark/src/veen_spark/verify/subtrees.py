@@ -12,9 +12,9 @@ import numpy as np
 from veen_core.errors import VeenError
 from veen_core.mmr import node_hash
 from veen_core.receipt import Receipt
-from veen_spark import layout
-from veen_spark.segment import Authorize, Item, Pruned, Segment, Span
-from veen_spark.walk import walk
+from veen_spark.read import field_layout
+from veen_spark.read.segment import Authorize, Item, Pruned, Segment, Span
+from veen_spark.read.walk import walk
 
 Tile = tuple[int, bytes]
 """Height and hash."""
@@ -68,8 +68,8 @@ def _leaves(item: Item) -> list[bytes]:
     if not isinstance(item, Span):
         raise VeenError(item.reason)
     data = np.frombuffer(item.data, dtype=np.uint8)
-    found = layout.receipts(data, item.receipt_at, item.end - item.receipt_at)
+    found = field_layout.receipts(data, item.receipt_at, item.end - item.receipt_at)
     if not found.ok.all():
         raise VeenError("a RECEIPT is not canonical")
-    packed = layout.fixed(data, found.leaf_at).tobytes()
+    packed = field_layout.fixed(data, found.leaf_at).tobytes()
     return [packed[n : n + 32] for n in range(0, len(packed), 32)]

@@ -13,15 +13,15 @@ from typing import Final
 
 from veen_core.errors import DecodeError
 from veen_core.ids import Coid
-from veen_storage.attachments import GONE, PART, PUT_AGAIN
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import unreadable
 from veen_storage.fsck.index import FILE, Row
 from veen_storage.fsck.log import Tell
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import REPAIR, Fault, Level, Progress, Report
-from veen_storage.index import Index, Transaction
-from veen_storage.layout import Layout
-from veen_storage.records import U64
+from veen_storage.index.lmdb_index import Index, Transaction
+from veen_storage.index.records import U64
+from veen_storage.read.attachments import GONE, PART, PUT_AGAIN
 
 ROUND: Final = 4_096
 """Rows that are written at once."""

@@ -17,14 +17,15 @@ from typing import Final, Literal
 
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
-from veen_storage import journal
-from veen_storage.applier import decode_finishing
-from veen_storage.directory_lock import DirectoryLock
+from veen_storage.commit import journal
+from veen_storage.commit.applier import decode_finishing
+from veen_storage.disk.directory_lock import DirectoryLock
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import not_a_data_directory
 from veen_storage.errors import DamageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.attachments import check_attachments, row_fault
-from veen_storage.fsck.book import Book, Unfinished
 from veen_storage.fsck.derive import Derivation
 from veen_storage.fsck.entries import Trust
 from veen_storage.fsck.files import (
@@ -36,14 +37,13 @@ from veen_storage.fsck.files import (
     newest_segment,
     read_journal,
 )
+from veen_storage.fsck.fold_context import Book, Unfinished
 from veen_storage.fsck.index import Comparison, Excused, Row, Survey
 from veen_storage.fsck.log import check_log
 from veen_storage.fsck.plan import Workers
 from veen_storage.fsck.report import REPAIR, Counters, Fault, Level, Progress, Report
-from veen_storage.index import Index
-from veen_storage.layout import Layout
-from veen_storage.records import LABEL_SEQ, U64, LabelNo, Location
-from veen_storage.registry import not_a_data_directory
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import LABEL_SEQ, U64, LabelNo, Location
 
 __all__ = ["Counters", "Fault", "Level", "Progress", "Report", "fsck"]
 

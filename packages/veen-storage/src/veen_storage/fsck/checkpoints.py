@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq
-from veen_storage.changes import Checkpointed
-from veen_storage.fsck.beside import Beside, first_difference
-from veen_storage.fsck.book import Book
+from veen_storage.commit.changes import Checkpointed
+from veen_storage.commit.writer import file_checkpoint
+from veen_storage.fsck.artifacts import Beside, first_difference
 from veen_storage.fsck.files import Journaled, LabelFiles, LabelJournal, read_held
+from veen_storage.fsck.fold_context import Book
 from veen_storage.fsck.pending import Folded
 from veen_storage.fsck.state import FoldState
-from veen_storage.writer import file_checkpoint
 
 
 @dataclass(slots=True)

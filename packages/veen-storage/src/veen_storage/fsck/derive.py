@@ -14,12 +14,12 @@ from typing import Final
 
 from veen_core.ids import AuthRef, HubId, Label, UnixTime
 from veen_core.rate import Bucket
-from veen_storage.applier import NOTHING_TO_FINISH, write_index
-from veen_storage.changes import Changes
-from veen_storage.index import Index, Transaction
-from veen_storage.ledger import Draft, Ledger
-from veen_storage.records import U64, LabelCursor, LabelNo
-from veen_storage.registry import Registry
+from veen_storage.commit.applier import NOTHING_TO_FINISH, write_index
+from veen_storage.commit.changes import Changes
+from veen_storage.commit.ledger import Draft, Ledger
+from veen_storage.disk.registry import Registry
+from veen_storage.index.lmdb_index import Index, Transaction
+from veen_storage.index.records import U64, LabelCursor, LabelNo
 
 ROUND: Final = 4_096
 """Steps that are held before they are written."""

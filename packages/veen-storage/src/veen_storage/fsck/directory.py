@@ -9,14 +9,14 @@ from typing import Final
 from veen_core import hub_identity
 from veen_core.errors import DecodeError, VeenError
 from veen_core.hub_identity import HubIdentity
-from veen_storage import hub_keys
+from veen_storage.copies.fork_record import Fork, read_fork, verify_cuts, verify_record
+from veen_storage.disk import hub_keys
+from veen_storage.disk.files import SECRET
+from veen_storage.disk.hub_keys import NextIdentity
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import DamageError, MismatchError, StorageError
-from veen_storage.files import SECRET
-from veen_storage.fork_record import Fork, read_fork, verify_cuts, verify_record
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
-from veen_storage.hub_keys import NextIdentity
-from veen_storage.layout import Layout
-from veen_storage.registry import Registry, read_registry
 
 _KNOWN: Final = frozenset(
     {

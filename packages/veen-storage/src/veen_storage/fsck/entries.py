@@ -39,11 +39,11 @@ from veen_core.invariants import INVARIANTS, Before, Pair
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
-from veen_storage.chunk_files import ChunkFile
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.chunks.pruned_chunk import read_pruned_chunk
+from veen_storage.disk.registry import Registry
 from veen_storage.errors import DamageError
 from veen_storage.fsck.report import Fault
-from veen_storage.pruned_chunk import read_pruned_chunk
-from veen_storage.registry import Registry
 
 ALONE: Final = tuple((name, check) for name, check in INVARIANTS if name in {"I1", "I2", "I4", "I11"})
 """Invariants that need nothing but the pair. Decoding is I10; I3, I6, I8 and I9 are the label's."""

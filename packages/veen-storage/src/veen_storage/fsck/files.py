@@ -14,14 +14,14 @@ from veen_core.chunk import ChunkName, chunk_name, parse_chunk_name, pruned_name
 from veen_core.entry import decode_frame
 from veen_core.errors import VeenError
 from veen_core.ids import EntryHash, Label, StreamSeq
-from veen_storage import journal
-from veen_storage.changes import Anchor, Prune
-from veen_storage.chunk_files import ChunkFile
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Anchor, Prune
+from veen_storage.commit.journal import Batch, Item
+from veen_storage.commit.journal_floor import FLOOR, read_floor
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, unreadable
-from veen_storage.floor import FLOOR, read_floor
 from veen_storage.fsck.report import RESTORE, Fault, Report
-from veen_storage.journal import Batch, Item
-from veen_storage.layout import Layout
 
 _BESIDE: Final = re.compile(
     r"(?P<kind>peaks|checkpoint|anchor)-(?P<label>[0-9a-f]{64})-(?P<upto>[0-9]{20})\.cbor"

@@ -22,8 +22,8 @@ from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, Label
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck.report import REPAIR
-from veen_storage.index import TABLES, Index, View
-from veen_storage.records import (
+from veen_storage.index.lmdb_index import TABLES, Index, View
+from veen_storage.index.records import (
     CAP_LABEL,
     EPOCH_LABEL_SEQ,
     LABEL_SEQ,

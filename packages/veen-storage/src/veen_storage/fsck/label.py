@@ -14,20 +14,20 @@ from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import VeenError
 from veen_core.ids import ClientSeq, Label, StreamSeq
 from veen_core.mmr import Node
-from veen_storage.changes import Placed, Prune, Sealed
+from veen_storage.chunks.pruned_chunk import read_pruned_head
+from veen_storage.chunks.retention import what_stays
+from veen_storage.commit.changes import Placed, Prune, Sealed
+from veen_storage.commit.writer import note_msg
 from veen_storage.errors import DamageError
-from veen_storage.fsck.beside import Beside, first_difference
-from veen_storage.fsck.book import Book
+from veen_storage.fsck.artifacts import Beside, first_difference
 from veen_storage.fsck.checkpoints import CheckpointFold
 from veen_storage.fsck.entries import Fact
 from veen_storage.fsck.files import Piece
+from veen_storage.fsck.fold_context import Book
 from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.report import REPAIR, RESTORE
 from veen_storage.fsck.state import FoldState
-from veen_storage.pruned_chunk import read_pruned_head
-from veen_storage.records import LabelCursor
-from veen_storage.retention import what_stays
-from veen_storage.writer import note_msg
+from veen_storage.index.records import LabelCursor
 
 PATIENCE = 3
 """After so many wrong roots in a row, the fold is taken for lost."""

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from veen_core.entry import FLAG_AUTHORIZE, decode_frame, unframe
 from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_storage.applier import encode_finishing
-from veen_storage.changes import Changes
-from veen_storage.chunk_files import ChunkFile
-from veen_storage.fsck.book import Book
+from veen_storage.chunks.chunk_files import ChunkFile
+from veen_storage.chunks.pruned_chunk import read_pruned_chunk
+from veen_storage.commit.applier import encode_finishing
+from veen_storage.commit.changes import Changes
 from veen_storage.fsck.entries import NEVER
 from veen_storage.fsck.files import Piece, pieces_of
+from veen_storage.fsck.fold_context import Book
 from veen_storage.fsck.label import LabelFold
 from veen_storage.fsck.pending import Folded, check_pending
 from veen_storage.fsck.plan import Event, LabelBegins, LabelEnds, PieceBegins, PieceEnds, Planner, Workers
 from veen_storage.fsck.report import Progress
-from veen_storage.pruned_chunk import read_pruned_chunk
 
 Tell = Callable[[Progress], None]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from veen_core.ids import NOTHING, Label, StreamSeq
-from veen_storage.changes import Prune
-from veen_storage.fsck.book import Book
+from veen_storage.commit.changes import Prune
 from veen_storage.fsck.files import Journaled
+from veen_storage.fsck.fold_context import Book
 
 
 @dataclass(slots=True)

@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from veen_core.ids import NOTHING, Label, StreamSeq
+from veen_storage.commit.journal import foreign_at
+from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
 from veen_storage.fsck.entries import NEVER, Checked, Span, Trust, check_span
 from veen_storage.fsck.files import (
@@ -31,8 +33,6 @@ from veen_storage.fsck.files import (
     walk_frames,
 )
 from veen_storage.fsck.index import Recorded, context
-from veen_storage.journal import foreign_at
-from veen_storage.layout import Layout
 
 SPAN_FRAMES: Final = 512
 SPAN_BYTES: Final = 2 * 1_048_576

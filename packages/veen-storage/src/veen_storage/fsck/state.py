@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from veen_core.ids import ClientId, ClientSeq, Label, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
-from veen_storage.fsck.beside import Beside
-from veen_storage.fsck.book import Book
+from veen_storage.fsck.artifacts import Beside
 from veen_storage.fsck.derive import DerivedDraft
 from veen_storage.fsck.entries import NEVER
-from veen_storage.records import LabelCursor, LabelNo
+from veen_storage.fsck.fold_context import Book
+from veen_storage.index.records import LabelCursor, LabelNo
 
 
 class FoldState:

@@ -1,0 +1,1 @@
+"""Argument types: identifiers, numbers, times, files, passphrases, and their completion."""

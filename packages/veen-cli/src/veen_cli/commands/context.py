@@ -1,0 +1,121 @@
+"""``veen context``: named sets of defaults, so that ``--hub`` and ``--client`` need not be said again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from veen_cli.arguments import completions
+from veen_cli.frame import settings
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.settings import Context
+
+COMMANDS: Final = {
+    "add": Own("veen_cli.commands.context:add", "Make a context, or replace it."),
+    "use": Own("veen_cli.commands.context:use", "Choose the context to use from now on."),
+    "list": Own("veen_cli.commands.context:list_", "Show all contexts; the one in use is marked."),
+    "remove": Own("veen_cli.commands.context:remove", "Forget a context."),
+}
+context = Group(
+    "context", COMMANDS, path="context", help="Named sets of defaults: which hub, which identity."
+)
+
+
+def _absolute(text: str | None) -> str | None:
+    return str(Path(text).expanduser().absolute()) if text is not None else None
+
+
+@command(
+    "veen context add work --hub https://hub.example --trust HUB_ID --client ~/.veen/me --use",
+    "veen context add local --hub http://127.0.0.1:8080 --data-dir ./hub",
+)
+@click.argument("name")
+@click.option("--hub", help="Address of the hub.")
+@click.option("--trust", help="hub_id or first hub_pk of that hub, in hex.")
+@click.option("--client", shell_complete=completions.folders, help="Folder of the identity to act as.")
+@click.option(
+    "--data-dir", shell_complete=completions.folders, help="Data directory, for commands that work on one."
+)
+@click.option("--stream", help="The stream to send to and read from.")
+@click.option(
+    "--ca",
+    shell_complete=completions.files,
+    help="PEM file of the authority that signed the hub's certificate.",
+)
+@click.option(
+    "--cert", shell_complete=completions.files, help="PEM file of the certificate to show to the hub."
+)
+@click.option("--cert-key", shell_complete=completions.files, help="PEM file of that certificate's key.")
+@click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
+def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
+    """Make a context, or replace it."""
+    if not name.isprintable():
+        raise click.UsageError("a context's name is one line of printable characters.")
+    if not name.strip() or all(each is None for each in given.values()):
+        raise click.UsageError("a context has a name and at least one of the options.")
+    for key in ("ca", "cert", "cert_key"):
+        if (file := given[key]) is not None and not Path(file).expanduser().is_file():
+            raise click.UsageError(f"{settings.flag(key)} {file}: there is no such file.")
+    made = Context(
+        hub=settings.address_of(hub) if (hub := given["hub"]) is not None else None,
+        trust=settings.trust_of(given["trust"]),
+        stream=given["stream"],
+        **{key: _absolute(given[key]) for key in ("client", "data_dir", "ca", "cert", "cert_key")},
+    )
+    contexts = settings.load().with_one(name, made)
+    if use_it or contexts.current is None:
+        contexts = settings.Contexts(current=name, named=contexts.named)
+    settings.save(contexts)
+    used = contexts.current == name
+    for flag, path in (("--client", made.client), ("--data-dir", made.data_dir)):
+        if path is not None and not Path(path).is_dir():
+            out.tell(f"note: there is no {path} yet ({flag})")
+    return Answer(
+        {"name": name, "in_use": used, **made.told()},
+        [
+            f"context {name}{' (in use)' if used else ''}",
+            *fields({f"  {k}": v for k, v in made.told().items()}),
+        ],
+    )
+
+
+@command("veen context use work")
+@click.argument("name", shell_complete=completions.contexts)
+def use(out: Output, name: str) -> Answer:
+    """Choose the context to use from now on."""
+    del out
+    contexts = settings.load()
+    contexts.get(name)
+    settings.save(settings.Contexts(current=name, named=contexts.named))
+    return Answer({"name": name}, [f"using context {name}"])
+
+
+@command("veen context list", name="list")
+def list_(out: Output) -> Answer:
+    """Show all contexts; the one in use is marked."""
+    del out
+    contexts = settings.load()
+    lines = []
+    for name, each in sorted(contexts.named.items()):
+        lines.append(f"{'*' if name == contexts.current else ' '} {name}")
+        lines += fields({f"    {key}": value for key, value in each.told().items()})
+    data = {name: each.told() for name, each in sorted(contexts.named.items())}
+    return Answer(
+        {"current": contexts.current, "contexts": data},
+        lines or ["no contexts yet: make one with `veen context add NAME --hub URL`"],
+    )
+
+
+@command("veen context remove work")
+@click.argument("name", shell_complete=completions.contexts)
+def remove(out: Output, name: str) -> Answer:
+    """Forget a context."""
+    del out
+    contexts = settings.load()
+    contexts.get(name)
+    settings.save(contexts.without(name))
+    return Answer({"name": name}, [f"removed context {name}"])

@@ -1,0 +1,57 @@
+"""``veen explain``: what a code that a hub answered with means, and what to do."""
+
+from __future__ import annotations
+
+import click
+
+from veen_cli.arguments import completions
+from veen_cli.arguments.numbers import digits
+from veen_cli.frame.command import command
+from veen_cli.frame.exits import MEANINGS, CommandFailed, Exit
+from veen_cli.frame.explanations import Explanation, all_of_them
+from veen_cli.frame.explanations import explain as find
+from veen_cli.frame.output import Answer, Output, fields
+
+
+def _lines(found: Explanation) -> list[str]:
+    name = f"{found.code} / {found.name}" if found.code else found.name
+    return [
+        f"{name}: {found.means}",
+        *fields({"  what to do": found.next, "  stage": found.stage, "  HTTP": found.http}),
+    ]
+
+
+def _exit(text: str) -> Exit | None:
+    return Exit(number) if (number := digits(text)) in set(Exit) else None
+
+
+@command("veen explain CAP_TTL", "veen explain E.SEQ", "veen explain 4", "veen explain")
+@click.argument("code", required=False, shell_complete=completions.codes)
+def explain(out: Output, *, code: str | None) -> Answer:
+    """Say what a code means, and what to do: a hub's refusal, or an exit code of veen.
+
+    Without a code, all of them.
+    """
+    del out
+    if code is None:
+        every = all_of_them()
+        width = max(len(each.name) for each in every)
+        return Answer(
+            {
+                "codes": [each._asdict() for each in every],
+                "exits": {str(int(k)): v for k, v in MEANINGS.items()},
+            },
+            [
+                *(f"{each.name:<{width}}  {each.means}" for each in every),
+                *(f"{f'exit {int(number)}':<{width}}  {means}" for number, means in MEANINGS.items()),
+            ],
+        )
+    if (number := _exit(code)) is not None:
+        return Answer(
+            {"exit": int(number), "means": MEANINGS[number]}, [f"exit {int(number)}: {MEANINGS[number]}"]
+        )
+    if (found := find(code)) is None:
+        raise CommandFailed(
+            f"{code.strip() or 'empty'}: no such code; `veen explain` lists them all", Exit.USAGE
+        )
+    return Answer(found._asdict(), _lines(found))

@@ -1,0 +1,177 @@
+"""``veen id``: show an identity, give out its card, renew its keys. Other distributions add to this group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from veen_cli.arguments import completions, times
+from veen_cli.arguments.passphrase import Passphrase, passphrase_option
+from veen_cli.frame import loop, settings
+from veen_cli.frame.command import command
+from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.connection import Target, connects, stream_option
+from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.identity.identity_folder import Folder, card_of, with_prekey
+from veen_core.card import IdentityCard
+from veen_core.ids import UnixTime
+
+_RECORDS: Final = "veen_cli.overlays.identity"
+COMMANDS: Final = {
+    "show": Own("veen_cli.commands.id:show", "Show an identity: its keys, and how they are kept."),
+    "card": Own(
+        "veen_cli.commands.id:card", "Write the identity card, to give to whoever is to write to you."
+    ),
+    "rotate": Own("veen_cli.commands.id:rotate", "Make a fresh receiving key, and a card that names it."),
+    "client-id": Own(
+        "veen_cli.commands.id:client_id", "Show or renew the client_id that writes to a stream."
+    ),
+    "principal": Own(
+        f"{_RECORDS}:principal", "Publish yourself as a principal: the root of devices and accounts."
+    ),
+    "device": Own(f"{_RECORDS}:device", "Publish a device of yours, or switch it off."),
+    "ctx": Own(f"{_RECORDS}:ctx", "Publish the profile of your account in a realm."),
+    "org": Own(f"{_RECORDS}:org", "Publish the profile of an organisation."),
+    "group": Own(f"{_RECORDS}:group", "Add accounts to a group of your organisation, or remove them."),
+    "role": Own(f"{_RECORDS}:role", "Give a role of your organisation to accounts and groups."),
+    "handle": Own(f"{_RECORDS}:handle", "Give a handle of a realm to an account or an organisation."),
+    "link": Own(f"{_RECORDS}:link", "Say who your account is at another provider."),
+    "revoke": Own(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
+    "whois": Own(
+        "veen_cli.overlays.account:whois", "Say whom a handle names, and how the account shows itself."
+    ),
+    "authenticate": Own(
+        "veen_cli.overlays.account:authenticate", "Say as which account a message speaks, or why as none."
+    ),
+}
+id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")
+
+client_option = click.option(
+    "--client",
+    envvar="VEEN_CLIENT",
+    show_envvar=True,
+    shell_complete=completions.folders,
+    help="Folder of the identity to act as.",
+)
+
+
+def _folder(client: str | None) -> Folder:
+    return Folder(Path(settings.needed("client", client)).expanduser())
+
+
+def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
+    return {
+        "folder": str(folder.root),
+        "id_sign": card.id_sign.hex(),
+        "id_dh": card.id_dh.hex(),
+        "sealed": folder.sealed,
+        "prekeys": [{"dh_pk": each.dh_pk.hex(), "expires_at": each.expires_at} for each in card.prekeys],
+        "card": str(folder.card_file),
+    }
+
+
+def _lines(folder: Folder, card: IdentityCard) -> list[str]:
+    prekeys = [f"{each.dh_pk.hex()} until {times.shown(each.expires_at)}" for each in card.prekeys]
+    return [
+        str(folder.root),
+        *fields(
+            {
+                "  signs as": card.id_sign.hex(),
+                "  receives at": card.id_dh.hex(),
+                **{f"  prekey {n}": text for n, text in enumerate(prekeys, 1)},
+                "  secrets": "sealed with a passphrase" if folder.sealed else "not sealed",
+                "  card": folder.card_file,
+            }
+        ),
+    ]
+
+
+@command("veen id show --client alice")
+@client_option
+def show(out: Output, *, client: str | None) -> Answer:
+    """Show an identity: its keys, and how they are kept.
+
+    Only the card is read, so no passphrase is needed.
+    """
+    del out
+    folder = _folder(client)
+    card = folder.card()
+    return Answer(_told(folder, card), _lines(folder, card))
+
+
+@command("veen id card --client alice --out alice.pub", name="card")
+@client_option
+@click.option(
+    "--out", "target", type=click.Path(path_type=Path), help="File to write; without it, hex is printed."
+)
+def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
+    """Write the identity card, to give to whoever is to write to you.
+
+    It holds public keys and is signed by the identity; `veen verify` checks it.
+    """
+    folder = _folder(client)
+    found = folder.card()
+    wire = found.encode()
+    if target is not None:
+        target.write_bytes(wire)
+    elif out.quiet and not out.as_json:
+        click.echo(wire.hex())
+    return Answer(
+        {**_told(folder, found), "bytes": wire.hex(), "file": str(target) if target else None},
+        [f"wrote {target}, the card of {found.id_sign.hex()}"] if target else [wire.hex()],
+    )
+
+
+@command("veen id rotate --client alice --ttl 30d")
+@client_option
+@click.option(
+    "--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long others use it."
+)
+@passphrase_option
+def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path | None) -> Answer:
+    """Make a fresh receiving key, and a card that names it.
+
+    Whoever has the new card seals to the new key until it expires. Older keys stay in the keystore, so
+    that older messages still open. Hand out the new card.
+    """
+    del out
+    folder, source, now = _folder(client), Passphrase(passphrase_file), UnixTime(times.now())
+    kept: list[bytes] = []
+
+    def passphrase() -> bytes:
+        if not kept:
+            kept.append(source.get(str(folder.root)))
+        return kept[0]
+
+    secrets = with_prekey(folder.open(passphrase), UnixTime(now + ttl))
+    made = folder.write(secrets, passphrase if folder.sealed else None, now)
+    assert made == card_of(secrets, now)
+    return Answer(_told(folder, made), _lines(folder, made))
+
+
+@command(
+    "veen id client-id --stream orders --client alice",
+    "veen id client-id --stream orders --client alice --renew",
+    name="client-id",
+)
+@stream_option
+@click.option("--renew", is_flag=True, help="Draw a fresh one (KEX1+ 4.1).")
+@connects
+def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answer:
+    """Show or renew the client_id that writes to a stream.
+
+    Each stream gets a client_id of its own, so that the hub cannot link them. Ask the issuer for a token
+    for it, or for one for the identity itself (`veen cap issue --subject`).
+    """
+    del out
+
+    async def work() -> tuple[str, str]:
+        async with target.connect() as hub:
+            place = hub.stream(stream)
+            found = await (place.rotate() if renew else place.client_id())
+            return found.hex(), place.label().hex()
+
+    found, label = loop.run(work())
+    return Answer({"client_id": found, "stream": stream, "label": label}, [found])

@@ -1,0 +1,1 @@
+"""Identity folders: keys, card, and what the identity knows of hubs."""

@@ -1,0 +1,143 @@
+"""Reading entries of a label to an end, and following a label or a stream across outages (§9 Read, H15).
+
+A stream whose label changes with every epoch (§12) is followed by all labels of the window at once. Within a
+label the order is the hub's; between two labels there is none, so their entries are given as they come. A
+label is left when its window has passed: the hub accepts nothing for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from veen_core.entry import Entry
+from veen_core.errors import VeenError
+from veen_core.ids import Epoch, Label, StreamSeq
+from veen_hub.client.errors import Refused, Unreachable
+from veen_hub.client.label.label_client import PipelinedClient
+from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.sending.epochs import window
+from veen_hub.client.wire.connection import Link
+
+PAGE: Final = 250
+"""Entries verified at a time: their crypto keeps a thread busy for a tenth of a second."""
+GRACE: Final = 2.0
+"""Seconds after a window's end until its label is read one last time and left."""
+_WAITING: Final = 64
+
+OpenLabel = Callable[[Epoch], Awaitable[LabelLog]]
+LeaveLabel = Callable[[Label], Awaitable[None]]
+
+
+async def read(
+    log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int = PAGE
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """Verified pages up to ``to_seq``, or to the end as the hub shows it."""
+    await log.greet()
+    reader: PipelinedClient | None = None
+    at, more = StreamSeq(max(1, from_seq)), True
+    while more and (to_seq is None or at <= to_seq):
+        entries, more = await log.page(at, page, to_seq)
+        if not entries:
+            return
+        reader = await log.accept(entries, reader)
+        yield entries
+        at = StreamSeq(at + len(entries))
+
+
+async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[Entry], None]:
+    """Verified entries as they become durable; reconnects and goes on at the next one.
+
+    Raises when the hub stays away for longer than ``Retry.outage``, refuses for good, or lies.
+    """
+    link, at = log.link, StreamSeq(max(1, from_seq))
+    attempts = link.retry.begin_following()
+    reader: PipelinedClient | None = None
+    while True:
+        opened: float | None = None
+        try:
+            async with log.prefix:
+                await log.check_head(once=True)
+            async with aclosing(link.api.live(log.label, at, link.limits)) as live:
+                async for entries in live:
+                    if opened is None:
+                        opened = time.monotonic()
+                        attempts.heard()
+                    if entries:
+                        reader = await log.accept(entries, reader)
+                        at = StreamSeq(at + len(entries))
+                        attempts.renew()
+                        yield entries
+            why: Unreachable | Refused = Unreachable(f"{link.api.transport.url}: the live stream ended")
+        except (Unreachable, Refused) as exc:
+            why = exc
+        if opened is not None and time.monotonic() - opened >= link.retry.longest:
+            attempts.renew()  # it stood, only silent: to ask again soon hammers nobody
+        await attempts.wait(why)
+
+
+# --- all labels of a stream
+
+
+async def follow_epochs(
+    link: Link, open_label: OpenLabel, leave_label: LeaveLabel
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """Entries of every label from the oldest in the window on."""
+    arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
+    tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def follow_one(epoch: Epoch) -> None:
+        try:
+            log = await open_label(epoch)
+            await _one(log, epoch, arrived)
+            await leave_label(log.label)
+        except VeenError as exc:
+            await arrived.put(exc)
+
+    turning = asyncio.create_task(_turn(link, follow_one, tasks))
+    try:
+        while True:
+            item = await arrived.get()
+            if isinstance(item, VeenError):
+                raise item
+            yield item
+    finally:
+        everything = [turning, *tasks.values()]
+        for task in everything:
+            task.cancel()
+        await asyncio.gather(*everything, return_exceptions=True)
+
+
+async def _turn(
+    link: Link,
+    follow_one: Callable[[Epoch], Coroutine[None, None, None]],
+    tasks: dict[int, asyncio.Task[None]],
+) -> None:
+    """Start following each epoch as it comes near, and end those that have passed."""
+    while True:
+        current = window(link)
+        for epoch in current:
+            if epoch not in tasks:
+                tasks[epoch] = asyncio.create_task(follow_one(Epoch(epoch)))
+        for epoch in [epoch for epoch, task in tasks.items() if task.done() and epoch < current.start]:
+            del tasks[epoch]
+        seconds = link.profile.epoch_sec
+        await asyncio.sleep(max(0.05, seconds - link.time.exact() % seconds))
+
+
+async def _one(log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]) -> None:
+    """One label, until its window has passed."""
+    link, at = log.link, StreamSeq(1)
+    skew = link.limits.max_epoch_skew_sec // link.profile.epoch_sec
+    end = (epoch + skew + 1) * link.profile.epoch_sec + GRACE
+    try:
+        async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
+            async for entries in live:
+                await arrived.put(entries)
+                at = StreamSeq(entries[-1].stream_seq + 1)
+    except TimeoutError:
+        async for entries in read(log, at):
+            await arrived.put(entries)

@@ -1,0 +1,84 @@
+"""From drafts to signed messages: pure given randomness, and so fit for a thread (§4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from veen_core.ciphertext import Binding
+from veen_core.ids import AuthRef, ClientId, ClientSeq, StreamSeq
+from veen_core.keys import DhSecret, SigningKey
+from veen_core.msg import Sealed, seal_msg
+from veen_core.payload import PayloadHeader
+from veen_hub.client.label.label_client import PipelinedClient
+from veen_hub.client.sending.body import Draft
+from veen_hub.client.wire.connection import Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Consecutive places in a label: who signs, from which client_seq on, seeing how much of the log."""
+
+    client_id: ClientId
+    first: ClientSeq
+    prev_ack: StreamSeq
+    auth_ref: AuthRef | None
+
+    def fits(self, client: PipelinedClient, auth_ref: AuthRef | None) -> bool:
+        """Whether these are the next places still."""
+        state = client.state
+        expected = (state.client_id, state.client_seq + 1, auth_ref)
+        return (self.client_id, self.first, self.auth_ref) == expected and not state.pending
+
+    def after(self, count: int, prev_ack: StreamSeq) -> Slot:
+        return Slot(
+            client_id=self.client_id,
+            first=ClientSeq(self.first + count),
+            prev_ack=prev_ack,
+            auth_ref=self.auth_ref,
+        )
+
+    def binding(self, link: Link, client: PipelinedClient, position: int = 0) -> Binding:
+        return Binding(
+            profile_id=link.profile.profile_id,
+            label=client.state.label,
+            client_id=self.client_id,
+            client_seq=ClientSeq(self.first + position),
+            prev_ack=self.prev_ack,
+            auth_ref=self.auth_ref,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Sealed drafts and the places they were sealed for."""
+
+    slot: Slot
+    sealed: tuple[Sealed, ...]
+
+
+def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:
+    """``cap_ref`` repeats ``auth_ref`` where the hub cannot see it (§6)."""
+    return PayloadHeader(
+        schema=draft.schema, parent_id=draft.parent, cap_ref=auth_ref, expires_at=draft.expires_at
+    )
+
+
+def seal_all(
+    link: Link, client: PipelinedClient, signer: SigningKey, slot: Slot, drafts: Sequence[Draft]
+) -> Prepared:
+    """About 180 µs each; nothing here is shared, so a batch is sealed while the one before travels."""
+    sealed = tuple(
+        seal_msg(
+            signer,
+            draft.recipient,
+            slot.binding(link, client, position),
+            header_of(draft, slot.auth_ref),
+            draft.body,
+            profile=link.profile,
+            ephemeral=DhSecret(link.randomness(DhSecret.SIZE)),
+            limits=link.limits,
+        )
+        for position, draft in enumerate(drafts)
+    )
+    return Prepared(slot, sealed)

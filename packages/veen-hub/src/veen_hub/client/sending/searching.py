@@ -1,0 +1,64 @@
+"""Where in a label messages lie whose answer was lost (RESYNC0.1).
+
+They lie after what they acknowledged (I6), and somewhere up to the head: soon after the one if they were sent
+long ago, soon before the other if just now. So both ends are looked at in turn, and the cost is twice the
+shorter way. Only what is not there at all costs a look at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+
+from veen_core.ids import NOTHING, LeafHash, StreamSeq
+from veen_core.receipt import Receipt
+from veen_hub.client.errors import NotFound
+from veen_hub.client.label.verified_prefix import SEARCH_PAGE, LabelLog
+
+
+async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> list[Receipt]:
+    """Receipts of those messages that are in the log, as the hub sends them: to be verified."""
+    missing, found = set(leaves), list[Receipt]()
+    head = await log.head()
+    last = head.stream_seq if head is not None else NOTHING
+    for start, end in from_both_ends(after + 1, last, SEARCH_PAGE):
+        async with aclosing(_receipts(log, start, end)) as pages:
+            async for receipts in pages:
+                found += [receipt for receipt in receipts if receipt.leaf_hash in missing]
+                missing -= {receipt.leaf_hash for receipt in receipts}
+        if not missing:
+            break
+    return found
+
+
+def from_both_ends(first: int, last: int, size: int) -> Iterator[tuple[StreamSeq, StreamSeq]]:
+    """``first`` to ``last`` in pieces: the earliest, the latest, the next but one."""
+    while first <= last:
+        end = min(last, first + size - 1)
+        yield StreamSeq(first), StreamSeq(end)
+        first = end + 1
+        if first <= last:
+            start = max(first, last - size + 1)
+            yield StreamSeq(start), StreamSeq(last)
+            last = start - 1
+
+
+async def _receipts(
+    log: LabelLog, start: StreamSeq, end: StreamSeq
+) -> AsyncGenerator[Sequence[Receipt], None]:
+    """Of every entry; one by one where payloads are pruned."""
+    at, readable = start, start
+    while at <= end:
+        if at < readable:
+            found = [await log.fetch(at)]
+        else:
+            try:
+                entries, _more = await log.page(at, SEARCH_PAGE, end)
+            except NotFound as exc:
+                readable = StreamSeq(max(at + 1, exc.stream_seq or end + 1))
+                continue
+            if not entries:
+                return
+            found = [entry.receipt for entry in entries]
+        yield found
+        at = StreamSeq(at + len(found))

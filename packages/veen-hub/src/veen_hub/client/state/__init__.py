@@ -1,0 +1,1 @@
+"""Durable client state: small files replaced atomically (RESYNC0.4)."""

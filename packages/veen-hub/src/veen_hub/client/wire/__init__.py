@@ -1,0 +1,1 @@
+"""Requests to one hub: HTTP, typed endpoints, retries (§10)."""

@@ -1,0 +1,124 @@
+"""What everything inside one connection shares: the hub's answers, its time, and where state goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from veen_core import stream
+from veen_core.checkpoint import LabelOrigin
+from veen_core.client import Trust
+from veen_core.client_state import ClientBounds
+from veen_core.ids import Epoch, HubId, Label, RoutingKey, StreamId, UnixTime
+from veen_core.limits import Limits
+from veen_core.profile import Profile
+from veen_core.status import Status
+from veen_hub.client.identity import Identity, Randomness
+from veen_hub.client.state.store import StateStore
+from veen_hub.client.trust import check_profile, check_status
+from veen_hub.client.wire.endpoints import Endpoints
+from veen_hub.client.wire.retry import ANSWER, Retry, retrying
+from veen_hub.client.wire.threads import Workers
+
+T = TypeVar("T")
+IDENTITY: Final = "identity"
+"""The piece of the state store that holds the hub's identity as last seen."""
+PROFILE: Final = "fixed/profile"
+"""The one that holds its profile, as first seen; in a folder, since beside labels' records is no room."""
+
+
+class HubTime:
+    """The hub's clock, as last heard, carried on by our own (§12: prefer the hub's time base).
+
+    A status is not signed: what cannot be taken back goes by ``signed``, the newest time in a receipt.
+    """
+
+    def __init__(self, hub_ts: UnixTime) -> None:
+        self._hub_ts = hub_ts
+        self._heard = time.monotonic()
+        self.signed = UnixTime(0)
+
+    def hear(self, hub_ts: UnixTime) -> None:
+        """From a verified receipt; time does not go back (H3)."""
+        self.signed = max(self.signed, hub_ts)
+        if hub_ts >= self.now():
+            self._hub_ts, self._heard = hub_ts, time.monotonic()
+
+    def set(self, hub_ts: UnixTime) -> None:
+        """Straight from a status."""
+        self._hub_ts, self._heard = hub_ts, time.monotonic()
+
+    def exact(self) -> float:
+        return self._hub_ts + (time.monotonic() - self._heard)
+
+    def now(self) -> UnixTime:
+        return UnixTime(int(self.exact()))
+
+
+@dataclass(slots=True, kw_only=True)
+class Link:
+    """One connection's context."""
+
+    api: Endpoints
+    status: Status
+    identity: Identity | None
+    store: StateStore
+    retry: Retry
+    bounds: ClientBounds
+    workers: Workers
+    randomness: Randomness
+    time: HubTime
+    lock_timeout: float
+    batch: int
+    max_pow_difficulty: int
+
+    @property
+    def hub_id(self) -> HubId:
+        return self.status.identity.hub_id
+
+    @property
+    def profile(self) -> Profile:
+        return self.status.profile
+
+    @property
+    def limits(self) -> Limits:
+        return self.status.limits
+
+    @property
+    def routing_key(self) -> RoutingKey:
+        return stream.routing_key(self.hub_id)
+
+    @property
+    def epoch(self) -> Epoch:
+        """The hub's current one."""
+        return stream.epoch_at(self.time.now(), self.profile.epoch_sec)
+
+    def label(self, stream_id: StreamId, epoch: Epoch) -> Label:
+        return stream.label(self.routing_key, stream_id, epoch)
+
+    def origin(self, stream_id: StreamId) -> LabelOrigin:
+        return LabelOrigin(
+            routing_key=self.routing_key,
+            stream_id=stream_id,
+            epoch_sec=self.profile.epoch_sec,
+            max_skew_sec=self.limits.max_epoch_skew_sec,
+        )
+
+    def trust(self, origin: LabelOrigin | None) -> Trust:
+        return Trust(identity=self.status.identity, profile=self.profile, limits=self.limits, origin=origin)
+
+    async def ask(self, call: Callable[[], Awaitable[T]], *, least: float = ANSWER) -> T:
+        """A question that may be repeated, until it is answered; each time it has ``least`` seconds."""
+        return await retrying(self.retry, call, where=self.api.transport.url, least=least)
+
+    async def refresh(self) -> None:
+        """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4, H10)."""
+        status = await self.ask(self.api.status)
+        check_status(status, self.status.identity, seen=self.time.signed)
+        check_profile(status.profile, self.status.profile)
+        if status.identity != self.status.identity:
+            await self.workers.run(self.store.save, self.hub_id, IDENTITY, status.identity.encode())
+        self.status = status
+        self.time.set(status.hub_ts)

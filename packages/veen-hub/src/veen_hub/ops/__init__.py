@@ -1,0 +1,1 @@
+"""Running a hub: configuration, logs, metrics, anchors and scheduled work."""

@@ -1,0 +1,52 @@
+"""``veen-hub --init`` and ``--rotate``: what is done to a data directory while no hub runs on it.
+
+For whoever has the hub alone, without ``veen``: containers, and programs that judge a hub from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import UnixTime, VerifyKey
+from veen_core.keys import SigningKey, SigningSeed
+from veen_core.limits import DEFAULT_LIMITS
+from veen_core.profile import PROFILES
+from veen_hub.ops.config import HubConfig
+from veen_storage.disk import rotation
+from veen_storage.store import create
+
+
+def _new_key() -> SigningKey:
+    return SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE)))
+
+
+def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
+    """An empty directory with an identity of its own; limits as configured, profile by name (H10, H18)."""
+    try:
+        admin_pk = VerifyKey.from_hex(admin) if admin is not None else None
+    except DecodeError as exc:
+        raise ConfigError(f"--admin: {exc}") from None
+    before = os.umask(0o077)  # whatever is made is for this user alone; a folder that is there stays as it is
+    try:
+        return create(
+            config.data_dir,
+            _new_key(),
+            UnixTime(int(time.time())),
+            limits=DEFAULT_LIMITS.lowered(config.limits),
+            profile=PROFILES[named],
+            admin_pk=admin_pk,
+            keys_directory=config.keys_dir,
+        )
+    finally:
+        os.umask(before)
+
+
+def rotate(config: HubConfig, window_sec: int) -> HubIdentity:
+    """The next key, from the next second on; the one before stays active for the window (§8.4, KEX0.1)."""
+    valid_from = UnixTime(int(time.time()) + 1)
+    return rotation.rotate(
+        config.data_dir, _new_key(), valid_from, window_sec, keys_directory=config.keys_dir
+    )

@@ -1,0 +1,314 @@
+"""What a hub does by itself: checkpoints, anchors, retention, by count, by time or when an admin asks.
+
+Cadence is the configuration's. A chore that fails is logged and comes round again; one that an admin asked
+for tells the admin. Nothing here writes: every change is an action for the sequencer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from veen_core import stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.errors import ApiError, VeenError
+from veen_core.ids import NOTHING, HubId, Label, StreamId, StreamSeq, UnixTime
+from veen_core.protocols import Clock
+from veen_core.rejection import Code
+from veen_hub.admission.labels import LabelMap
+from veen_hub.admission.policy import AdmissionPolicy
+from veen_hub.ops.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.ops.config import HubConfig, RetentionRule
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.metrics import Metrics
+from veen_storage.chunks import retention
+from veen_storage.commit.changes import Anchored, Checkpointed
+from veen_storage.commit.writer import Batch
+from veen_storage.errors import StorageError
+from veen_storage.store import Store
+
+T = TypeVar("T")
+
+TOGETHER: Final = 64
+"""Labels that are checkpointed in one batch: one sync for all, and nobody waits long behind them."""
+
+
+class Pipeline(Protocol):
+    """How the log is changed and read; ``Hub`` is it."""
+
+    def act(self, action: Callable[[Batch], T]) -> Awaitable[T]: ...
+    def reading(self, read: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class Upkeep:
+    """Checkpoints, anchors and retention of one running hub."""
+
+    def __init__(
+        self,
+        config: HubConfig,
+        store: Store,
+        pipeline: Pipeline,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        labels: LabelMap,
+        anchor: Anchor | None,
+        control_label: Label,
+        policy: AdmissionPolicy,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._pipeline = pipeline
+        self._clock = clock
+        self._metrics = metrics
+        self._labels = labels
+        self._anchor = anchor
+        self._control_label = control_label
+        self._policy = policy
+        self._grown: dict[Label, int] = {}
+        """Labels with entries after their last checkpoint, and how many; the sequencer's after ``start``."""
+        self._unanchored: dict[Label, tuple[StreamSeq, int]] = {}
+        """Labels whose newest checkpoint is to be anchored, where it is, and how many entries it covers that
+        no anchor does; the sequencer's after ``start``."""
+        self._streams: dict[Label, StreamId | None] = {}
+        """Which configured stream a label is of: found out once."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- running
+
+    async def start(self) -> tuple[int, int]:
+        """Take up where the last run ended.
+
+        Returns how many entries have a checkpoint and wait for an anchor, and how many have none.
+        """
+        await self._pipeline.reading(self._take_up)
+        config = self._config
+        chores = [
+            Chore("checkpoints", lambda: self.checkpoint(None), config.checkpoints.every_sec),
+            Chore("retention", self.prune, config.retention.every_sec),
+        ]
+        if self._anchor is not None:
+            retry = min(config.anchor.retry_sec, config.anchor.every_sec)
+            chores.append(Chore("anchors", lambda: self.anchor(None), config.anchor.every_sec, retry))
+        self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
+        return sum(waiting for _upto, waiting in self._unanchored.values()), sum(self._grown.values())
+
+    def _take_up(self) -> None:
+        read = self._store.read
+        self._grown = {label: self._entries_to_checkpoint(label) for label in read.grown()}
+        for label in read.unanchored() if self._anchor is not None else ():
+            if (last := read.latest_checkpoint(label)) is not None:
+                self._unanchored[label] = last.upto_seq, last.upto_seq - read.anchored_upto(label)
+
+    def _entries_to_checkpoint(self, label: Label) -> int:
+        head, last = self._store.read.head(label), self._store.read.latest_checkpoint(label)
+        return (head.stream_seq if head is not None else 0) - (last.upto_seq if last is not None else 0)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def committed(self, batch: Batch, counts: Mapping[Label, int]) -> None:
+        """In the sequencer's thread: what is durable now; ``counts`` are the new entries.
+
+        A batch checkpoints more than it was asked to: a chunk that ends has one.
+        """
+        for label, count in counts.items():
+            self._grown[label] = self._grown.get(label, 0) + count
+        for step in batch.view.changes.steps:
+            match step:
+                case Checkpointed():
+                    self._checkpointed(batch, step.checkpoint)
+                case Anchored():
+                    self._anchored(step.anchor.label, step.anchor.upto_seq)
+
+    def _checkpointed(self, batch: Batch, made: Checkpoint) -> None:
+        label, cursor = made.label_curr, batch.label(made.label_curr)
+        after = cursor.log.size - made.upto_seq if cursor is not None else 0
+        entries = self._grown.pop(label, after) - after
+        if after:
+            self._grown[label] = after
+        self._metrics.checkpoints.inc()
+        self._metrics.checkpoint_interval.observe(entries)
+        self._metrics.stage.labels("checkpointed").inc(entries)
+        if self._anchor is not None:
+            _before, waiting = self._unanchored.get(label, (NOTHING, 0))
+            self._unanchored[label] = made.upto_seq, waiting + entries
+
+    def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
+        """Up to there; a checkpoint that was made meanwhile is not."""
+        newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
+        after = newest - upto_seq
+        if after > 0:
+            self._unanchored[label] = newest, after
+        self._metrics.stage.labels("anchored").inc(max(0, waiting - after))
+
+    # --- checkpoints
+
+    def checkpoint_if_due(self, batch: Batch, label: Label) -> None:
+        """In the sequencer: by count."""
+        cursor = batch.label(label)
+        every = self._config.checkpoints.every_entries
+        if cursor is not None and cursor.log.size - cursor.checkpointed >= every:
+            self._checkpoint(batch, label)
+
+    def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
+        """In the sequencer: None if the last one covers the label."""
+        if batch.label(label) is None:
+            raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
+        return batch.checkpoint(label)
+
+    def _checkpoint_if_whole(self, batch: Batch, label: Label) -> Checkpoint | None:
+        """In the sequencer: a label that storage refuses does not keep the others from theirs."""
+        try:
+            batch.label(label)
+        except StorageError as exc:
+            log(logging.ERROR, "a label is not checkpointed", label=label.hex(), error=str(exc))
+            return None
+        return self._checkpoint(batch, label)
+
+    async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
+        """Of one label, or of every label that grew since its last."""
+        if label is not None:
+            made = await self._pipeline.act(lambda batch: self._checkpoint(batch, label))
+            last = made or await self._latest(label)
+            return [last] if last is not None else []
+        found: list[Checkpoint] = []
+        grown = await self._pipeline.act(lambda _batch: sorted(self._grown))
+        for at in range(0, len(grown), TOGETHER):
+            some = grown[at : at + TOGETHER]
+            new = await self._pipeline.act(
+                lambda batch, some=some: [self._checkpoint_if_whole(batch, one) for one in some]  # type: ignore[misc]
+            )
+            found += [checkpoint for checkpoint in new if checkpoint is not None]
+        return found
+
+    async def _latest(self, label: Label) -> Checkpoint | None:
+        return await self._pipeline.reading(lambda: self._store.read.latest_checkpoint(label))
+
+    # --- anchors
+
+    async def anchor(self, label: Label | None) -> list[Checkpoint]:
+        """Publish the newest checkpoint of each label that has one and is not anchored yet."""
+        if self._anchor is None:
+            raise ApiError(
+                Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
+            )
+        done: list[Checkpoint] = []
+        labels = await self._pipeline.act(
+            lambda _batch: [label] if label is not None else [*self._unanchored]
+        )
+        for one in labels:
+            try:
+                checkpoint = await self._anchor_latest(self._anchor, one)
+            except StorageError as exc:  # does not keep the others from theirs
+                if label is not None:
+                    raise
+                log(logging.ERROR, "a label is not anchored", label=one.hex(), error=str(exc))
+                continue
+            if checkpoint is not None:
+                done.append(checkpoint)
+        return done
+
+    async def _anchor_latest(self, anchor: Anchor, label: Label) -> Checkpoint | None:
+        """None if the label has no checkpoint. One that storage refuses is not published first."""
+        await self._pipeline.act(lambda batch: batch.label(label))
+        if (last := await self._latest(label)) is None:
+            return None
+        root = anchored_root(self._store.identity.hub_id, last, self._clock.now())
+        anchor_ref = await self._publish(anchor, root)
+        await self._pipeline.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
+        return last
+
+    async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
+        try:
+            return await anchor.publish(root)
+        except AnchorError as exc:
+            self._metrics.anchor_fail.inc()
+            log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
+            raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self._config.anchor.retry_sec) from exc
+
+    # --- retention
+
+    def retention_policy(self) -> retention.Policy:
+        """The configuration's rules by label; a stream's are those of its labels of all epochs.
+
+        A class's wish stands in for the default only: a rule of the configuration counts more.
+        """
+        settings = self._config.retention
+        by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
+        rules = {label: retention.Rule(max_age_sec=age) for label, age in self._policy.retention().items()}
+        for label in self._store.read.all_labels() if by_stream else ():
+            try:
+                found = self._stream_of(label, by_stream)
+            except StorageError as exc:  # nothing goes of what may have to stay; all others have their rules
+                log(logging.ERROR, "retention passes over a label", label=label.hex(), error=str(exc))
+                rules[label] = retention.LONG_TERM
+                continue
+            if found is not None:
+                rules[label] = by_stream[found]
+        rules |= {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
+        return retention.Policy(default=_rule(settings.default), labels=rules)
+
+    def _stream_of(self, label: Label, streams: Collection[StreamId]) -> StreamId | None:
+        if label not in self._streams:
+            first_ts = self._store.read.receipt(label, StreamSeq(1)).hub_ts
+            self._streams[label] = self._labels.stream_of(label, first_ts, streams)
+        return self._streams[label]
+
+    async def prune(self) -> tuple[int, int]:
+        """Apply the retention rules; chunks and entries whose payloads go."""
+        now = self._clock.now()
+        decisions = await self._pipeline.reading(
+            lambda: self._store.due(self.retention_policy(), now, keep=self._control_label)
+        )
+        for decision in decisions:
+            await self._pipeline.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
+        return len(decisions), sum(d.end_seq - d.start_seq + 1 for d in decisions)
+
+
+def anchored_root(hub: HubId, checkpoint: Checkpoint, now: UnixTime) -> AnchoredRoot:
+    """What of a checkpoint is published (ANCHOR0)."""
+    return AnchoredRoot(
+        hub_id=hub,
+        label=checkpoint.label_curr,
+        upto_seq=checkpoint.upto_seq,
+        mmr_root=checkpoint.mmr_root,
+        epoch=checkpoint.epoch,
+        ts=UnixTime(now),
+    )
+
+
+def _rule(settings: RetentionRule) -> retention.Rule:
+    if settings.long_term:
+        return retention.LONG_TERM
+    return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something that comes round."""
+
+    name: str
+    do: Callable[[], Awaitable[object]]
+    every_sec: int
+    retry_sec: int | None = None
+    """After a failure; otherwise it waits for its next time."""
+
+    async def repeat(self) -> None:
+        """For ever: a failure is logged, and never the end of it."""
+        pause = self.every_sec
+        while True:
+            await asyncio.sleep(pause)
+            pause = self.every_sec
+            try:
+                await self.do()
+            except VeenError as exc:
+                log(logging.WARNING, "chore failed", chore=self.name, error=str(exc))
+                pause = self.retry_sec or pause
+            except Exception:  # noqa: BLE001 - logged; a bug in one chore does not end it
+                LOGGER.exception("bug in a chore", extra={"fields": {"chore": self.name}})

@@ -1,0 +1,1 @@
+"""The path of a submit: intake, examiner, sequencer, signer, feed."""

@@ -1,0 +1,1 @@
+"""Folds: events, overlays as values, and the monoids they are built from."""

@@ -1,0 +1,1 @@
+"""Records: declared once, with codec, fast pattern and reference."""

@@ -1,0 +1,1 @@
+"""The summary tree: cached summaries of dyadic ranges (§11.3)."""

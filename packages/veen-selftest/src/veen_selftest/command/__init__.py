@@ -1,0 +1,1 @@
+"""The command `veen selftest`, its console script and its target."""

@@ -1,0 +1,1 @@
+"""The hubs under test: started here or found at a URL."""

@@ -1,0 +1,1 @@
+"""A writer and a verifier of the selftest's own."""

@@ -1,0 +1,1 @@
+"""Running checks: suites, their context and the report."""

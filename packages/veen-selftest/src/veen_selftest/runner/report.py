@@ -1,0 +1,115 @@
+"""A run's outcome: one JSON object for programs, JUnit for CI, lines for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from veen_selftest.runner.context import Figure
+from veen_selftest.runner.suite import Outcome, Report, Result
+
+MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAIL", Outcome.SKIPPED: "skip"}
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The keys are an interface."""
+    return {
+        "ok": report.ok,
+        "hub": report.hub,
+        "seed": report.seed,
+        "seconds": round(report.seconds, 3),
+        "interrupted": report.interrupted,
+        **{outcome.value: report.count(outcome) for outcome in Outcome},
+        "checks": [
+            {
+                "suite": result.suite,
+                "name": result.check.name,
+                "clause": result.check.clause,
+                "says": result.check.says,
+                "outcome": result.outcome.value,
+                "why": result.why,
+                "seconds": round(result.seconds, 3),
+            }
+            for result in report.results
+        ],
+        "figures": [dataclasses.asdict(figure) for figure in report.figures],
+    }
+
+
+def as_junit(report: Report) -> bytes:
+    """One ``testsuite`` a suite; a skipped check is skipped there too, never a pass."""
+    root = ET.Element("testsuites", _counted("veen-selftest", report.results, report.seconds))
+    for name in dict.fromkeys(result.suite for result in report.results):
+        mine = [result for result in report.results if result.suite == name]
+        suite = ET.SubElement(root, "testsuite", _counted(name, mine, sum(each.seconds for each in mine)))
+        suite.set("timestamp", report.began.strftime("%Y-%m-%dT%H:%M:%S"))
+        properties = ET.SubElement(suite, "properties")
+        ET.SubElement(properties, "property", name="hub", value=_printable(report.hub))
+        ET.SubElement(properties, "property", name="seed", value=str(report.seed))
+        for result in mine:
+            _case(suite, result)
+    ET.indent(root)
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, str]:
+    """What every reader of JUnit looks for; a check that breaks is a failure, so there are no errors."""
+    return {
+        "name": name,
+        "tests": str(len(results)),
+        "failures": str(sum(result.outcome is Outcome.FAILED for result in results)),
+        "errors": "0",
+        "skipped": str(sum(result.outcome is Outcome.SKIPPED for result in results)),
+        "time": f"{seconds:.3f}",
+    }
+
+
+def _case(suite: ET.Element, result: Result) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"veen.{result.suite}",
+        name=f"{result.check.name} ({result.check.clause})",
+        time=f"{result.seconds:.3f}",
+    )
+    if result.outcome is Outcome.FAILED:
+        failure = ET.SubElement(case, "failure", type=result.check.clause, message=_printable(result.why))
+        failure.text = result.check.says
+    elif result.outcome is Outcome.SKIPPED:
+        ET.SubElement(case, "skipped", message=_printable(result.why))
+
+
+def _printable(text: str) -> str:
+    """XML has no form for control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def line(result: Result) -> str:
+    """For a person, as soon as it is known."""
+    check = result.check
+    text = f"{MARKS[result.outcome]:<4}  {check.name:<32}  {check.clause:<18}  {check.says}"
+    return f"{text}\n      {result.why}" if result.why else text
+
+
+def table(figures: list[Figure]) -> Iterator[str]:
+    """Name, value, target; what each is under it."""
+    for figure in figures:
+        value = (
+            f"{figure.value:,.3f}".rstrip("0").rstrip(".") if figure.value < 1_000 else f"{figure.value:,.0f}"
+        )
+        met = "" if figure.ok else "  MISSED"
+        yield f"{figure.name:<20}  {value:>12} {figure.unit:<11}  {figure.target:<14}{met}"
+        yield f"{'':<20}  {figure.about}"
+
+
+def summary(report: Report) -> str:
+    counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in Outcome)
+    text = f"{counts} in {report.seconds:.1f} s against {report.hub} (seed {report.seed})"
+    if report.interrupted:
+        return f"interrupted: {text}"
+    if not report.count(Outcome.PASSED) and not report.count(Outcome.FAILED):
+        return f"nothing was judged: {text}"
+    return text

@@ -1,0 +1,1 @@
+"""Folding logs: ranges, duplicates, merging and states (§11.3)."""

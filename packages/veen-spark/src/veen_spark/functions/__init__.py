@@ -1,0 +1,1 @@
+"""SQL functions, opening of messages, and the keys they need."""

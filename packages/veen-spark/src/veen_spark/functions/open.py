@@ -1,0 +1,132 @@
+"""Open: decrypt messages where they lie, in one Arrow pass (§4.2, §4.5).
+
+    keys = ReaderKeys.from_files("/etc/veen/reader")
+    open_messages(spark.read.format("veen").load("exports/*"), keys)
+
+adds to every row what its message says: ``opened``, ``why_not``, ``schema``, ``schema_name``, the other
+fields of the header and ``body``. No row is dropped: of one that does not open ``why_not`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from veen_core.ciphertext import Opened
+from veen_core.errors import VeenError
+from veen_core.keys import DhKey
+from veen_core.msg import Msg
+from veen_spark.errors import SparkSetupError
+from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.functions.schema_names import schema_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BINARY: Final = pa.binary()
+OPENED_FIELDS: Final = (
+    pa.field("opened", pa.bool_()),
+    pa.field("why_not", pa.string()),
+    pa.field("schema", _BINARY),
+    pa.field("schema_name", pa.string()),
+    pa.field("parent_id", _BINARY),
+    pa.field("att_root", _BINARY),
+    pa.field("cap_ref", _BINARY),
+    pa.field("expires_at", pa.decimal128(20, 0)),
+    pa.field("body", _BINARY),
+)
+"""What opening adds. ``expires_at`` is any unsigned integer of 64 bits, which is more than a long holds."""
+NEEDED: Final = ("label", "msg", "kind")
+_NO_MESSAGE: Final = {
+    "authorize": "a cap token, not a message (H5)",
+    "pruned": "retention took the message",
+    None: "there is no entry in this row",
+}
+
+
+class Unopened(NamedTuple):
+    """Why a row has no plaintext."""
+
+    why: str
+
+
+class Opener:
+    """Opens messages; of several keys the one that opened the last of a label is tried first."""
+
+    def __init__(self, keys: Sequence[DhKey]) -> None:
+        self._keys = tuple(keys)
+        self._order: dict[bytes, tuple[DhKey, ...]] = {}
+
+    def open(self, label: bytes | None, kind: str | None, wire: bytes | None) -> Opened | Unopened:
+        """Never raises for what a row holds."""
+        if kind != "msg" or wire is None or label is None:
+            return Unopened(_NO_MESSAGE.get(kind, "the row has no msg"))
+        try:
+            msg = Msg.decode(wire)
+        except VeenError as exc:
+            return Unopened(str(exc))
+        why = "no reader key was given"
+        keys = self._order.get(label, self._keys)
+        for at, key in enumerate(keys):
+            try:
+                opened = msg.open(key)
+            except VeenError as exc:
+                why = str(exc)
+                continue
+            if at:
+                self._order[label] = (key, *keys[:at], *keys[at + 1 :])
+            return opened
+        return Unopened(why)
+
+
+def open_messages(frame: DataFrame, keys: ReaderKeys) -> DataFrame:
+    """The rows of the data source with what their messages say."""
+    require_columns(frame, NEEDED)
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415 - slow to import
+
+    clash = sorted({field.name for field in OPENED_FIELDS} & set(frame.columns))
+    if clash:
+        raise SparkSetupError(f"the DataFrame has columns {', '.join(clash)} already: drop or rename them")
+    given = [field.with_nullable(True) for field in to_arrow_schema(frame.schema)]
+    schema = pa.schema([*given, *OPENED_FIELDS])
+    return frame.mapInArrow(_opening(keys), from_arrow_schema(schema))
+
+
+def _opening(keys: ReaderKeys) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def opening(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opener = Opener(keys.get())
+        for batch in batches:
+            yield expanded(batch, opener)
+
+    return opening
+
+
+def expanded(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
+    """A batch and its plaintexts."""
+    rows = zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True)
+    found = [told(opener.open(label, kind, wire)) for label, wire, kind in rows]
+    columns = list(zip(*found, strict=True)) if found else [()] * len(OPENED_FIELDS)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, OPENED_FIELDS, strict=True)]
+    fields = [*batch.schema, *OPENED_FIELDS]
+    return pa.RecordBatch.from_arrays([*batch.columns, *arrays], schema=pa.schema(fields))
+
+
+def told(opened: Opened | Unopened) -> tuple[Any, ...]:
+    """What ``OPENED_FIELDS`` hold."""
+    if isinstance(opened, Unopened):
+        return False, opened.why, None, None, None, None, None, None, None
+    header = opened.header
+    names = (True, None, bytes(header.schema), schema_name(header.schema))
+    refs = (header.parent_id, header.att_root, header.cap_ref)
+    return (*names, *refs, header.expires_at, opened.body)
+
+
+def require_columns(frame: DataFrame, names: Iterable[str]) -> None:
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise SparkSetupError(
+            f"the DataFrame has no {', '.join(missing)}: read it with spark.read.format('veen'), "
+            "or keep these columns"
+        )

@@ -1,0 +1,130 @@
+"""Filters that Spark hands down: which segments they leave, and which rows of those.
+
+On ``label`` and ``stream_seq`` by the names of files and what manifests promise; on ``hub_ts`` by the first
+receipt of each segment, since it never decreases within a label (H3). Spark applies every filter again, so
+that a log which breaks those promises gives fewer rows at the worst, never wrong ones: ``verify`` finds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from veen_core.entry import FRAME_SIZE, frame_size, unframe
+from veen_core.errors import VeenError
+from veen_core.receipt import Receipt
+from veen_spark.read.chunk_walk import MAX_FRAME, open_raw
+from veen_spark.read.segment import Pruned, Segment, Span
+from veen_spark.read.walk import walk
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_FIRST: Final = 0
+_LAST: Final = 2**63 - 1
+"""Of a column. A log may say more, which no row can show: no condition, so that reading it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What rows must have to be of any use; both ends of ranges included."""
+
+    labels: frozenset[bytes] | None = None
+    seqs: tuple[int, int] = (_FIRST, _LAST)
+    times: tuple[int, int] = (_FIRST, _LAST)
+
+    def narrowed(self, condition: Filter) -> Wanted:
+        """With one more condition, as far as it is understood."""
+        column, value = getattr(condition, "attribute", ()), getattr(condition, "value", None)
+        name = type(condition).__name__
+        if column == ("label",):
+            values = {"EqualTo": (value,), "EqualNullSafe": (value,), "In": value}.get(name)
+            return self if values is None else self._of_labels(values)
+        if column == ("stream_seq",):
+            return dataclasses.replace(self, seqs=_narrow(self.seqs, name, value))
+        if column == ("hub_ts",):
+            return dataclasses.replace(self, times=_narrow(self.times, name, value))
+        return self
+
+    def _of_labels(self, values: Iterable[Any]) -> Wanted:
+        held = frozenset(bytes(value) for value in values if value is not None)
+        return dataclasses.replace(self, labels=held if self.labels is None else self.labels & held)
+
+    def segments(self, all_: Sequence[Segment]) -> list[Segment]:
+        """Those that may hold a wanted row; ``all_`` in order of labels and entries."""
+        kept = [segment for segment in all_ if self._may_hold(segment)]
+        if self.times == (_FIRST, _LAST):
+            return kept
+        first = [_first_ts(segment) for segment in kept]
+        low, high = self.times
+        found = []
+        for n, (segment, after) in enumerate(zip_longest(kept, kept[1:])):
+            follows = after is not None and (after.origin, after.label) == (segment.origin, segment.label)
+            until = first[n + 1] if follows else None
+            since = first[n]
+            if (since is None or since <= high or high == _LAST) and (until is None or until >= low):
+                found.append(segment)
+        return found
+
+    def _may_hold(self, segment: Segment) -> bool:
+        low, high = self.seqs
+        if self.labels is not None and bytes(segment.label) not in self.labels:
+            return False
+        begins = segment.start_seq <= high or high == _LAST
+        return begins and (segment.end_seq is None or segment.end_seq >= low)
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The wanted rows of a batch; damage is always wanted."""
+        for column, (low, high) in (("stream_seq", self.seqs), ("hub_ts", self.times)):
+            if (low, high) != (_FIRST, _LAST):
+                values = batch.column(column)
+                inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+                batch = batch.filter(pc.fill_null(inside, fill_value=True))
+        return batch
+
+
+_BOUNDS: Final[dict[str, Callable[[int, int, Any], tuple[int, int]]]] = {
+    "EqualTo": lambda low, high, value: (max(low, value), min(high, value)),
+    "EqualNullSafe": lambda low, high, value: (max(low, value), min(high, value)),
+    "GreaterThan": lambda low, high, value: (max(low, value + 1), high),
+    "GreaterThanOrEqual": lambda low, high, value: (max(low, value), high),
+    "LessThan": lambda low, high, value: (low, min(high, value - 1)),
+    "LessThanOrEqual": lambda low, high, value: (low, min(high, value)),
+    "In": lambda low, high, value: (max(low, min(value)), min(high, max(value))),
+}
+
+
+def _narrow(bounds: tuple[int, int], name: str, value: Any) -> tuple[int, int]:
+    values = [v for v in value if v is not None] if name == "In" else value
+    if name not in _BOUNDS or values is None or values == [] or isinstance(values, bool):
+        return bounds
+    return _BOUNDS[name](*bounds, values)
+
+
+def _first_ts(segment: Segment) -> int | None:
+    """The hub_ts of the first entry, or None if it cannot be read: then nothing is left out."""
+    try:
+        if segment.form == "chunk":
+            return _first_ts_of_chunk(segment)
+        for item in walk(segment):
+            if isinstance(item, Span):
+                return Receipt.decode(item.data[item.receipt_at[0] : item.end[0]]).hub_ts
+            return item.entry.receipt.hub_ts if isinstance(item, Pruned) else None
+    except (VeenError, OSError, struct.error):
+        pass  # reading it will say what is wrong
+    return None
+
+
+def _first_ts_of_chunk(segment: Segment) -> int:
+    file, stream = open_raw(segment.path, segment.begin)
+    with file:
+        header = stream.read(FRAME_SIZE)
+        body = stream.read(min(frame_size(header), MAX_FRAME) - FRAME_SIZE)
+    return unframe(header + body).receipt.hub_ts  # whole: a flipped bit must not leave a file out

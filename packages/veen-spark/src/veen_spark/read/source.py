@@ -1,0 +1,91 @@
+"""The ``veen`` data source: ``spark.read.format("veen").load(path)``.
+
+Options: ``mode`` is ``failfast`` (a damaged entry fails the read, naming file and byte) or ``quarantine`` (it
+becomes a row with ``damage`` set); ``maxPartitionBytes`` is how much one task reads at the most.
+Paths must be readable under the same name on every executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from veen_spark.read.columns import spark_schema
+from veen_spark.read.log_files import find_segments
+from veen_spark.read.options import Options
+from veen_spark.read.plan import MAX_BYTES, pack
+from veen_spark.read.pushdown import Wanted
+from veen_spark.read.rows import batches
+from veen_spark.read.segment import Segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+NAME: Final = "veen"
+MODES: Final = ("failfast", "quarantine")
+OPTIONS: Final = frozenset({"path", "paths", "mode", "maxpartitionbytes"})
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("veen")`` known to a session."""
+    spark.dataSource.register(VeenDataSource)
+
+
+class Part(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        super().__init__(segments)
+        self.segments = segments
+
+
+class VeenDataSource(DataSource):
+    """Logs as rows (``columns``)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return spark_schema(quarantine=self._quarantine)
+
+    @property
+    def _quarantine(self) -> bool:
+        return self.options.get("mode", MODES[0]).lower() == "quarantine"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the schema is ours
+        return VeenReader(Options(self.options, OPTIONS))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - as above; Spark's
+        from veen_spark.stream import stream_source  # noqa: PLC0415 - loads the client, which reading files does not need
+
+        return stream_source.VeenStreamReader(Options(self.options, stream_source.OPTIONS))
+
+
+class VeenReader(DataSourceReader):
+    """Plans once, on the driver; reads in tasks, which have nothing but a ``Part``."""
+
+    def __init__(self, options: Options) -> None:
+        self._paths = options.paths
+        self._quarantine = options.choice("mode", MODES) == "quarantine"
+        self._max_bytes = options.number("maxPartitionBytes", MAX_BYTES)
+        self._wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        for condition in filters:
+            self._wanted = self._wanted.narrowed(condition)
+        return filters  # Spark applies them again: what is left out here is only what cannot match
+
+    def partitions(self) -> Sequence[InputPartition]:
+        segments = self._wanted.segments(find_segments(self._paths))
+        return [Part(part) for part in pack(segments, self._max_bytes)] or [Part([])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Part)
+        for batch in batches(partition.segments, quarantine=self._quarantine):
+            if (kept := self._wanted.rows(batch)).num_rows:
+                yield kept

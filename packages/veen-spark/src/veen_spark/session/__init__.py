@@ -1,0 +1,1 @@
+"""Starting Spark: session, Java and master."""

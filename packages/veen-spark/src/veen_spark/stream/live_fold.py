@@ -1,0 +1,212 @@
+"""Live folds: an overlay's state kept up to date over a stream, exactly once, in Parquet (§11.3).
+
+    stream = spark.readStream.format("veen").option("hub", url).load()
+    query = LiveFold(spark, "wallet.ledger", "state", keys).start(stream)
+    ...
+    LiveFold(spark, "wallet.ledger", "state").current()      # by anybody, at any time
+
+Each batch is lifted like a log (``ranges``), its duplicates settled against itself and against the index of
+all keys before it, and merged onto the states of its labels. What it changes is committed in one step
+(``commits``): a batch that is done again, after a crash or a restart, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from veen_core.errors import StateError
+from veen_overlays.fold.overlay import Overlay
+from veen_spark.errors import SparkSetupError
+from veen_spark.fold.claims import fingerprint, marked_ranges, repeating_ranges, settle
+from veen_spark.fold.duplicates import Lifting, relifted, tell
+from veen_spark.fold.folding import examine, needed
+from veen_spark.fold.merging import FOLDED_SCHEMA, merged
+from veen_spark.fold.ranges import HELD, PART_SCHEMA, RANGE_SCHEMA, lifting, overlay_at, spark_type
+from veen_spark.functions.reader_keys import ReaderKeys
+from veen_spark.stream.commits import KINDS, Commit, Kind, Part, Target, full_tier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+KEY_SCHEMA: Final = pa.schema(
+    [pa.field("label", pa.binary()), pa.field("key", pa.binary()), pa.field("seq", pa.int64())]
+)
+_SCHEMAS: Final[Mapping[Kind, pa.Schema]] = {"states": FOLDED_SCHEMA, "keys": KEY_SCHEMA}
+Earlier = Mapping[tuple[bytes, bytes], int]
+
+
+class LiveFold:
+    """One overlay over the labels of a stream, in one folder."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        overlay: str | Overlay[Any],
+        target: str | Path,
+        keys: ReaderKeys | None = None,
+        *,
+        allow_pruned: bool = False,
+    ) -> None:
+        self.spark, self.overlay, self.keys = spark, overlay_at(overlay), keys
+        self.target = Target(Path(target))
+        self.allow_pruned = allow_pruned
+
+    def start(self, stream: DataFrame, **trigger: Any) -> StreamingQuery:
+        """Follow the stream; ``trigger`` as ``DataStreamWriter.trigger`` takes it."""
+        if not stream.isStreaming:
+            raise SparkSetupError("this DataFrame is no stream: read it with spark.readStream, or fold() it")
+        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+            raise SparkSetupError(
+                "Spark Connect runs batches in its server, which cannot commit them: "
+                "start the live fold with another master"
+            )
+        writer = stream.writeStream.foreachBatch(self.absorb)
+        writer = writer.option("checkpointLocation", str(self.target.checkpoint))
+        return (writer.trigger(**trigger) if trigger else writer).start()
+
+    # --- reading
+
+    def current(self) -> DataFrame:
+        """A row per label, like ``fold`` gives."""
+        return self._newest(self._stored("states", self._last()))
+
+    def _last(self) -> Commit:
+        """What counts now; refuses another overlay's folder."""
+        class_id = self.overlay.class_id.hex()
+        last = self.target.last() or Commit(-1, self.overlay.name, class_id)
+        if last.class_id != class_id:
+            raise StateError(
+                f"{self.target.root} holds the state of {last.overlay}, of another scope or version, "
+                f"not of this {self.overlay.name}: choose another folder"
+            )
+        return last
+
+    def _stored(self, kind: Kind, commit: Commit) -> DataFrame:
+        schema = spark_type(_SCHEMAS[kind])
+        paths = [self.target.path(kind, part) for part in commit.parts(kind)]
+        return self.spark.read.schema(schema).parquet(*paths) if paths else self._none(schema)
+
+    def _none(self, schema: Any) -> DataFrame:
+        return self.spark.createDataFrame([], schema)
+
+    @staticmethod
+    def _newest(states: DataFrame) -> DataFrame:
+        from pyspark.sql import Window  # noqa: PLC0415 - slow to import
+        from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+        place = f.row_number().over(Window.partitionBy("label").orderBy(f.desc("upto_seq")))
+        return states.withColumn("place", place).where("place = 1").drop("place")
+
+    # --- a batch
+
+    def absorb(self, frame: DataFrame, batch: int) -> None:
+        """Fold one batch onto what there is; what ``foreachBatch`` calls."""
+        last, rows = self._last(), needed(frame, self.keys)
+        if batch <= last.batch:
+            self._check_repeated(rows, batch, last)
+            return
+        lift = lifting(self.overlay, self.keys, keep=True)
+        ranges = rows.mapInArrow(lift, spark_type(RANGE_SCHEMA)).persist()
+        try:
+            if claims := ranges.select("label", "from_seq", "to_seq", "claims").collect():
+                settled = self._settled(rows, ranges, [tuple(row) for row in claims], last).persist()
+                try:
+                    self._write(batch, settled, last)
+                finally:
+                    settled.unpersist()
+        finally:
+            ranges.unpersist()
+
+    def _check_repeated(self, rows: DataFrame, batch: int, last: Commit) -> None:
+        """A batch that is committed already may come once more, and then holds nothing new."""
+        beyond = (
+            rows.groupBy("label").agg({"stream_seq": "max"})
+            .join(self._newest(self._stored("states", last)).select("label", "upto_seq"), "label", "left")
+            .where("upto_seq is null or `max(stream_seq)` > upto_seq")
+        )  # fmt: skip
+        if batch < last.batch or not beyond.isEmpty():
+            raise StateError(
+                f"batch {batch} comes again, but the state in {self.target.root} is of batch {last.batch} of "
+                "another run: its checkpoint was removed or replaced; remove the folder and fold anew"
+            )
+
+    def _settled(self, rows: DataFrame, ranges: DataFrame, claims: Sequence[Any], last: Commit) -> DataFrame:
+        """The batch's ranges, duplicates of each other and of everything before them settled."""
+        earlier = self._earlier(ranges, last)
+        marked = marked_ranges(_repeating(claims, earlier))
+        if not marked:
+            return ranges
+        from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
+
+        work = Lifting(rows, self.overlay, self.keys, HELD)
+        firsts = settle(tell(work, marked), lambda label, key: earlier.get((label, key)))
+        again = relifted(work, marked, firsts, keep=True)
+        gone = self.spark.createDataFrame(
+            [(m.label, m.from_seq) for m in marked], "label binary, from_seq long"
+        )
+        stand = ranges.join(f.broadcast(gone), ["label", "from_seq"], "left_anti")
+        return stand.select(*RANGE_SCHEMA.names).union(again)
+
+    def _earlier(self, ranges: DataFrame, last: Commit) -> Earlier:
+        """Of the batch's keys, those that the index has."""
+        if not last.keys:
+            return {}
+        from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
+
+        mine = ranges.select("label", f.explode("kept").alias("kept")).select("label", "kept.key")
+        found = self._stored("keys", last).join(f.broadcast(mine), ["label", "key"], "left_semi")
+        return {(bytes(label), bytes(key)): seq for label, key, seq in found.collect()}
+
+    # --- writing
+
+    def _write(self, batch: int, settled: DataFrame, last: Commit) -> None:
+        from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
+
+        known = self._newest(self._stored("states", last)).join(
+            settled.select("label").distinct(), "label", "left_semi"
+        )
+        before = known.select(
+            "label",
+            f.lit(1).cast("long").alias("from_seq"),
+            f.col("upto_seq").alias("to_seq"),
+            *("mmr_root", "unopened", "pruned", "summary"),
+        )
+        both = before.union(settled.select(*PART_SCHEMA.names))
+        widest, _ = examine(both.withColumn("claims", f.lit(b"")), allow_pruned=self.allow_pruned)
+        kept = settled.select("label", f.explode("kept").alias("k")).select("label", "k.key", "k.seq")
+        fresh: dict[Kind, DataFrame] = {"states": merged(both, self.overlay, widest), "keys": kept}
+        parts = {kind: self._parts(kind, batch, fresh[kind], last) for kind in KINDS}
+        self.target.commit(Commit(batch, self.overlay.name, self.overlay.class_id.hex(), **parts))
+
+    def _parts(self, kind: Kind, batch: int, fresh: DataFrame, last: Commit) -> tuple[Part, ...]:
+        """What was there and what is new; a tier that is full becomes one part of the next."""
+        parts = (*last.parts(kind), self.target.new_part(batch))
+        self._store(kind, parts[-1], fresh)
+        while joined := full_tier(parts):
+            part = self.target.new_part(batch, joined[0].level + 1)
+            paths = [self.target.path(kind, p) for p in joined]
+            rows = self.spark.read.schema(spark_type(_SCHEMAS[kind])).parquet(*paths)
+            self._store(kind, part, self._newest(rows) if kind == "states" else rows)
+            parts = (*(p for p in parts if p not in joined), part)
+        return parts
+
+    def _store(self, kind: Kind, part: Part, rows: DataFrame) -> None:
+        sort = ("label",) if kind == "states" else ("label", "key")  # so that footers rule files out
+        rows.sortWithinPartitions(*sort).write.parquet(self.target.path(kind, part))
+        self.target.make_durable(kind, part)
+
+
+def _repeating(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
+    by_label: dict[bytes, list[Any]] = {}
+    for row in claims:
+        by_label.setdefault(bytes(row[0]), []).append(row)
+    known: dict[bytes, list[bytes]] = {}
+    for label, key in earlier:
+        known.setdefault(label, []).append(fingerprint(key))
+    for label, held in by_label.items():
+        yield from repeating_ranges(held, b"".join(known.get(label, ())))

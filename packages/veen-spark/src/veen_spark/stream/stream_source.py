@@ -1,0 +1,132 @@
+"""``spark.readStream.format("veen").option("hub", url)``: a live hub's labels as a stream of rows.
+
+Options: ``hub`` and ``hubId`` (which one it must be); ``stream`` (names) or ``label`` (hex), comma separated;
+``startingOffsets`` (``earliest``, ``latest``, or JSON ``{label: first stream_seq}``);
+``maxOffsetsPerTrigger``; ``failOnDataLoss``; ``ca``, a PEM file. Rows are those of ``columns``; ``file`` is
+the hub's URL and ``offset`` the stream_seq.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from veen_core.entry import Entry
+from veen_core.errors import DecodeError
+from veen_core.ids import HubId, Label
+from veen_core.receipt import Receipt
+from veen_spark.errors import SparkSetupError
+from veen_spark.read.columns import ENTRY_SCHEMA
+from veen_spark.read.options import Options
+from veen_spark.read.rows import entry_fields, receipt_fields
+from veen_spark.stream import live
+
+OPTIONS: Final = frozenset(
+    {"hub", "hubid", "stream", "label", "startingoffsets", "maxoffsetspertrigger", "failondataloss", "ca"}
+)
+PART: Final = 20_000
+"""Entries that one task reads."""
+
+
+class Stretch(InputPartition):
+    """Entries of one label, and how far the batch reads it: the history that a task must be shown."""
+
+    def __init__(self, label: Label, start: int, end: int, upto: live.Offset) -> None:
+        super().__init__((label, start, end))
+        self.label, self.start, self.end, self.upto = label, start, end, upto
+
+
+def live_hub(options: Options) -> live.LiveHub:
+    if not options.has("hub") or not options.has("hubId"):
+        raise SparkSetupError("a stream follows one hub that you know: give the options hub and hubId")
+    try:
+        hub_id = HubId.from_hex(options.text("hubId"))
+        labels = tuple(Label.from_hex(text) for text in options.names("label"))
+    except DecodeError as exc:
+        raise SparkSetupError(str(exc)) from exc
+    if not (labels or options.names("stream")):
+        raise SparkSetupError("which of the hub's logs: give the option stream or label")
+    return live.LiveHub(
+        url=options.text("hub"),
+        hub_id=hub_id,
+        streams=options.names("stream"),
+        labels=labels,
+        ca=os.path.abspath(options.text("ca")) if options.text("ca") else None,
+        fail_on_data_loss=options.choice("failOnDataLoss", ("true", "false")) == "true",
+    )
+
+
+class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets on the driver, entries in tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self._live = live_hub(options)
+        self._starting = options.text("startingOffsets", "earliest")
+        self._most = (
+            options.number("maxOffsetsPerTrigger", 1) if options.has("maxOffsetsPerTrigger") else None
+        )
+        self._last: live.Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return dict(self._live.ask(lambda hub: live.starting(hub, self._live, self._starting)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        found = self._live.ask(lambda hub: live.latest(hub, self._live, start, most))
+        if (last := self._last) is not None:
+            until = {label: min(offset, last[label], key=_seq) for label, offset in found.items()}
+            # A hub that lost entries is behind what was read: to go back there would read them again.
+            found = {label: max(start.get(label, end), end, key=_seq) for label, end in until.items()}
+        return dict(found)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What comes after this moment is for the next run."""
+        self._last = self._live.ask(lambda hub: live.latest(hub, self._live, {}, None))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        return None  # it would ask the hub once more for each batch
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [
+            Stretch(Label.from_hex(label), first, min(first + PART, last + 1) - 1, offset)
+            for label, offset in sorted(end.items())
+            if (last := offset["seq"])
+            for first in range(start.get(label, {"seq": 0})["seq"] + 1, last + 1, PART)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Stretch)
+        label, start, end, upto = partition.label, partition.start, partition.end, partition.upto
+        some = partial(live.entries, live=self._live, label=label, end=end, upto=upto)
+        while start <= end:
+            found = self._live.ask(partial(some, start=start))
+            for at in range(0, len(found), live.PAGE):
+                rows = [self._row(one) for one in found[at : at + live.PAGE]]
+                yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)
+            start += len(found)
+
+    def _row(self, one: Entry | Receipt) -> dict[str, Any]:
+        receipt = one if isinstance(one, Receipt) else one.receipt
+        row = (
+            {"kind": "pruned", "receipt": receipt.encode()} if isinstance(one, Receipt) else entry_fields(one)
+        )
+        place = {"hub_id": bytes(self._live.hub_id), "file": self._live.url, "offset": receipt.stream_seq}
+        return row | receipt_fields(receipt) | place
+
+
+def _seq(offset: live.Offset) -> int:
+    return offset["seq"]

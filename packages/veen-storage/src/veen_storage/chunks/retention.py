@@ -1,0 +1,274 @@
+"""Retention: payloads go by rule, receipts and leaf hashes stay (COMP0.1, §3.4.1).
+
+Whole sealed chunks are pruned, never a part of one, and never the growing chunk or the control label.
+A pruned chunk leaves a file (``pruned_chunk``): when it was pruned, the sizes its entries had, and of each
+entry its receipt, its hash and the MSG fields that leaf hashes are made from, so that every proof
+across it still verifies and the index can be rebuilt.
+
+A decision goes through the journal like everything else, so that it is applied once or again, never half.
+A chunk must be the one that the manifest knows, to the last byte: what is pruned cannot be looked at again.
+That is looked at before a decision is made (``prunable``) and again when it is applied; a chunk that is
+damaged by then stays as it is, and everything else goes on. The rules will demand it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from veen_core.chunk import PrunedEntry, PrunedHead, prune
+from veen_core.entry import unframe
+from veen_core.errors import DecodeError
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.mmr import Mmr
+from veen_storage.chunks.chunk_files import open_chunk
+from veen_storage.chunks.pruned_chunk import encode_pruned, read_pruned_chunk
+from veen_storage.commit.changes import Prune, Pruned
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
+from veen_storage.errors import DamageError, unreadable
+from veen_storage.index.lmdb_index import Index, Transaction, View
+from veen_storage.index.records import (
+    LABEL_SEQ,
+    MANIFEST,
+    U32,
+    U64,
+    ChunkRecord,
+    LabelCursor,
+    LabelNo,
+    Segment,
+    control_key,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a label may keep; None means no bound, and ``long_term`` neither age nor size."""
+
+    max_age_sec: int | None = None
+    max_bytes: int | None = None
+
+
+LONG_TERM = Rule()
+"""Keep everything (retention_hint = long_term)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A rule per label, and one for all others."""
+
+    default: Rule = LONG_TERM
+    labels: Mapping[Label, Rule] = field(default_factory=dict)
+
+    def rule(self, label: Label) -> Rule:
+        return self.labels.get(label, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChunk:
+    """A live sealed chunk, as the manifest knows it."""
+
+    start: StreamSeq
+    end: StreamSeq
+    total_bytes: int
+    last_ts: UnixTime
+
+
+def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
+    """The decisions that a rule demands now, oldest chunk first; none for a label that holds tokens."""
+    with index.reading() as view:
+        number = view.get("labels", label)
+        if number is None or view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) is not None:
+            return []
+        live = list(_live_chunks(view, number))
+    decisions: list[Prune] = []
+    kept_bytes = sum(chunk.total_bytes for chunk in live)
+    for chunk in live:
+        too_old = rule.max_age_sec is not None and chunk.last_ts + rule.max_age_sec < now
+        too_much = rule.max_bytes is not None and kept_bytes > rule.max_bytes
+        if not too_old and not too_much:
+            break  # later chunks are younger, and fewer bytes are left
+        kept_bytes -= chunk.total_bytes
+        decisions.append(Prune(label=label, start_seq=chunk.start, end_seq=chunk.end, pruned_at=now))
+    return decisions
+
+
+def is_held_back(index: Index, label: Label, rule: Rule, now: UnixTime) -> bool:
+    """Whether even the newest payload is too old, and stays: the chunk that grows is never pruned."""
+    if rule.max_age_sec is None:
+        return False
+    with index.reading() as view:
+        number = view.get("labels", label)
+        head = view.get("heads", number) if number is not None else None
+    if number is None or head is None:
+        return False
+    newest = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head).hub_ts
+    return newest + rule.max_age_sec < now
+
+
+def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
+    for key, value in view.scan("manifest", number, number):
+        _number, _epoch, start, end = MANIFEST.unpack(key)
+        segment = Segment.unpack(value)
+        if not segment.pruned:
+            yield SealedChunk(StreamSeq(start), StreamSeq(end), segment.total_bytes, segment.last_ts)
+
+
+# --- what may go, and what stays of it
+
+
+@dataclass(frozen=True, slots=True)
+class Pruner:
+    """Reads the chunks that are to be pruned, and writes what stays of them.
+
+    ``notice`` is told of those that are left alone because they are not what the manifest knows.
+    """
+
+    layout: Layout
+    index: Index
+    zstd: bool
+    notice: Callable[[str], None]
+
+    def prunable(self, decision: Prune) -> bool:
+        """Whether the chunk may go now; if not, that was said. Reads all of it."""
+        return self._read(decision) is not None
+
+    def write(self, files: Files, decision: Prune) -> bool:
+        """Write what stays beside the chunk, which goes once the index knows; False if it must not go.
+
+        From the chunk, also if something lies there already: of a round that was cut off, or a stranger.
+        """
+        if self._is_pruned(decision) or self._is_gone(decision):
+            return True  # decided twice, or applied once before, as an index that was rebuilt may not know
+        if (stays := self._read(decision)) is None:
+            return False
+        files.replace(self._path(decision), stays, sync_directory=False)
+        return True
+
+    def write_again(self, files: Files, label: Label, start: StreamSeq, end: StreamSeq) -> None:
+        """Before a chunk goes that a crash has kept: what stays of it may be damaged by now."""
+        if not self.layout.chunk(label, start, end).exists():
+            return
+        with self.index.reading() as view:
+            row = view.get("tombstones", _key(view, label, start))
+        if row is None:
+            what = f"has no tombstone of entries {start} to {end} of label {label.hex()}"
+            raise DamageError("index/data.mdb", None, what, "run `veen hub repair`")
+        pruned_at = UnixTime(U64.unpack_from(row, U64.size)[0])
+        decision = Prune(label=label, start_seq=start, end_seq=end, pruned_at=pruned_at)
+        try:
+            stays = self._checked(decision)
+        except (DamageError, OSError):
+            read_pruned_chunk(self._path(decision))  # raises if it is damaged as well
+            return
+        path = self._path(decision)
+        if not path.exists() or path.read_bytes() != stays:
+            files.replace(path, stays)
+
+    def _path(self, decision: Prune) -> Path:
+        return self.layout.pruned(decision.label, decision.start_seq, decision.end_seq)
+
+    def _is_pruned(self, decision: Prune) -> bool:
+        with self.index.reading() as view:
+            record = view.get("chunks", _key(view, decision.label, decision.start_seq))
+        return record is not None and ChunkRecord.unpack(record).pruned
+
+    def _is_gone(self, decision: Prune) -> bool:
+        """Whether only what stays of the chunk is there, all of it."""
+        label, start, end = decision.label, decision.start_seq, decision.end_seq
+        if any(self.layout.chunk(label, start, name).exists() for name in (end, None)):
+            return False
+        try:
+            kept = read_pruned_chunk(self._path(decision)).kept
+        except (DamageError, OSError):
+            return False
+        hashes = Mmr()
+        for _place, entry in kept:
+            hashes.add(entry.entry_hash)
+        return hashes.root == self._segment(decision).entry_hashes_root
+
+    def _segment(self, decision: Prune) -> Segment:
+        with self.index.reading() as view:
+            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
+            return _segment(view, number, decision.start_seq)[1]
+
+    def _read(self, decision: Prune) -> bytes | None:
+        """What stays of the chunk; None if it is not the one that it must be."""
+        name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
+        try:
+            return self._checked(decision)
+        except DamageError as exc:
+            damage = exc
+        except OSError as exc:
+            if self._is_pruned(decision):
+                return None  # meanwhile
+            damage = unreadable(name, exc)
+        where = f"{name}{f' at byte {damage.offset}' if damage.offset is not None else ''}"
+        self.notice(
+            f"{where}: {damage.what}: retention leaves it as it is; "
+            "run `veen hub fsck`, and restore the file from a clone"
+        )
+        return None
+
+    def _checked(self, decision: Prune) -> bytes:
+        stays = what_stays(self.layout, decision, zstd=self.zstd)
+        if stays.entry_hashes_root != self._segment(decision).entry_hashes_root:
+            name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
+            raise DamageError(name, None, "is not the chunk that the manifest knows")
+        return stays.content
+
+
+class Stays(NamedTuple):
+    """What a pruned chunk's file holds, and what its entries hash to."""
+
+    content: bytes
+    entry_hashes_root: MmrRoot
+
+
+def what_stays(layout: Layout, decision: Prune, *, zstd: bool) -> Stays:
+    """Of a chunk that is still there; ``DamageError`` if it cannot be read to its end."""
+    label, start, end = decision.label, decision.start_seq, decision.end_seq
+    sizes: list[int] = []
+    kept: list[PrunedEntry] = []
+    hashes = Mmr()
+    with open_chunk(layout, label, start, end, zstd=zstd) as chunk:
+        for offset, frame in chunk.walk():
+            try:
+                entry = prune(unframe(frame))
+            except DecodeError as exc:
+                raise DamageError(chunk.name, offset, str(exc)) from exc
+            sizes.append(len(frame))
+            kept.append(entry)
+            hashes.add(entry.entry_hash)
+    head = PrunedHead(
+        label=label, start_seq=start, end_seq=end, pruned_at=decision.pruned_at, sizes=tuple(sizes)
+    )
+    return Stays(encode_pruned(head, kept), hashes.root)
+
+
+def _key(view: View, label: Label, start: StreamSeq) -> bytes:
+    """Of a chunk's rows."""
+    return (view.get("labels", label) or b"") + U64.pack(start)
+
+
+def _segment(view: View, number: LabelNo, start: StreamSeq) -> tuple[bytes, Segment]:
+    """The manifest's leaf for the chunk that a decision names."""
+    record = ChunkRecord.unpack(view.get("chunks", LABEL_SEQ.pack(number, start)) or b"")
+    key = MANIFEST.pack(number, record.epoch, start, record.end)
+    return key, Segment.unpack(view.get("manifest", key) or b"")
+
+
+def index_pruned(txn: Transaction, step: Pruned) -> None:
+    """Tombstone, and the manifest's leaf turned to pruned."""
+    decision = step.decision
+    key = LABEL_SEQ.pack(step.number, decision.start_seq)
+    record = ChunkRecord.unpack(txn.get("chunks", key) or b"")
+    if record.pruned:
+        return  # decided twice before it was applied once: the first decision stands
+    txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
+    manifest_key, segment = _segment(txn, step.number, decision.start_seq)
+    txn.put("manifest", manifest_key, dataclasses.replace(segment, pruned=True).pack())
+    txn.put("tombstones", key, U64.pack(decision.end_seq) + U64.pack(decision.pruned_at))

@@ -1,0 +1,1 @@
+"""The commit path: journal, writer, ledger, applier and recovery (H2)."""

@@ -1,0 +1,304 @@
+"""The applier: moves durable batches from the journal into chunk files and the index (DESIGN step 2).
+
+Order of one round, over any number of batches:
+
+1. chunk bytes, summaries, peak snapshots, checkpoints, anchors and index lines are written and synced;
+2. the folder's names are synced;
+3. one full-sync index transaction records them, with the last batch applied: the round is done;
+4. sealed chunks get their final names; pruned payloads are removed (but for a chunk that was found damaged in
+   step 1: its pruning is not carried out, see ``retention``);
+5. the tail drops what the index now holds, and the journal's applied segments go.
+
+A crash before 3 leaves bytes that the index does not know of: recovery cuts files back to the
+lengths it recorded and applies the batches again. A crash after 3 leaves step 4 open: it is listed in
+the transaction, and done at the next opening. Every write here may therefore happen twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from veen_core import cbor, chunk
+from veen_core.ids import Label, StreamSeq
+from veen_storage.chunks import compression, retention
+from veen_storage.chunks.chunk_files import is_whole
+from veen_storage.chunks.retention import Pruner
+from veen_storage.commit.changes import Anchored, Changes, Checkpointed, Placed, Pruned, Sealed
+from veen_storage.commit.journal import foreign_at
+from veen_storage.disk.files import Files, read_exactly
+from veen_storage.disk.layout import Layout
+from veen_storage.errors import DamageError
+from veen_storage.index.lmdb_index import Index, Transaction
+from veen_storage.index.records import (
+    EPOCH_LABEL_SEQ,
+    LABEL_SEQ,
+    MANIFEST,
+    NODE,
+    TIME_LABEL,
+    U32,
+    U64,
+    ChunkRecord,
+    Segment,
+    bucket_key,
+    client_key,
+    control_key,
+    pack_bucket,
+)
+
+ROUND_BYTES: Final = 8 * 1_048_576
+"""A round takes about this much of the journal."""
+
+
+@dataclass(slots=True)
+class _Appends:
+    """Bytes to add to one file, from an offset that everything before them agrees on."""
+
+    offset: int
+    parts: list[bytes] = field(default_factory=list)
+
+
+class Applier:
+    """Writes what the ledger decided; decides nothing."""
+
+    def __init__(
+        self,
+        files: Files,
+        layout: Layout,
+        index: Index,
+        zstd_level: int | None,
+        pruner: Pruner,
+    ) -> None:
+        self._files = files
+        self._layout = layout
+        self._index = index
+        self._zstd_level = zstd_level
+        self._pruner = pruner
+        # Folders in which names changed since they were last synced. At first all of them: a process that
+        # died here may have made names that are not durable yet.
+        self._renamed_in = {layout.log, layout.root}
+
+    def apply(self, changes: list[Changes]) -> None:
+        """One round: steps 1 to 4."""
+        self._write_files(changes)
+        finishing = encode_finishing(changes)
+        self._index.write(lambda txn: write_index(txn, changes, finishing))
+        self.finish(finishing)
+
+    def finish(self, finishing: bytes, *, cut_off: bool = False) -> None:
+        """Step 4; also at opening, for a round that was cut off after step 3."""
+        for kind, label, start, end in decode_finishing(finishing):
+            if kind == "seal" and cut_off and self._is_compressed(label, start, end):
+                self._files.remove(self._layout.chunk(label, start, None))
+            elif kind == "seal":
+                compression.finalize_chunk(
+                    self._files, self._layout, label, start, end, zstd_level=self._zstd_level
+                )
+            else:
+                if cut_off:
+                    self._pruner.write_again(self._files, label, start, end)
+                self._files.remove(self._layout.chunk(label, start, end))
+        if finishing != NOTHING_TO_FINISH:
+            self._files.sync_directory(self._layout.log)
+
+    def _is_compressed(self, label: Label, start: StreamSeq, end: StreamSeq) -> bool:
+        """Whether a whole chunk has its final name already: then it is not made again from what grew."""
+        final = self._layout.chunk(label, start, end)
+        return self._zstd_level is not None and final.exists() and is_whole(final, compressed=True)
+
+    # --- step 1 and 2
+
+    def _write_files(self, changes: list[Changes]) -> None:
+        appends: dict[Path, _Appends] = {}
+        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
+        pruned: set[tuple[Label, StreamSeq]] = set()
+        refused: set[int] = set()
+        for step in (step for change in changes for step in change.steps):
+            match step:
+                case Placed():
+                    key = (step.entry.label, step.location.chunk_start)
+                    if (append := growing.get(key)) is None:
+                        append = growing[key] = _Appends(step.location.offset)
+                    append.parts.append(step.frame)
+                case Sealed():
+                    self._write_sealed(step)
+                case Checkpointed():
+                    self._write_checkpoint(step, appends)
+                case Anchored():
+                    self._replace(
+                        self._layout.anchor(step.anchor.label, step.anchor.upto_seq), step.anchor.encode()
+                    )
+                case Pruned():
+                    self._renamed_in.add(self._layout.log)
+                    chunk_ = (step.decision.label, step.decision.start_seq)
+                    if chunk_ in pruned:
+                        continue  # decided twice: the first decision stands
+                    if self._pruner.write(self._files, step.decision):
+                        pruned.add(chunk_)
+                    else:
+                        refused.add(id(step))
+        for change in changes if refused else ():
+            change.steps = [step for step in change.steps if id(step) not in refused]
+        appends.update({self._layout.chunk(label, start, None): a for (label, start), a in growing.items()})
+        self._append_all(appends)
+        for folder in sorted(self._renamed_in):
+            self._files.sync_directory(folder)
+        self._renamed_in.clear()
+
+    def _write_sealed(self, step: Sealed) -> None:
+        summary = step.summary
+        self._replace(
+            self._layout.summary(summary.label, summary.start_seq, summary.end_seq), summary.encode()
+        )
+
+    def _write_checkpoint(self, step: Checkpointed, appends: dict[Path, _Appends]) -> None:
+        label, upto = step.checkpoint.label_curr, step.checkpoint.upto_seq
+        self._replace(self._layout.peaks(label, upto), chunk.encode_peaks(step.peaks))
+        self._replace(self._layout.checkpoint(label, upto), step.checkpoint.encode())
+        _add(appends, self._layout.checkpoint_index(label), step.index_at, step.line.encode())
+        _add(appends, self._layout.checkpoint_binding, step.binding_at, step.binding.encode())
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        self._files.replace(path, content, sync_directory=False)
+        self._renamed_in.add(path.parent)
+
+    def _append_all(self, appends: dict[Path, _Appends]) -> None:
+        """Write every file's bytes, then sync them together."""
+        batch = 256  # descriptors held open at once
+        pending = list(appends.items())
+        for at in range(0, len(pending), batch):
+            opened: list[int] = []
+            try:
+                for path, append in pending[at : at + batch]:
+                    opened.append(fd := self._files.open_append(path))
+                    self._append(fd, path, append)
+                self._files.sync_many(opened)
+            finally:
+                for fd in opened:
+                    os.close(fd)
+
+    def _append(self, fd: int, path: Path, append: _Appends) -> None:
+        length = os.fstat(fd).st_size
+        if length == 0:
+            self._renamed_in.add(path.parent)  # it may be new
+        if length < append.offset:
+            raise DamageError(path.name, length, f"ends before byte {append.offset}, where it must go on")
+        data = b"".join(append.parts)
+        if length > append.offset:
+            self._check_surplus(fd, path, append.offset, data)
+            self._files.truncate(fd, append.offset)
+        self._files.write(fd, data, append.offset)
+
+    def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
+        """A round that was cut off left a part of what is written now; all else is somebody's entries."""
+        if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
+            what = "holds what neither index nor journal knows"
+            raise DamageError(path.name, at, what, "run `veen hub repair`")
+
+
+def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:
+    appends.setdefault(path, _Appends(offset)).parts.append(data)
+
+
+# --- step 3
+
+
+def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) -> None:
+    """Everything the index learns from these batches; repair calls it with what it read from files."""
+    entries: list[tuple[bytes, bytes]] = []
+    nodes: list[tuple[bytes, bytes]] = []
+    last_ts: dict[int, int] = {}
+    for change in changes:
+        for step in change.steps:
+            match step:
+                case Placed():
+                    seq = step.entry.stream_seq
+                    entries.append((LABEL_SEQ.pack(step.number, seq), step.location.pack()))
+                    nodes.extend(
+                        (NODE.pack(step.number, node.height, node.index), node.hash)
+                        for node in step.nodes[1:]
+                    )
+                    if last_ts.get(step.number) != step.hub_ts:
+                        last_ts[step.number] = step.hub_ts
+                        txn.put_if_absent("times", LABEL_SEQ.pack(step.number, step.hub_ts), U64.pack(seq))
+                        txn.put_if_absent(
+                            "all_times", TIME_LABEL.pack(step.hub_ts, step.number), U64.pack(seq)
+                        )
+                case Sealed():
+                    index_sealed(txn, step)
+                case Checkpointed():
+                    _index_checkpoint(txn, step)
+                case Anchored():
+                    txn.put(
+                        "anchors", LABEL_SEQ.pack(step.number, step.anchor.upto_seq), step.anchor.anchor_ref
+                    )
+                case Pruned():
+                    retention.index_pruned(txn, step)
+        _index_cursors(txn, change)
+    txn.put_many("entries", entries)
+    txn.put_many("nodes", nodes)
+    txn.put("meta", b"finishing", finishing)
+
+
+def index_sealed(txn: Transaction, step: Sealed, *, pruned: bool = False) -> None:
+    """The manifest's leaf for a chunk that ended."""
+    summary = step.summary
+    start, end = summary.start_seq, summary.end_seq
+    txn.put("chunks", LABEL_SEQ.pack(step.number, start), ChunkRecord(end, step.epoch, pruned).pack())
+    segment = Segment(
+        summary.entry_count,
+        summary.total_bytes,
+        step.last_ts,
+        pruned,
+        summary.mmr_root_end,
+        summary.entry_hashes_root,
+    )
+    txn.put("manifest", MANIFEST.pack(step.number, step.epoch, start, end), segment.pack())
+
+
+def _index_checkpoint(txn: Transaction, step: Checkpointed) -> None:
+    upto = step.checkpoint.upto_seq
+    txn.put("checkpoints", LABEL_SEQ.pack(step.number, upto), step.checkpoint.encode())
+    txn.put("epochs", EPOCH_LABEL_SEQ.pack(step.checkpoint.epoch, step.number, upto), b"")
+
+
+def _index_cursors(txn: Transaction, change: Changes) -> None:
+    for label, number in change.new_labels.items():
+        txn.put("labels", label, U32.pack(number))
+        txn.put("meta", b"next_label", U64.pack(number + 1))
+    for cursor in change.heads.values():
+        txn.put("heads", U32.pack(cursor.number), cursor.pack())
+    for (number, client), client_cursor in change.clients.items():
+        txn.put("clients", client_key(number, client), client_cursor.pack())
+    for auth_ref, record in change.caps.items():
+        txn.put("caps", auth_ref, record.pack())
+    for (auth_ref, number), bucket in change.buckets.items():
+        txn.put("buckets", bucket_key(auth_ref, number), pack_bucket(bucket))
+    for number in change.controls:
+        txn.put("meta", control_key(number), b"")
+    txn.put("meta", b"applied", U64.pack(change.batch))
+    txn.put("meta", b"hub_ts", U64.pack(change.hub_ts))
+    txn.put("meta", b"binding_bytes", U64.pack(change.binding_bytes))
+
+
+# --- what step 4 has to do, as the transaction of step 3 records it
+
+NOTHING_TO_FINISH = cbor.encode([])
+
+
+def encode_finishing(changes: Iterable[Changes]) -> bytes:
+    rows: list[list[object]] = []
+    for step in (step for change in changes for step in change.steps):
+        if isinstance(step, Sealed):
+            rows.append(["seal", bytes(step.summary.label), step.summary.start_seq, step.summary.end_seq])
+        elif isinstance(step, Pruned):
+            rows.append(["prune", bytes(step.decision.label), step.decision.start_seq, step.decision.end_seq])
+    return cbor.encode(rows)
+
+
+def decode_finishing(data: bytes) -> list[tuple[str, Label, StreamSeq, StreamSeq]]:
+    rows = cbor.decode_items(data)
+    return [(kind, Label(label), StreamSeq(start), StreamSeq(end)) for kind, label, start, end in rows]

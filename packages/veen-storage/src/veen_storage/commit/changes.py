@@ -1,0 +1,124 @@
+"""What a batch changes, step by step: decided by the ledger, written by the applier, shown by the tail.
+
+``Anchor`` and ``Prune`` are also what the journal holds of such decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import CheckpointIndexEntry, ChunkSummary
+from veen_core.entry import Entry
+from veen_core.hub_identity import CheckpointBinding
+from veen_core.ids import AuthRef, ClientId, Label, NodeHash, StreamSeq, UnixTime
+from veen_core.mmr import Node
+from veen_core.rate import Bucket
+from veen_core.wire import Wire, int_map
+from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, LabelNo, Location
+
+BEGINNING: Final = UnixTime(0)
+
+
+@int_map("anchor", section="ANCHOR0.2")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor(Wire):
+    """A journal item, and the content of the file beside the checkpoint."""
+
+    label: Label
+    upto_seq: StreamSeq
+    anchor_ref: bytes
+
+
+@int_map("prune", section="COMP0.1")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune(Wire):
+    """A journal item: the payloads of one sealed chunk go."""
+
+    label: Label
+    start_seq: StreamSeq
+    end_seq: StreamSeq
+    pruned_at: UnixTime
+
+
+@dataclass(slots=True)
+class Placed:
+    """An entry, where it goes, and what it added to the label's MMR."""
+
+    number: LabelNo
+    entry: Entry
+    frame: bytes
+    location: Location
+    hub_ts: UnixTime
+    nodes: list[Node]
+    """The leaf first, then the inner nodes it completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A chunk that a roll ended."""
+
+    number: LabelNo
+    summary: ChunkSummary
+    epoch: int
+    last_ts: UnixTime
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """A checkpoint, its line in the label's index and its binding, with the files' lengths before it."""
+
+    number: LabelNo
+    checkpoint: Checkpoint
+    peaks: tuple[NodeHash, ...]
+    line: CheckpointIndexEntry
+    index_at: int
+    binding: CheckpointBinding
+    binding_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Anchored:
+    """Where a checkpoint was anchored (ANCHOR0.2)."""
+
+    number: LabelNo
+    anchor: Anchor
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A sealed chunk whose payloads go."""
+
+    number: LabelNo
+    decision: Prune
+
+
+Step = Placed | Sealed | Checkpointed | Anchored | Pruned
+
+
+@dataclass(slots=True)
+class Changes:
+    """Everything one batch changes, in the order in which it is applied."""
+
+    batch: int = 0
+    steps: list[Step] = field(default_factory=list)
+    new_labels: dict[Label, LabelNo] = field(default_factory=dict)
+    heads: dict[Label, LabelCursor] = field(default_factory=dict)
+    clients: dict[tuple[LabelNo, ClientId], ClientCursor] = field(default_factory=dict)
+    caps: dict[AuthRef, CapRecord] = field(default_factory=dict)
+    buckets: dict[tuple[AuthRef, LabelNo], Bucket] = field(default_factory=dict)
+    controls: set[LabelNo] = field(default_factory=set)
+    """Labels that hold tokens: retention leaves them alone (H5)."""
+    hub_ts: UnixTime = BEGINNING
+    binding_bytes: int = 0
+
+    @property
+    def entries(self) -> int:
+        """How many entries the batch placed."""
+        return sum(isinstance(step, Placed) for step in self.steps)
+
+    @property
+    def size(self) -> int:
+        """Bytes of entries."""
+        return sum(len(step.frame) for step in self.steps if isinstance(step, Placed))

@@ -1,0 +1,351 @@
+"""The ledger: what appending knows and decides, in memory, over what the index holds (§3.4.1).
+
+A ``Draft`` is one batch in the making. It copies each cursor it touches, places every entry in its
+chunk, and makes the checkpoint that a roll demands; nothing outside it changes until ``adopt``, which
+comes after the journal's commit point. Recovery feeds the journal's entries through the same draft.
+
+Cursors that the applier has not yet written must stay in memory; the rest are a bounded cache.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from veen_core import stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import CheckpointIndexEntry, ChunkSummary, peaks_name, rolls
+from veen_core.entry import Entry
+from veen_core.hub_identity import CheckpointBinding
+from veen_core.ids import AuthRef, ClientId, ClientSeq, EntryHash, Label, StreamSeq, UnixTime
+from veen_core.mmr import Node
+from veen_core.rate import Bucket
+from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, Placed, Prune, Pruned, Sealed
+from veen_storage.disk.registry import Registry
+from veen_storage.errors import AbsentError
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import (
+    LABEL_SEQ,
+    U32,
+    U64,
+    CapRecord,
+    ChunkRecord,
+    ClientCursor,
+    LabelCursor,
+    LabelNo,
+    Location,
+    bucket_key,
+    client_key,
+    control_key,
+    unpack_bucket,
+)
+
+CACHED: Final = 4_096
+"""Cursors of each kind that are kept beyond those still to be applied."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Cache(Generic[K, V]):
+    """Values by key, with the batch that last changed them; evicts only what is applied, oldest first.
+
+    The writer gets and puts, the applier shrinks: what it evicts must not be what was put just now.
+    """
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, tuple[int, V]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            if (held := self._values.get(key)) is None:
+                return None
+            self._values.move_to_end(key)
+            return held[1]
+
+    def put(self, key: K, value: V, batch: int) -> None:
+        with self._lock:
+            self._values[key] = (batch, value)
+            self._values.move_to_end(key)
+
+    def shrink(self, applied: int) -> None:
+        with self._lock:
+            while len(self._values) > CACHED:
+                key, (batch, _value) = next(iter(self._values.items()))
+                if batch > applied:
+                    return
+                del self._values[key]
+
+
+class Ledger:
+    """The current state of every label, as far as it is cached; the rest is in the index."""
+
+    def __init__(
+        self, index: Index, registry: Registry, judge: Callable[[LabelCursor], None] = lambda _cursor: None
+    ) -> None:
+        """``judge`` raises if a label of the index must not be added to (``origin``)."""
+        self._index = index
+        self._judge = judge
+        self.registry = registry
+        self.adopted = 0
+        """How many batches became durable in this run."""
+        self._labels: Cache[Label, LabelCursor] = Cache()
+        self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
+        self._caps: Cache[AuthRef, CapRecord] = Cache()
+        self._buckets: Cache[tuple[AuthRef, LabelNo], Bucket] = Cache()
+        self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
+        with index.reading() as view:
+            self._next_label = _number(view.get("meta", b"next_label"))
+            self.hub_ts = UnixTime(_number(view.get("meta", b"hub_ts")))
+            self.binding_bytes = _number(view.get("meta", b"binding_bytes"))
+
+    def label(self, label: Label) -> LabelCursor | None:
+        """The label's cursor, or None if it holds nothing."""
+        if (cached := self._labels.get(label)) is not None:
+            return cached
+        with self._index.reading() as view:
+            if (number := view.get("labels", label)) is None:
+                return None
+            head = view.get("heads", number)
+        if head is None:
+            return None
+        cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head)
+        self._judge(cursor)
+        self._labels.put(label, cursor, 0)
+        return cursor
+
+    def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
+        return self._through(
+            self._clients, (number, client), "clients", client_key(number, client), ClientCursor.unpack
+        )
+
+    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
+        return self._through(self._caps, auth_ref, "caps", auth_ref, CapRecord.unpack)
+
+    def bucket(self, auth_ref: AuthRef, number: LabelNo) -> Bucket | None:
+        key = (auth_ref, number)
+        return self._through(self._buckets, key, "buckets", bucket_key(auth_ref, number), unpack_bucket)
+
+    def _through(
+        self, cache: Cache[K, V], key: K, table: str, packed: bytes, unpack: Callable[[bytes], V]
+    ) -> V | None:
+        if (cached := cache.get(key)) is not None:
+            return cached
+        with self._index.reading() as view:
+            stored = view.get(table, packed)
+        if stored is None:
+            return None
+        cache.put(key, value := unpack(stored), 0)
+        return value
+
+    def next_label(self, already_drafted: int) -> LabelNo:
+        return LabelNo(self._next_label + already_drafted)
+
+    def adopt(self, changes: Changes) -> None:
+        """Memory follows disk: called once the batch is durable, and only then."""
+        self.adopted += 1
+        self._next_label += len(changes.new_labels)
+        self.hub_ts = changes.hub_ts
+        self.binding_bytes = changes.binding_bytes
+        for label, cursor in changes.heads.items():
+            self._labels.put(label, cursor, changes.batch)
+        for client, client_cursor in changes.clients.items():
+            self._clients.put(client, client_cursor, changes.batch)
+        for auth_ref, record in changes.caps.items():
+            self._caps.put(auth_ref, record, changes.batch)
+        for bucket, tokens in changes.buckets.items():
+            self._buckets.put(bucket, tokens, changes.batch)
+        for step in changes.steps:
+            if isinstance(step, Checkpointed):
+                self._checkpoints.put((step.number, step.checkpoint.upto_seq), True, changes.batch)
+
+    def has_checkpoint(self, number: LabelNo, upto: StreamSeq) -> bool:
+        """Whether the label has a checkpoint at exactly ``upto``."""
+        if self._checkpoints.get((number, upto)) is not None:
+            return True
+        with self._index.reading() as view:
+            return view.get("checkpoints", LABEL_SEQ.pack(number, upto)) is not None
+
+    def check_prune(self, decision: Prune) -> None:
+        """Raise unless the decision can be applied whatever comes after it."""
+        with self._index.reading() as view:
+            number = view.get("labels", decision.label)
+            key = (number or b"") + U64.pack(decision.start_seq)
+            record = view.get("chunks", key) if number is not None else None
+            tokens = view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) if number else None
+        chunk = ChunkRecord.unpack(record) if record is not None else None
+        if chunk is None or chunk.end != decision.end_seq or tokens is not None:
+            where = f"{decision.start_seq} to {decision.end_seq} of label {decision.label.hex()}"
+            raise AbsentError(f"{where} is no sealed chunk that may be pruned")
+
+    def shrink(self, applied: int) -> None:
+        """Forget what the index now holds, beyond the cache's size."""
+        for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
+            cache.shrink(applied)
+
+
+class Draft:
+    """One batch in the making: a view of the ledger with this batch's changes on top."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
+        self._reserved: dict[LabelNo, int] = {}
+        """Entries of the growing chunk whose place is decided and whose hash is not known yet."""
+        self._caps: dict[AuthRef, CapRecord] = {}
+        """Read in this batch: each of its messages asks twice for its token."""
+
+    def label(self, label: Label) -> LabelCursor | None:
+        """The cursor to read; do not change it."""
+        return self.changes.heads.get(label) or self.ledger.label(label)
+
+    def client(self, label: Label, client: ClientId) -> ClientCursor | None:
+        cursor = self.label(label)
+        if cursor is None:
+            return None
+        key = (cursor.number, client)
+        return self.changes.clients.get(key) or self.ledger.client(*key)
+
+    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
+        if (held := self.changes.caps.get(auth_ref) or self._caps.get(auth_ref)) is not None:
+            return held
+        if (found := self.ledger.cap(auth_ref)) is not None:
+            self._caps[auth_ref] = found
+        return found
+
+    def bucket(self, auth_ref: AuthRef, label: Label) -> Bucket | None:
+        cursor = self.label(label)
+        if cursor is None:
+            return None
+        key = (auth_ref, cursor.number)
+        return self.changes.buckets.get(key) or self.ledger.bucket(*key)
+
+    def has_checkpoint(self, label: Label, upto: StreamSeq) -> bool:
+        cursor = self.label(label)
+        if cursor is None or upto > cursor.checkpointed:
+            return False
+        made = ((s.number, s.checkpoint.upto_seq) for s in self.changes.steps if isinstance(s, Checkpointed))
+        return (cursor.number, upto) in made or self.ledger.has_checkpoint(cursor.number, upto)
+
+    def own(self, label: Label) -> LabelCursor:
+        """The cursor to change: this batch's copy, or a new label's."""
+        if (cursor := self.changes.heads.get(label)) is not None:
+            return cursor
+        if (held := self.ledger.label(label)) is not None:
+            cursor = held.copy()
+        else:
+            number = self.ledger.next_label(len(self.changes.new_labels))
+            self.changes.new_labels[label] = number
+            cursor = LabelCursor.fresh(label, number)
+        self.changes.heads[label] = cursor
+        return cursor
+
+    def must_roll(self, cursor: LabelCursor, frame_size: int) -> bool:
+        entries = cursor.hashes.size + self._reserved.get(cursor.number, 0)
+        return rolls(cursor.chunk_bytes, entries, frame_size, self.ledger.registry.limits)
+
+    def seal_chunk(self, cursor: LabelCursor) -> None:
+        """End the growing chunk; the next entry starts a new one (§4.8.2)."""
+        summary = ChunkSummary(
+            label=cursor.label,
+            start_seq=cursor.chunk_start,
+            end_seq=cursor.log.stream_seq,
+            mmr_root_end=cursor.log.root,
+            entry_count=cursor.hashes.size,
+            total_bytes=cursor.chunk_bytes,
+            entry_hashes_root=cursor.hashes.root,
+        )
+        epoch = stream.epoch_at(cursor.hub_ts, self.ledger.registry.profile.epoch_sec)
+        self.changes.steps.append(Sealed(cursor.number, summary, epoch, cursor.hub_ts))
+        cursor.chunk_start = StreamSeq(cursor.log.size + 1)
+        cursor.chunk_bytes = 0
+        cursor.hashes = type(cursor.hashes)()
+
+    def place(
+        self, cursor: LabelCursor, entry: Entry, frame: bytes, nodes: list[Node], digest: EntryHash
+    ) -> None:
+        """Put an entry, whose leaf is already in ``cursor.log``, at the end of the growing chunk."""
+        location = self.reserve(cursor, len(frame))
+        self.fill(cursor, Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes), digest)
+
+    def reserve(self, cursor: LabelCursor, frame_size: int) -> Location:
+        """A place at the end of the growing chunk, for an entry whose leaf is already in ``cursor.log``."""
+        location = Location(cursor.chunk_start, cursor.chunk_bytes, frame_size)
+        cursor.chunk_bytes += frame_size
+        self._reserved[cursor.number] = self._reserved.get(cursor.number, 0) + 1
+        return location
+
+    def fill(self, cursor: LabelCursor, placed: Placed, digest: EntryHash) -> None:
+        """Put an entry into its place; in the order in which places were reserved."""
+        self.changes.steps.append(placed)
+        cursor.hashes.add(digest)
+        self._reserved[cursor.number] -= 1
+        self.changes.hub_ts = max(self.changes.hub_ts, placed.hub_ts)
+
+    def note_client(self, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq) -> None:
+        key = (cursor.number, client)
+        before = self.changes.clients.get(key) or self.ledger.client(*key)
+        first_seen = before.first_seen if before is not None else cursor.hub_ts
+        self.changes.clients[key] = ClientCursor(client_seq, first_seen)
+
+    def note_use(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
+        """First use fixes issued_at (§6); every accepted message takes a token from its bucket (H8)."""
+        record = self.cap(auth_ref)
+        if record is None:
+            self.changes.caps[auth_ref] = CapRecord(cursor.hub_ts, StreamSeq(0), b"")
+            return
+        token = record.token
+        if token is None or (rate := token.allow.rate) is None:
+            return
+        bucket = self.bucket(auth_ref, cursor.label) or Bucket.full(rate, cursor.hub_ts)
+        self.changes.buckets[auth_ref, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
+
+    def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
+        """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5).
+
+        Unless a MSG used it before: the first one fixed issued_at (§6), and nothing renews it.
+        """
+        seen = self.cap(auth_ref)
+        issued_at = seen.issued_at if seen is not None else control.hub_ts
+        self.changes.caps[auth_ref] = CapRecord(issued_at, control.log.stream_seq, token_bytes)
+        self.changes.controls.add(control.number)
+
+    def note_anchor(self, anchor: Anchor) -> None:
+        self.changes.steps.append(Anchored(self.own(anchor.label).number, anchor))
+
+    def note_prune(self, decision: Prune) -> None:
+        self.changes.steps.append(Pruned(self.own(decision.label).number, decision))
+
+    def note_checkpoint(
+        self, cursor: LabelCursor, checkpoint: Checkpoint, binding: CheckpointBinding
+    ) -> None:
+        """File a checkpoint of the label as it now stands."""
+        upto = checkpoint.upto_seq
+        line = CheckpointIndexEntry(
+            upto_seq=upto,
+            mmr_root=checkpoint.mmr_root,
+            chunk_start=cursor.chunk_start,
+            chunk_end=upto,
+            peaks_ref=peaks_name(cursor.label, upto),
+        )
+        self.changes.steps.append(
+            Checkpointed(
+                cursor.number,
+                checkpoint,
+                cursor.log.peaks,
+                line,
+                cursor.index_bytes,
+                binding,
+                self.changes.binding_bytes,
+            )
+        )
+        cursor.checkpointed = upto
+        cursor.index_bytes += len(line.encode())
+        self.changes.binding_bytes += len(binding.encode())
+
+
+def _number(stored: bytes | None) -> int:
+    return U64.unpack(stored)[0] if stored is not None else 0

@@ -1,0 +1,321 @@
+"""The writer: turns admitted messages into receipts, one group commit at a time (H2, H3, H5).
+
+    batch = store.batch(now)         one sequencer, one batch at a time
+    batch.label(…), batch.client(…)  what admission may look at, this batch's own messages included
+    batch.add(…)                     decides its place; its receipt is not to be shown yet
+    store.commit(batch)              journal written and synced; now the receipts are
+
+A place needs the root before it, not the receipt: so the receipts of a batch are signed together, when
+something needs them (the commit, the end of a chunk, a checkpoint). Whoever signs is told of them before,
+``AHEAD`` at a time, and may sign the first while the last are still being placed.
+
+Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
+that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from veen_core import checkpoint as checkpoints
+from veen_core import hub_identity, stream
+from veen_core import receipt as receipts
+from veen_core.cap import CapToken
+from veen_core.checkpoint import Checkpoint
+from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry, authorize_leaf, unframe
+from veen_core.hashing import Ht
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import AuthRef, ClientId, ClientSeq, Epoch, Label, LeafHash, Signature, StreamSeq, UnixTime
+from veen_core.mmr import Node
+from veen_core.receipt import Receipt
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Anchor, Changes, Placed, Prune
+from veen_storage.commit.journal import Item
+from veen_storage.commit.ledger import Draft, Ledger
+from veen_storage.errors import AbsentError, DamageError, StorageError
+from veen_storage.index.records import LabelCursor, Location
+
+AHEAD: Final = 32
+"""Receipts that are announced together: enough for the way to a process, few enough to begin early."""
+
+
+class Signer(Protocol):
+    """Signs as the hub; ``HubKeys`` is the real one."""
+
+    identity: HubIdentity
+
+    def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature: ...
+    def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None: ...
+    def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]: ...
+    def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint: ...
+
+
+class PreviousLabel(Protocol):
+    """Derives the label of the epoch before, for streams the hub knows (H4, H9)."""
+
+    def __call__(self, label: Label) -> Label | None: ...
+
+
+class Addressed(Protocol):
+    """What appending asks of a MSG besides its bytes."""
+
+    @property
+    def label(self) -> Label: ...
+    @property
+    def client_id(self) -> ClientId: ...
+    @property
+    def client_seq(self) -> ClientSeq: ...
+    @property
+    def auth_ref(self) -> AuthRef | None: ...
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a message goes: decided, and signed with the others of its batch."""
+
+    cursor: LabelCursor
+    stream_seq: StreamSeq
+    msg_bytes: bytes
+    unsigned: bytes
+    """The RECEIPT's first six fields."""
+    digest: bytes
+    """What ``hub_sig`` is over."""
+    flags: int
+    location: Location
+    nodes: list[Node]
+    batch: Batch = field(repr=False)
+    signed: Entry | None = None
+
+    @property
+    def label(self) -> Label:
+        return self.cursor.label
+
+    def with_signature(self, hub_sig: Signature) -> Entry:
+        signed = receipts.signed_bytes(self.unsigned, hub_sig)
+        return Entry(self.cursor.label, self.stream_seq, self.msg_bytes, signed, self.flags)
+
+    @property
+    def entry(self) -> Entry:
+        """With its receipt, which must not leave before ``commit`` has returned."""
+        if self.signed is None:
+            self.batch.sign()
+        assert self.signed is not None
+        return self.signed
+
+
+class Batch:
+    """One group commit in the making."""
+
+    def __init__(self, ledger: Ledger, signer: Signer, previous_label: PreviousLabel, now: UnixTime) -> None:
+        self._draft = Draft(ledger)
+        self._signer = signer
+        self._previous_label = previous_label
+        self.hub_ts = UnixTime(max(now, ledger.hub_ts))
+        """Of every receipt in this batch; never decreases (H3)."""
+        self.made_after = ledger.adopted
+        """A batch is good for the state it was made from, and for one commit."""
+        self.items: list[Item] = []
+        self._unsigned: list[Place] = []
+
+    # What admission may look at.
+
+    def label(self, label: Label) -> LabelCursor | None:
+        return self._draft.label(label)
+
+    @property
+    def view(self) -> Draft:
+        """Cursors, caps and buckets with this batch's changes on top."""
+        return self._draft
+
+    @property
+    def length(self) -> int:
+        """How much was placed so far: an action that failed and placed nothing concerns nobody else."""
+        return len(self.items) + len(self._unsigned)
+
+    # What the batch does.
+
+    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> Place:
+        """Decide the place of an admitted MSG."""
+        cursor = self._draft.own(msg.label)
+        placed = self._append(cursor, msg_bytes, leaf, 0)
+        note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
+        return placed
+
+    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Place:
+        """Append a token to the control label (H5); the caller has made sure it is not there yet."""
+        cursor = self._draft.own(control)
+        auth_ref = token.auth_ref
+        placed = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
+        self._draft.note_token(auth_ref, token_bytes, cursor)
+        return placed
+
+    def checkpoint(self, label: Label) -> Checkpoint | None:
+        """A checkpoint of the label as it stands in this batch; None if the last one covers it."""
+        cursor = self._draft.label(label)
+        if cursor is None:
+            raise AbsentError(f"label {label.hex()} holds nothing to checkpoint")
+        if cursor.checkpointed == cursor.log.size:
+            return None
+        return self._checkpoint(self._draft.own(label))
+
+    def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
+        """Refused unless the label has that checkpoint: what is journaled must be applicable."""
+        record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
+        self.sign()
+        file_anchor(self._draft, record)
+        self.items.append(Item(journal.ANCHOR, record.encode()))
+
+    def prune(self, decision: Prune) -> None:
+        """Refused unless it names a sealed chunk with payloads, and no label that holds tokens."""
+        self.sign()
+        file_prune(self._draft, decision)
+        self.items.append(Item(journal.PRUNE, decision.encode()))
+
+    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Place:
+        seq, hub_ts = StreamSeq(cursor.log.size + 1), self.hub_ts
+        size = FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, hub_ts)
+        if self._draft.must_roll(cursor, size):
+            self.sign()
+            if cursor.checkpointed != cursor.log.size:
+                self._checkpoint(cursor)
+            self._draft.seal_chunk(cursor)
+        nodes = cursor.log.append(leaf)
+        cursor.hub_ts = hub_ts
+        unsigned = receipts.unsigned_bytes(cursor.label, seq, leaf, cursor.log.root, hub_ts)
+        location = self._draft.reserve(cursor, size)
+        digest = Ht("veen/sig", unsigned)
+        place = Place(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
+        self._unsigned.append(place)
+        if len(self._unsigned) % AHEAD == 0:
+            self._signer.expect_receipts([place.digest for place in self._unsigned[-AHEAD:]], hub_ts)
+        return place
+
+    def sign(self) -> None:
+        """Give every place that was decided so far its receipt."""
+        if not self._unsigned:
+            return
+        digests = [place.digest for place in self._unsigned]
+        signatures = self._signer.sign_receipts(digests, self.hub_ts)
+        if len(signatures) != len(digests):
+            raise StorageError(f"{len(signatures)} signatures came for {len(digests)} receipts")
+        entries = list(map(Place.with_signature, self._unsigned, signatures))
+        places, self._unsigned = self._unsigned, []  # from here on nothing fails: all are filled, or none
+        for place, entry in zip(places, entries, strict=True):
+            digest = entry.entry_hash
+            frame = entry.frame(digest)
+            placed = Placed(place.cursor.number, entry, frame, place.location, self.hub_ts, place.nodes)
+            self._draft.fill(place.cursor, placed, digest)
+            self.items.append(Item(journal.ENTRY, frame))
+            place.signed = entry
+
+    def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
+        """Of the label up to its last entry; epoch and label_prev as H9 says."""
+        self.sign()
+        profile = self._draft.ledger.registry.profile
+        previous = self._previous_label(cursor.label) if cursor.checkpointed == 0 else None
+        unsigned = Checkpoint(
+            label_prev=previous or cursor.label,
+            label_curr=cursor.label,
+            upto_seq=cursor.log.stream_seq,
+            mmr_root=cursor.log.root,
+            epoch=stream.epoch_at(cursor.hub_ts, profile.epoch_sec),
+        )
+        signed = self._signer.sign_checkpoint(unsigned, self._last_moment(unsigned.epoch))
+        self.items.append(Item(journal.CHECKPOINT, signed.encode()))
+        file_checkpoint(self._draft, self._signer.identity, cursor, signed)
+        return signed
+
+    def _last_moment(self, epoch: Epoch) -> UnixTime:
+        """Of an epoch, up to now: a checkpoint counts under a key active in its epoch only (§8.4)."""
+        epoch_sec = self._draft.ledger.registry.profile.epoch_sec
+        return UnixTime(min(self.hub_ts, (epoch + 1) * epoch_sec - 1)) if epoch_sec else self.hub_ts
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What the batch placed, in order."""
+        self.sign()
+        return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """Of the entries, in order."""
+        return [entry.receipt for entry in self.entries]
+
+    def finish(self, number: int) -> Changes:
+        """The changes of the batch that became durable under ``number``."""
+        self._draft.changes.batch = number
+        for cursor in self._draft.changes.heads.values():
+            cursor.batch = number
+        return self._draft.changes
+
+
+def file_checkpoint(draft: Draft, identity: HubIdentity, cursor: LabelCursor, checkpoint: Checkpoint) -> None:
+    signer = hub_identity.verify_checkpoint(identity, checkpoint, draft.ledger.registry.profile.epoch_sec)
+    draft.note_checkpoint(cursor, checkpoint, hub_identity.bind_checkpoint(identity, signer, checkpoint))
+
+
+def file_anchor(draft: Draft, record: Anchor) -> None:
+    if not draft.has_checkpoint(record.label, record.upto_seq):
+        raise AbsentError(f"label {record.label.hex()} has no checkpoint at {record.upto_seq} to anchor")
+    draft.note_anchor(record)
+
+
+def file_prune(draft: Draft, decision: Prune) -> None:
+    draft.ledger.check_prune(decision)
+    draft.note_prune(decision)
+
+
+def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
+    """What ``Batch`` did when it wrote this item; recovery is the same code from here on."""
+    match item.kind:
+        case journal.ENTRY:
+            _replay_entry(draft, item.data)
+        case journal.CHECKPOINT:
+            checkpoint = Checkpoint.decode(item.data)
+            cursor = draft.own(checkpoint.label_curr)
+            checkpoints.check_transition(checkpoint, cursor.log, last_upto_seq=cursor.checkpointed)
+            file_checkpoint(draft, identity, cursor, checkpoint)
+        case journal.ANCHOR:
+            file_anchor(draft, Anchor.decode(item.data))
+        case journal.PRUNE:
+            file_prune(draft, Prune.decode(item.data))
+        case unknown:
+            raise StorageError(f"journal item of unknown kind {unknown}: written by a newer veen")
+
+
+def _replay_entry(draft: Draft, frame: bytes) -> None:
+    entry = unframe(frame)
+    cursor = draft.own(entry.label)
+    if draft.must_roll(cursor, len(frame)):
+        draft.seal_chunk(cursor)
+    nodes = append_leaf(cursor, entry.receipt)
+    draft.place(cursor, entry, frame, nodes, entry.entry_hash)
+    if entry.is_authorize:
+        token = CapToken.decode(entry.msg_bytes)
+        draft.note_token(token.auth_ref, entry.msg_bytes, cursor)
+    else:
+        msg = entry.msg
+        note_msg(draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
+
+
+def append_leaf(cursor: LabelCursor, signed: Receipt) -> list[Node]:
+    """Follow a receipt that was issued earlier; it must continue the label exactly."""
+    where = f"entry {signed.stream_seq} of label {cursor.label.hex()}"
+    if signed.stream_seq != cursor.log.size + 1:
+        raise DamageError(where, None, f"does not follow entry {cursor.log.size}")
+    nodes = cursor.log.append(signed.leaf_hash)
+    if cursor.log.root != signed.mmr_root:
+        raise DamageError(where, None, "its mmr_root does not follow from the log before it (I3)")
+    cursor.hub_ts = signed.hub_ts
+    return nodes
+
+
+def note_msg(
+    draft: Draft, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq, auth_ref: AuthRef | None
+) -> None:
+    """The writer's cursor and the token's use, for a MSG that is now placed."""
+    draft.note_client(cursor, client, client_seq)
+    if auth_ref is not None:
+        draft.note_use(cursor, auth_ref)

@@ -1,0 +1,1 @@
+"""Copies of a hub: clone, fork and export."""

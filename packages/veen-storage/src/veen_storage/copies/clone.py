@@ -1,0 +1,375 @@
+"""Clone: the same hub in another directory, from a consistent prefix of one that may be running (§0).
+
+Order, so that a clone is whole or is none:
+
+1. a cut is taken (``cut``); 2. what may still change is copied first: the growing chunks, up to the cut;
+3. sealed chunks, summaries, peaks, checkpoints, anchors and the lines of their indices; 4. attachments,
+each checked against its coid; 5. identity, registry and, only if asked for, the keys; everything synced;
+6. the index, built from the copied files alone: nothing of LMDB is copied; 7. VERSION.
+
+Without keys the clone opens and can be read; it cannot sign, so it takes no message and no hub starts on it.
+Two directories that sign with one key would contradict each other: keys go along only to move a hub.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from veen_core import cbor
+from veen_core.chunk import CheckpointIndexEntry
+from veen_core.entry import decode_frame
+from veen_core.errors import DecodeError
+from veen_core.hub_identity import CheckpointBinding
+from veen_core.ids import Label, StreamSeq
+from veen_storage.chunks.chunk_files import ChunkFile, open_chunk
+from veen_storage.chunks.compression import finalize_chunk
+from veen_storage.copies.consistent_prefix import (
+    Cut,
+    LabelCut,
+    SealedPart,
+    anchored,
+    checkpoints,
+    sealed_end,
+    sealed_parts,
+    shorten,
+    take_cut,
+)
+from veen_storage.disk import hub_keys
+from veen_storage.disk.files import Files
+from veen_storage.disk.layout import Layout
+from veen_storage.errors import DamageError, StorageError, reading
+from veen_storage.fsck.repair import RefusedError, rebuild_index
+from veen_storage.fsck.report import REPAIR
+from veen_storage.read.attachments import Attachments
+from veen_storage.read.observer import Observer, Source, opened
+from veen_storage.store import Store
+
+PART: Final = 1_048_576
+"""Copied at once."""
+HELD_OPEN: Final = 256
+"""Descriptors whose files are synced together."""
+RENAMED: Final = 16
+"""How often a name may change under a copy before it counts as missing."""
+CUTS: Final = 8
+"""How many cuts are tried when chunks are pruned faster than they are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a clone is."""
+
+    labels: int
+    labels_done: int
+    bytes_copied: int
+
+
+Watch = Callable[[Progress], None]
+
+
+def clone(
+    source: Store | Path,
+    target: Path,
+    *,
+    with_keys: bool = False,
+    keys_directory: Path | None = None,
+    progress: Watch = lambda _progress: None,
+    files: Files | None = None,
+) -> Cut:
+    """Copy a hub, open here or elsewhere or closed, into a new directory; returns where it was cut.
+
+    Of an open one everything is copied that was applied when the cut was taken; it goes on.
+    ``keys_directory`` is where the source keeps its keys, if not with the data.
+    """
+    with opened(source) as store:
+        if with_keys and isinstance(store, Observer):
+            raise StorageError(f"{source} is in use: stop the hub before its keys move elsewhere")
+        return copy_prefix(
+            store,
+            target,
+            None,
+            keys_directory=(keys_directory or store.layout.keys) if with_keys else None,
+            progress=progress,
+            files=files or Files(),
+        )
+
+
+def copy_prefix(
+    store: Source,
+    target: Path,
+    upto: Mapping[Label, StreamSeq] | None,
+    *,
+    keys_directory: Path | None,
+    progress: Watch,
+    files: Files,
+) -> Cut:
+    """A clone that may end earlier than its source: what ``clone`` and ``fork`` share."""
+    if target.exists() and any(target.iterdir()):
+        raise StorageError(f"{target} is not empty: a clone needs a folder of its own")
+    _check_attachments(store)
+    copier = _Copier(store, Layout(target), progress, files)
+    for _attempt in range(CUTS):
+        cut = take_cut(store.index)
+        if upto is not None:
+            cut = shorten(cut, store.index, store.read, upto)
+        try:
+            copier.copy_log(cut, whole=upto is None)
+        except _PrunedMeanwhileError:
+            copier.forget_log()
+            continue
+        copier.copy_rest(keys_directory)
+        return cut
+    raise StorageError(f"chunks were pruned faster than they could be copied, {CUTS} times: try again later")
+
+
+def _check_attachments(store: Source) -> None:
+    """Raise if one is lost: without it, no clone is whole."""
+    for coid in store.attachments.lost():
+        raise store.attachments.missing(coid)
+
+
+class _PrunedMeanwhileError(Exception):
+    """A chunk that grew at the cut has been sealed and pruned since: the cut cannot be copied any more."""
+
+
+class _Copier:
+    """Copies one hub's files up to a cut."""
+
+    def __init__(self, store: Source, target: Layout, progress: Watch, files: Files) -> None:
+        self._store = store
+        self._source = store.layout
+        self._target = target
+        self._zstd_level = store.registry.zstd_level
+        self._progress = progress
+        self._files = files
+        self._bytes = 0
+        self._unsynced: list[int] = []
+
+    # --- steps 2 and 3
+
+    def copy_log(self, cut: Cut, *, whole: bool) -> None:
+        self._files.make_directories(self._target.root)
+        for directory in self._target.directories():
+            self._files.make_directory(directory)
+        try:
+            for held in cut.labels:
+                path = self._target.chunk(held.label, held.chunk_start, None)
+                self._write(path, self._growing(held))
+            for done, held in enumerate(cut.labels, start=1):
+                self._copy_label(held)
+                self._progress(Progress(len(cut.labels), done, self._bytes))
+            self._write(self._target.checkpoint_binding, [self._bindings(cut, whole=whole)])
+            self._sync()
+        finally:
+            self._close()
+        self._files.sync_directory(self._target.log)
+
+    def forget_log(self) -> None:
+        for path in self._target.log.iterdir():
+            self._files.remove(path)
+
+    def _copy_label(self, cut: LabelCut) -> None:
+        for part in sealed_parts(self._store.index, cut):
+            self._copy_sealed(cut.label, part)
+            self._copy(
+                self._source.summary(cut.label, part.start, part.end),
+                self._target.summary(cut.label, part.start, part.end),
+            )
+        known = anchored(self._store.index, cut)
+        for upto in checkpoints(self._store.index, cut):
+            for place in (Layout.peaks, Layout.checkpoint):
+                self._copy(place(self._source, cut.label, upto), place(self._target, cut.label, upto))
+            anchor = self._source.anchor(cut.label, upto)
+            if upto in known or anchor.exists():
+                self._copy(anchor, self._target.anchor(cut.label, upto))
+        if cut.checkpointed:
+            self._write(self._target.checkpoint_index(cut.label), [self._index_lines(cut)])
+
+    def _copy_sealed(self, label: Label, part: SealedPart) -> None:
+        """The file under whichever name it has: the index is ahead of names by a moment (``applier``)."""
+        final = self._source.chunk(label, part.start, part.end)
+        pruned = self._source.pruned(label, part.start, part.end)
+        for _attempt in range(RENAMED):
+            for path in (pruned,) if part.pruned else (final, pruned):
+                if path.exists() and self._copied(path, self._target.log / path.name):
+                    return
+            growing = self._source.chunk(label, part.start, None)
+            copied = self._target.chunk(label, part.start, None)
+            if growing.exists() and self._copied(growing, copied):
+                self._sync()
+                finalize_chunk(
+                    self._files, self._target, label, part.start, part.end, zstd_level=self._zstd_level
+                )
+                return
+        raise DamageError(final.name, None, "is missing")
+
+    def _growing(self, cut: LabelCut) -> Iterator[bytes]:
+        """The frames of the growing chunk that belong to the cut."""
+        with self._open_growing(cut) as chunk:
+            if cut.chunk_bytes is None:
+                for _offset, frame in chunk.walk():
+                    yield frame
+                    if decode_frame(frame).stream_seq == cut.stream_seq:
+                        return
+                raise DamageError(chunk.name, None, f"ends before entry {cut.stream_seq}")
+            for at in range(0, cut.chunk_bytes, PART):
+                yield chunk.read(at, min(PART, cut.chunk_bytes - at))
+
+    def _open_growing(self, cut: LabelCut) -> ChunkFile:
+        end = None
+        for _attempt in range(RENAMED):
+            end = sealed_end(self._store.index, cut)
+            try:
+                zstd = self._zstd_level is not None
+                return open_chunk(self._source, cut.label, cut.chunk_start, end, zstd=zstd)
+            except FileNotFoundError:
+                if end is not None and self._source.pruned(cut.label, cut.chunk_start, end).exists():
+                    raise _PrunedMeanwhileError from None
+        raise DamageError(self._source.chunk(cut.label, cut.chunk_start, end).name, None, "is missing")
+
+    def _index_lines(self, cut: LabelCut) -> bytes:
+        """The label's checkpoint index as it was; the file may end in a line that is being written."""
+        path, size = self._source.checkpoint_index(cut.label), 0
+        content = _read_derived(path)
+        try:
+            for line in cbor.split_sequence(content):
+                size += len(line)
+                if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
+                    return content[:size]
+        except DecodeError:
+            pass  # no line that is whole
+        raise DamageError(path.name, size, f"has no line for the checkpoint at {cut.checkpointed}", REPAIR)
+
+    def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
+        """The binding lines of the checkpoints that came along."""
+        path = self._source.checkpoint_binding
+        lines = _read_derived(path)[: cut.binding_bytes]
+        if whole:
+            return lines
+        kept = {(held.label, upto) for held in cut.labels for upto in checkpoints(self._store.index, held)}
+        try:
+            bound = [(line, CheckpointBinding.decode(line)) for line in cbor.split_sequence(lines)]
+        except DecodeError as exc:
+            raise DamageError(path.name, None, str(exc), REPAIR) from exc
+        return b"".join(line for line, tie in bound if (tie.label, tie.upto_seq) in kept)
+
+    # --- steps 4 to 7
+
+    def copy_rest(self, keys_directory: Path | None) -> None:
+        source, target = self._source, self._target
+        copied = Attachments(self._files, target, self._store.registry.limits.max_attachment_bytes, None)
+        _check_attachments(self._store)  # again: the log took its time
+        for coid in self._store.attachments.coids():
+            copied.put(coid, self._store.attachments.get(coid))
+        if keys_directory is not None:
+            for key in hub_keys.read_keys(keys_directory, self._store.identity).values():
+                hub_keys.write_key(self._files, target.keys, key)
+        if source.fork.exists():
+            for path in (source.fork_cuts, source.fork):
+                self._files.replace(target.root / path.name, path.read_bytes())
+            for ancestor in sorted(source.ancestry.iterdir()):
+                copy_closed(ancestor, target.ancestry / ancestor.name, self._files)
+        identity = self._store.artifacts().files(source)  # after the log: of keys that signed any of it
+        for name, content in (*identity.items(), (source.registry.name, source.registry.read_bytes())):
+            self._files.replace(target.root / name, content)
+        finish_clone(source, target, self._files)
+
+    # --- files
+
+    def _copied(self, source: Path, target: Path) -> bool:
+        """Whether it could be copied before its name went away."""
+        try:
+            self._write(target, read_parts(source))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _copy(self, source: Path, target: Path) -> None:
+        """Of a file that the index knows and that nobody removes."""
+        if not self._copied(source, target):
+            raise DamageError(source.name, None, "is missing")
+
+    def _write(self, path: Path, parts: Iterable[bytes]) -> None:
+        """All parts; synced together with others (``_sync``)."""
+        parts = iter(parts)
+        first = next(parts, b"")  # before the file is made: this is what finds its source missing
+        fd = self._files.open_append(path)
+        self._unsynced.append(fd)
+        offset = 0
+        while first:
+            self._files.write(fd, first, offset)
+            offset += len(first)
+            first = next(parts, b"")
+        self._bytes += offset
+        if len(self._unsynced) >= HELD_OPEN:
+            self._sync()
+
+    def _sync(self) -> None:
+        if self._unsynced:
+            self._files.sync_many(self._unsynced)
+        self._close()
+
+    def _close(self) -> None:
+        while self._unsynced:
+            os.close(self._unsynced.pop())
+
+
+def read_parts(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while part := _read(file, path.name):
+            yield part
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    with reading(name):
+        return file.read(PART)
+
+
+def _read_derived(path: Path) -> bytes:
+    """A file that follows from others, and can be made again."""
+    try:
+        with reading(path.name):
+            return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError(path.name, None, "is missing", REPAIR) from None
+
+
+def copy_closed(source: Path, target: Path, files: Files) -> None:
+    """A data directory that nobody writes to, as a fork's ancestors are: file by file, but for its index."""
+    here, there = Layout(source), Layout(target)
+    files.make_directories(target)
+    for directory in there.directories():
+        files.make_directory(directory)
+    copied = [path for folder in (here.log, here.attachments) for path in folder.rglob("*")]
+    copied += [path for path in source.iterdir() if path not in (here.version, here.lock)]
+    for path in sorted(path for path in copied if path.is_file()):
+        copy = target / path.relative_to(source)
+        files.make_directories(copy.parent)
+        fd = files.open_append(copy)
+        try:
+            offset = 0
+            for part in read_parts(path):
+                files.write(fd, part, offset)
+                offset += len(part)
+            files.sync(fd)
+        finally:
+            os.close(fd)
+    for folder in (there.root, *(path for path in target.rglob("*") if path.is_dir())):
+        files.sync_directory(folder)
+    for ancestor in sorted(here.ancestry.glob("*")):
+        copy_closed(ancestor, there.ancestry / ancestor.name, files)
+    finish_clone(here, there, files)
+
+
+def finish_clone(source: Layout, target: Layout, files: Files) -> None:
+    """Steps 6 and 7: until VERSION is there, the target is no data directory."""
+    try:
+        rebuild_index(target, files)
+    except RefusedError as exc:
+        first, remedy = exc.faults[0], f"run `veen hub fsck` on {source.root}: it says what to do"
+        raise DamageError(first.file, first.offset, f"{first.what}: no copy is made of it", remedy) from exc
+    files.sync_directory(target.root)
+    files.replace(target.version, source.version.read_bytes())

@@ -1,0 +1,154 @@
+"""A cut: where every label stands at one moment, and which files hold it up to there.
+
+Taken under one view of the index, so that no label is ahead of another: whatever one entry relies on in
+another label (a token on the control label, say) is inside the cut too. Everything below a cut is
+immutable but for three changes that a running hub may make to its files at any time: a growing chunk gets
+longer, gets its final name, or is pruned. Whoever reads the files of a cut must expect these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from veen_core.ids import Label, MmrRoot, StreamSeq
+from veen_storage.errors import AbsentError, PrunedError
+from veen_storage.index.lmdb_index import Index, View
+from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo
+from veen_storage.read.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCut:
+    """One label up to ``stream_seq``."""
+
+    label: Label
+    number: LabelNo
+    stream_seq: StreamSeq
+    mmr_root: MmrRoot
+    chunk_start: StreamSeq
+    """Of the chunk that grew at that moment; those before it were sealed."""
+    chunk_bytes: int | None
+    """How much of that chunk belongs to the cut; None if only walking it tells."""
+    checkpointed: StreamSeq
+    """``upto_seq`` of the last checkpoint within the cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Every label of a hub at one moment."""
+
+    labels: tuple[LabelCut, ...]
+    binding_bytes: int
+    """Length of the checkpoint binding file at that moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPart:
+    """A sealed chunk below a cut."""
+
+    start: StreamSeq
+    end: StreamSeq
+    pruned: bool
+
+
+def take_cut(index: Index) -> Cut:
+    """Every label as far as it is applied."""
+    with index.reading() as view:
+        stored = view.get("meta", b"binding_bytes")
+        labels = tuple(_of_label(view, number) for _label, number in view.scan("labels", b""))
+    return Cut(labels, U64.unpack(stored)[0] if stored is not None else 0)
+
+
+def _of_label(view: View, number: bytes) -> LabelCut:
+    cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), view.get("heads", number) or b"")
+    return LabelCut(
+        cursor.label,
+        cursor.number,
+        cursor.log.stream_seq,
+        cursor.log.root,
+        cursor.chunk_start,
+        cursor.chunk_bytes,
+        cursor.checkpointed,
+    )
+
+
+def shorten(cut: Cut, index: Index, read: Reader, upto: Mapping[Label, StreamSeq]) -> Cut:
+    """The cut with the named labels ending earlier; a label that ends at 0 is left out."""
+    known = {held.label for held in cut.labels}
+    for label in upto:
+        if label not in known:
+            raise AbsentError(f"label {label.hex()} holds nothing, so it cannot be cut at {upto[label]}")
+    shortened = (
+        _shorten(held, index, read, upto.get(held.label, held.stream_seq))
+        for held in cut.labels
+        if upto.get(held.label) != 0
+    )
+    return dataclasses.replace(cut, labels=tuple(shortened))
+
+
+def _shorten(cut: LabelCut, index: Index, read: Reader, upto: StreamSeq) -> LabelCut:
+    if upto == cut.stream_seq:
+        return cut
+    if not 0 < upto < cut.stream_seq:
+        raise AbsentError(f"label {cut.label.hex()} has {cut.stream_seq} entries, it cannot be cut at {upto}")
+    held = next((part for part in sealed_parts(index, cut) if part.start <= upto <= part.end), None)
+    if held is not None and held.pruned:
+        raise PrunedError(
+            f"label {cut.label.hex()} cannot be cut at {upto}: entries {held.start} to {held.end} are "
+            "pruned; cut before or after them"
+        )
+    with index.reading() as view:
+        number = U32.pack(cut.number)
+        row = view.last_before("checkpoints", number + U64.pack(upto), number)
+    return dataclasses.replace(
+        cut,
+        stream_seq=upto,
+        mmr_root=read.root(cut.label, upto),
+        chunk_start=held.start if held is not None else cut.chunk_start,
+        chunk_bytes=None,
+        checkpointed=StreamSeq(LABEL_SEQ.unpack(row[0])[1] if row is not None else 0),
+    )
+
+
+def sealed_parts(index: Index, cut: LabelCut) -> Iterator[SealedPart]:
+    """The sealed chunks below a cut, in order, as the index knows them now."""
+    with index.reading() as view:
+        number = U32.pack(cut.number)
+        parts = [
+            SealedPart(StreamSeq(LABEL_SEQ.unpack(key)[1]), record.end, record.pruned)
+            for key, value in view.scan("chunks", number, number)
+            if (record := ChunkRecord.unpack(value)).end < cut.chunk_start
+        ]
+    return iter(parts)
+
+
+def sealed_end(index: Index, cut: LabelCut) -> StreamSeq | None:
+    """Where the chunk that grew at the cut has ended since, if it has."""
+    with index.reading() as view:
+        record = view.get("chunks", LABEL_SEQ.pack(cut.number, cut.chunk_start))
+    return ChunkRecord.unpack(record).end if record is not None else None
+
+
+def checkpoints(index: Index, cut: LabelCut) -> list[StreamSeq]:
+    """``upto_seq`` of every checkpoint within the cut, in order."""
+    with index.reading() as view:
+        number = U32.pack(cut.number)
+        seqs = (StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("checkpoints", number, number))
+        return [upto for upto in seqs if upto <= cut.checkpointed]
+
+
+def anchored(index: Index, cut: LabelCut) -> set[StreamSeq]:
+    """``upto_seq`` of every checkpoint that has an anchor, which is a file by now (``applier``)."""
+    with index.reading() as view:
+        number = U32.pack(cut.number)
+        return {StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("anchors", number, number)}
+
+
+def chunk_starts(index: Index, label: Label) -> dict[StreamSeq, StreamSeq]:
+    """Of the sealed chunks of a label: where each starts, by where it ends."""
+    with index.reading() as view:
+        number = view.get("labels", label)
+        rows = view.scan("chunks", number, number) if number is not None else iter(())
+        return {ChunkRecord.unpack(value).end: StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, value in rows}

@@ -1,0 +1,1 @@
+"""Files of a data directory: paths, atomic writes, the lock, identity and keys."""

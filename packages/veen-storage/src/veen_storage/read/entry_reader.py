@@ -1,0 +1,217 @@
+"""Reading entries: where labels stand, and what they hold (§3.4, §10.2).
+
+Looking first at the tail and then at the index finds every entry (``tail``); an index view must therefore be
+opened after the tail was asked, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from veen_core.chunk import PrunedEntry
+from veen_core.entry import Entry
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.receipt import Receipt
+from veen_storage.chunks.chunk_files import open_chunk
+from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.pruned_chunk import read_pruned
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import Registry
+from veen_storage.errors import AbsentError, DamageError, PrunedError
+from veen_storage.index.lmdb_index import Index, View
+from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo, Location
+from veen_storage.read.tail import Tail, receipt_of
+
+ATTEMPTS = 4
+"""A chunk can change its name twice while it is looked for: when it is sealed, and when it is pruned."""
+MAX_PAGE_BYTES = 8 * 1_048_576
+"""A page stops after this many bytes, but never before its first entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest durable entry of a label."""
+
+    label: Label
+    stream_seq: StreamSeq
+    mmr_root: MmrRoot
+    hub_ts: UnixTime
+
+
+class EntryReader:
+    """Heads, labels and entries of one open data directory."""
+
+    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: Origin) -> None:
+        self._layout = layout
+        self._zstd = registry.zstd_level is not None
+        self._index = index
+        self._tail = tail
+        self._origin = origin
+
+    # --- heads and labels
+
+    def head(self, label: Label) -> Head | None:
+        """None for a label that holds nothing."""
+        last = self._tail.last(label)
+        if last is not None:
+            receipt = receipt_of(last)
+            return Head(label, receipt.stream_seq, receipt.mmr_root, receipt.hub_ts)
+        cursor = self._cursor(label)
+        return (
+            Head(label, cursor.log.stream_seq, cursor.log.root, cursor.hub_ts) if cursor is not None else None
+        )
+
+    def labels(self, after: Label | None = None, limit: int = 1_000) -> list[Label]:
+        """Labels in byte order, a page at a time."""
+        waiting = [label for label in self._tail.labels() if after is None or label > after]
+        found = set(waiting)
+        start = b"" if after is None else after + b"\x00"
+        with self._index.reading() as view:
+            for label, _number in view.scan("labels", start):
+                found.add(Label(label))
+                if len(found) >= limit + len(waiting):
+                    break
+        return sorted(found)[:limit]
+
+    def all_labels(self) -> Iterator[Label]:
+        """Every label, in byte order; for work that is about all of them."""
+        page = self.labels()
+        while page:
+            yield from page
+            page = self.labels(after=page[-1])
+
+    def _cursor(self, label: Label) -> LabelCursor | None:
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            head = view.get("heads", number) if number is not None else None
+        return LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head) if number and head else None
+
+    def _require_head(self, label: Label) -> Head:
+        if (head := self.head(label)) is None:
+            raise AbsentError(f"label {label.hex()} holds nothing")
+        return head
+
+    # --- entries
+
+    def entries(
+        self, label: Label, start: StreamSeq, limit: int, *, end: StreamSeq | None = None
+    ) -> list[Entry | PrunedEntry]:
+        """Entries from ``start`` on, at most ``limit`` and to ``end``; fewer at the end or at a full page."""
+        head = self.head(label)
+        if head is None or start > head.stream_seq or limit < 1:
+            return []
+        last = StreamSeq(min(head.stream_seq, start + limit - 1, end if end is not None else head.stream_seq))
+        found: list[Entry | PrunedEntry] = []
+        size, at = 0, max(start, 1)
+        while at <= last and size < MAX_PAGE_BYTES:
+            run, run_size = self._run(label, StreamSeq(at), last, MAX_PAGE_BYTES - size)
+            found.extend(run)
+            size, at = size + run_size, at + len(run)
+        return found
+
+    def _run(
+        self, label: Label, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[list[Entry | PrunedEntry], int]:
+        """Entries from ``start`` on that lie together: in the tail, or in one chunk."""
+        tail = self._tail.entries(label, start, end)
+        if tail and tail[0].entry.stream_seq == start:
+            return _within([placed.entry for placed in tail], [len(placed.frame) for placed in tail], room)
+        for _attempt in range(ATTEMPTS):
+            try:
+                return self._stored_run(label, start, end, room)
+            except FileNotFoundError:
+                continue  # sealed or pruned since the index was asked: it knows by now
+        name = self._layout.chunk(label, start, None).name
+        raise DamageError(name, None, f"or the chunk that holds entry {start} is missing")
+
+    def _stored_run(
+        self, label: Label, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[list[Entry | PrunedEntry], int]:
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            located = self._locate(view, number, start, end, room) if number is not None else None
+        if located is None:
+            raise DamageError(
+                "index/data.mdb", None, f"has no place for entry {start} of label {label.hex()}"
+            )
+        first, last, chunk = located
+        if chunk is not None and chunk.pruned:
+            path = self._layout.pruned(label, first.chunk_start, chunk.end)
+            until = StreamSeq(min(end, chunk.end))
+            kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
+            if any(entry.receipt.label != label for entry in kept):
+                raise DamageError(path.name, None, "holds entries of another label")
+            self._origin.judge(path.name, kept)
+            return list(kept), size
+        length = last.offset + last.size - first.offset
+        end_seq = chunk.end if chunk is not None else None
+        with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
+            found = file.entries(first.offset, length)
+            if any((e.label, e.stream_seq) != (label, start + at) for at, e in enumerate(found)):
+                raise DamageError(
+                    file.name, first.offset, f"holds other entries than {start} and on of its label"
+                )
+            self._origin.judge(file.name, found)
+            return list(found), length
+
+    def _locate(
+        self, view: View, number: bytes, start: StreamSeq, end: StreamSeq, room: int
+    ) -> tuple[Location, Location, ChunkRecord | None] | None:
+        """First and last place of a run inside one chunk, and that chunk's record if it has an end."""
+        first = last = None
+        for key, value in view.scan("entries", number + U64.pack(start), number):
+            here = Location.unpack(value)
+            if first is None:
+                first = here
+            fits = here.offset + here.size - first.offset <= room or here is first
+            if here.chunk_start != first.chunk_start or not fits or LABEL_SEQ.unpack(key)[1] > end:
+                break
+            last = here
+        if first is None or last is None:
+            return None
+        record = view.get("chunks", number + U64.pack(first.chunk_start))
+        return first, last, ChunkRecord.unpack(record) if record is not None else None
+
+    def readable_from(self, label: Label, start: StreamSeq) -> StreamSeq | None:
+        """The first entry at or after ``start`` whose payload is there; None if there is none."""
+        head, at = self._require_head(label), max(start, 1)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            place = view.get("entries", number + U64.pack(at)) if number is not None else None
+            if number is not None and place is not None:
+                first = Location.unpack(place).chunk_start
+                for _key, value in view.scan("chunks", number + U64.pack(first), number):
+                    chunk = ChunkRecord.unpack(value)
+                    if not chunk.pruned:
+                        break
+                    at = chunk.end + 1
+        return StreamSeq(at) if at <= head.stream_seq else None
+
+    def entry(self, label: Label, stream_seq: StreamSeq) -> Entry:
+        """One whole entry; ``PrunedError`` if only its receipt is left."""
+        found = self._one(label, stream_seq)
+        if isinstance(found, PrunedEntry):
+            raise PrunedError(
+                f"entry {stream_seq} of label {label.hex()}: its payload was pruned by retention"
+            )
+        return found
+
+    def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
+        """Kept for ever, also where the payload was pruned."""
+        return self._one(label, stream_seq).receipt
+
+    def _one(self, label: Label, stream_seq: StreamSeq) -> Entry | PrunedEntry:
+        found = self.entries(label, stream_seq, 1) if stream_seq >= 1 else []
+        if not found:
+            raise AbsentError(f"label {label.hex()} has no entry {stream_seq}")
+        return found[0]
+
+
+def _within(entries: list[Entry], sizes: list[int], room: int) -> tuple[list[Entry | PrunedEntry], int]:
+    """As many as there is room for, but at least one."""
+    taken, size = 0, 0
+    while taken < len(entries) and (taken == 0 or size + sizes[taken] <= room):
+        size += sizes[taken]
+        taken += 1
+    return list(entries[:taken]), size

@@ -1,0 +1,253 @@
+"""The reader: everything a hub answers from a data directory (§3.4, §10.1, §10.2).
+
+Entries (``entry_reader``), and what is found by way of them: proofs, moments of time, checkpoints. Every
+answer finds its place in O(1) or O(log n) and sees durable entries only. Any number of threads may read while
+the writer writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from veen_core.checkpoint import Checkpoint
+from veen_core.consistency import MmrConsistency, prove_consistency
+from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.mmr import NodeLookup, mmr_at
+from veen_core.proof import MmrProof, prove_inclusion
+from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.disk.layout import Layout
+from veen_storage.disk.registry import Registry
+from veen_storage.errors import AbsentError, DamageError
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import EPOCH_LABEL_SEQ, LABEL_SEQ, NODE, TIME_LABEL, U32, U64, LabelNo
+from veen_storage.read.entry_reader import EntryReader, Head
+from veen_storage.read.proof_cache import Asked, ProofCache
+from veen_storage.read.tail import Tail
+
+__all__ = ["FOREVER", "Head", "Moment", "Reader"]
+
+FOREVER = UnixTime(2**64 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The first entry of a label at one second of hub_ts."""
+
+    hub_ts: UnixTime
+    label: Label
+    stream_seq: StreamSeq
+
+
+class Reader(EntryReader):
+    """Reads one open data directory: entries, and all that is found by way of them."""
+
+    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: Origin) -> None:
+        super().__init__(layout, registry, index, tail, origin)
+        self.proofs = ProofCache()
+
+    # --- proofs
+
+    def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
+        """Of any leaf against any tree that holds it; by default the one it completed (B10)."""
+        asked = Asked(label, stream_seq, stream_seq if tree_size is None else tree_size)
+        self._check_size(label, asked.tree_size)
+        if (proof := self.proofs.get(asked)) is None:
+            with self._nodes(label) as lookup:
+                proof = prove_inclusion(lookup, stream_seq, asked.tree_size)
+            self.proofs.put(asked, proof)
+        return proof
+
+    def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
+        self._check_size(label, to_seq)
+        with self._nodes(label) as lookup:
+            return prove_consistency(lookup, from_seq, to_seq)
+
+    def root(self, label: Label, tree_size: StreamSeq) -> MmrRoot:
+        """The root as it was at any size."""
+        self._check_size(label, tree_size)
+        with self._nodes(label) as lookup:
+            return mmr_at(tree_size, lookup).root
+
+    def _check_size(self, label: Label, tree_size: int) -> None:
+        head = self._require_head(label)
+        if tree_size > head.stream_seq:
+            raise AbsentError(f"label {label.hex()} has {head.stream_seq} entries, not {tree_size}")
+
+    @contextmanager
+    def _nodes(self, label: Label) -> Iterator[NodeLookup]:
+        """Nodes under one view. What has left the tail since it was opened is in a newer one."""
+        waiting = self._tail.number(label) is not None
+        with self._index.reading() as view:
+            row = view.get("labels", label)
+            number = U32.unpack(row)[0] if row is not None else 0
+
+            def lookup(height: int, index: int) -> bytes:
+                if waiting and (node := self._tail.node(label, height, index)) is not None:
+                    return node
+                if height == 0:
+                    return self.receipt(label, StreamSeq(index + 1)).leaf_hash
+                node = view.get("nodes", NODE.pack(number, height, index)) if row is not None else None
+                return node or self._newer_node(label, height, index)
+
+            yield lookup
+
+    def _newer_node(self, label: Label, height: int, index: int) -> bytes:
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            node = view.get("nodes", number + NODE.pack(0, height, index)[U32.size :]) if number else None
+        if node is None:
+            where = f"node ({height}, {index}) of label {label.hex()}"
+            raise DamageError("index/data.mdb", None, f"{where} is missing", "run `veen hub repair`")
+        return node
+
+    # --- time
+
+    def window(self, label: Label, start: UnixTime, end: UnixTime) -> tuple[StreamSeq, StreamSeq] | None:
+        """First and last entry of a label with ``start <= hub_ts <= end``."""
+        head = self.head(label)
+        first = self._first_at(label, start)
+        if head is None or first is None:
+            return None
+        beyond = self._first_at(label, UnixTime(end + 1)) if end < FOREVER else None
+        last = StreamSeq(beyond - 1) if beyond is not None else head.stream_seq
+        return (first, last) if first <= last else None
+
+    def _first_at(self, label: Label, start: UnixTime) -> StreamSeq | None:
+        """The first entry at or after a time: applied ones come before those in the tail."""
+        tail = [p.entry.stream_seq for p in self._tail.all_of(label) if p.hub_ts >= start]
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            rows = view.scan("times", number + U64.pack(start), number) if number is not None else iter(())
+            row = next(rows, None)
+        if row is not None:
+            return StreamSeq(U64.unpack(row[1])[0])
+        return tail[0] if tail else None
+
+    def moments(
+        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None = None
+    ) -> list[Moment]:
+        """Across labels: every (hub_ts, label) in a window with its first entry, in order of time."""
+        found = {(m.hub_ts, m.label): m for m in self._tail_moments(start, end)}
+        for moment in self._index_moments(start, end, limit + len(found), after):
+            found[moment.hub_ts, moment.label] = moment
+        ordered = sorted(found.items())
+        beyond = (after.hub_ts, after.label) if after is not None else None
+        return [moment for key, moment in ordered if beyond is None or key > beyond][:limit]
+
+    def _tail_moments(self, start: UnixTime, end: UnixTime) -> Iterator[Moment]:
+        seen: set[tuple[UnixTime, Label]] = set()
+        for placed in self._tail.snapshot():
+            key = (placed.hub_ts, placed.entry.label)
+            if start <= placed.hub_ts <= end and key not in seen:
+                seen.add(key)
+                yield Moment(placed.hub_ts, placed.entry.label, placed.entry.stream_seq)
+
+    def _index_moments(
+        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None
+    ) -> Iterator[Moment]:
+        """Whole seconds at a time, since within one the index is in order of label numbers."""
+        begin = max(start, after.hub_ts) if after is not None else start
+        with self._index.reading() as view:
+            count, last_ts = 0, None
+            for key, value in view.scan("all_times", U64.pack(begin)):
+                hub_ts, number = TIME_LABEL.unpack(key)
+                if hub_ts > end or (count >= limit and hub_ts != last_ts):
+                    return
+                head = view.get("heads", U32.pack(number)) or b""
+                yield Moment(UnixTime(hub_ts), Label(head[:32]), StreamSeq(U64.unpack(value)[0]))
+                last_ts = hub_ts
+                count += after is None or hub_ts > after.hub_ts
+
+    # --- checkpoints
+
+    def checkpoint(self, label: Label, upto_seq: StreamSeq) -> Checkpoint:
+        """The one at exactly ``upto_seq``."""
+        found = self.checkpoint_before(label, upto_seq)
+        if found is None or found.upto_seq != upto_seq:
+            raise AbsentError(f"label {label.hex()} has no checkpoint at {upto_seq}")
+        return found
+
+    def checkpoint_before(self, label: Label, seq: StreamSeq) -> Checkpoint | None:
+        """The nearest one at or before ``seq``."""
+        tail = [c for c in self._tail.checkpoints(label) if c.upto_seq <= seq]
+        if tail:
+            return tail[-1]
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            row = (
+                view.last_before("checkpoints", number + U64.pack(seq), number)
+                if number is not None
+                else None
+            )
+        return Checkpoint.decode(row[1]) if row is not None else None
+
+    def latest_checkpoint(self, label: Label) -> Checkpoint | None:
+        return self.checkpoint_before(label, StreamSeq(2**64 - 1))
+
+    def checkpoints_by_epoch(
+        self, first: int, last: int, limit: int, after: tuple[Label, StreamSeq] | None = None
+    ) -> list[Checkpoint]:
+        """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range).
+
+        ``after`` is the last of the page before, in epoch ``first``: label and upto_seq.
+        """
+        start = (first, *self._place_after(after)) if after is not None else (first, 0, 0)
+        found = {
+            place: made
+            for number, made in self._tail.all_checkpoints()
+            if start <= (place := (int(made.epoch), int(number), int(made.upto_seq))) and made.epoch <= last
+        }
+        waiting = len(found)
+        with self._index.reading() as view:
+            for key, _nothing in view.scan("epochs", EPOCH_LABEL_SEQ.pack(*start)):
+                epoch, number, upto = EPOCH_LABEL_SEQ.unpack(key)
+                if epoch > last or len(found) >= limit + waiting:
+                    break
+                made = Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b"")
+                found[epoch, number, upto] = made
+        return [made for _place, made in sorted(found.items(), key=lambda row: row[0])][:limit]
+
+    def _place_after(self, last: tuple[Label, StreamSeq]) -> tuple[int, int]:
+        label, upto = last
+        if (number := self._tail.number(label)) is None:
+            with self._index.reading() as view:
+                row = view.get("labels", label)
+            if row is None:
+                raise AbsentError(f"label {label.hex()} holds nothing")
+            number = LabelNo(U32.unpack(row)[0])
+        return number, upto + 1
+
+    def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
+        """Where a checkpoint was anchored, if it was (ANCHOR0.2)."""
+        if (waiting := self._tail.anchor(label, upto_seq)) is not None:
+            return waiting
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None
+
+    def anchored_upto(self, label: Label) -> StreamSeq:
+        """``upto_seq`` of the furthest checkpoint that has an anchor; 0 if none has one."""
+        waiting = self._tail.anchored_upto(label)
+        with self._index.reading() as view:
+            number = view.get("labels", label)
+            row = view.last_before("anchors", number + b"\xff" * 8, number) if number is not None else None
+        return max(waiting, StreamSeq(LABEL_SEQ.unpack(row[0])[1])) if row is not None else waiting
+
+    def grown(self) -> list[Label]:
+        """Labels with entries after their last checkpoint; asks about every label."""
+        return [label for label in self.all_labels() if self._has_grown(label)]
+
+    def _has_grown(self, label: Label) -> bool:
+        last, made, cursor = self._tail.last(label), self._tail.checkpoints(label), self._cursor(label)
+        size, covered = (cursor.log.size, int(cursor.checkpointed)) if cursor is not None else (0, 0)
+        size = last.entry.stream_seq if last is not None else size
+        return max([covered, *(c.upto_seq for c in made)]) < size
+
+    def unanchored(self) -> list[Label]:
+        """Labels whose newest checkpoint has no anchor; asks about every label."""
+        found = (self.latest_checkpoint(label) for label in self.all_labels())
+        return [
+            c.label_curr for c in found if c is not None and self.anchor(c.label_curr, c.upto_seq) is None
+        ]
