@@ -34,7 +34,26 @@ if TYPE_CHECKING:
 
 
 class VeenError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error this project raises on purpose.
+
+    ``action`` is the next step for the user, as an imperative phrase ("run `veen hub fsck`"); None if there is
+    none. ``str(error)`` is the message, followed by "; " and the action.
+    """
+
+    action: str | None = None
+
+    def __init__(self, *args: object, action: str | None = None) -> None:
+        super().__init__(*args)
+        if action is not None:
+            self.action = action
+
+    @property
+    def message(self) -> str:
+        """What failed, on which object and why, without the action."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.action}" if self.action else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own calls the class with ``args``, which is the message alone.

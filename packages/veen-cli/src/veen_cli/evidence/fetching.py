@@ -59,7 +59,7 @@ def fetch(
                 return await ask(place, at)
             except NotFound as exc:
                 # The hub speaks of a label: whoever asked knows the stream's name.
-                said = exc.message.replace(f"label {place.label(at).hex()}", stream)
+                said = exc.hub_message.replace(f"label {place.label(at).hex()}", stream)
                 raise CommandFailed(
                     f"the hub refused, {exc.code.value}: {said}; check the number, --stream and --epoch",
                     Exit.REFUSED,

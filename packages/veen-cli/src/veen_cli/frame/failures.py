@@ -150,10 +150,10 @@ def _of_refusal(error: Refused) -> str:
     shown = f"{error.code.value} / {name}" if error.detail_enum else name
     again = f" in {error.retry_after} s" if error.retry_after is not None else ""
     known = explain(name)
-    if error.code is Code.NOT_FOUND and error.message.startswith("there is no /"):
-        return f"the hub refused, {shown}: {error.message}; leave the path out of the address (--hub)"
+    if error.code is Code.NOT_FOUND and error.hub_message.startswith("there is no /"):
+        return f"the hub refused, {shown}: {error.hub_message}; leave the path out of the address (--hub)"
     hint = f"; {known.next}{again}" if known is not None else ""
-    return f"the hub refused, {shown}: {error.message}{hint} (`veen explain {name}`)"
+    return f"the hub refused, {shown}: {error.hub_message}{hint} (`veen explain {name}`)"
 
 
 def _of_system(error: OSError) -> str:

@@ -85,7 +85,7 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     try:
         made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
     except NotFound as exc:  # no anchor, or no such label: the hub's own words say which, and what to do
-        raise CommandFailed(f"the hub refused, {exc.code.value}: {exc.message}", Exit.REFUSED) from None
+        raise CommandFailed(f"the hub refused, {exc.code.value}: {exc.hub_message}", Exit.REFUSED) from None
     return _told("anchored", made)
 
 

@@ -64,7 +64,7 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         self.code = code
         self.detail_enum = detail_enum
         self.stage = stage
-        self.message = message
+        self.hub_message = message
         self.retry_after = retry_after
         self.request_id = request_id
         self.stream_seq = stream_seq

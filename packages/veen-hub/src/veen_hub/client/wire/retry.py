@@ -103,7 +103,7 @@ class Attempts:
         settled = "a message under way is settled by the next operation"
         if isinstance(why, Refused):
             wait = f", the hub asks to wait {why.retry_after} s" if why.retry_after else ""
-            return why.saying(f"{why.message}; {tried}{wait}; {settled}")
+            return why.saying(f"{why.hub_message}; {tried}{wait}; {settled}")
         return Unreachable(
             f"{why}; {tried}: check that the hub runs, the address and the TLS settings; {settled}"
         )
