@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class VeenError(Exception):
     """Base of every error this project raises on purpose.
 
-    ``action`` is the next step for the user, as an imperative phrase ("run `veen hub fsck`"); None if there is
-    none. ``str(error)`` is the message, followed by "; " and the action.
+    ``action`` is the next step for the user, as an imperative phrase ("run `veen hub fsck`"), or
+    None. ``str(error)`` is the message, followed by "; " and the action.
     """
 
     action: str | None = None
