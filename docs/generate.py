@@ -131,12 +131,12 @@ def filled(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     stale = 0
-    for page in sorted(HERE.glob("*.md")):
+    for page in sorted(HERE.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if (new := filled(text)) == text:
             continue
         if "--check" in arguments:
-            print(f"{page.name} is behind the code: run `python docs/generate.py`")
+            print(f"{page.relative_to(HERE)} is behind the code: run `python docs/generate.py`")
             stale = 1
         else:
             page.write_text(new, encoding="utf-8")
