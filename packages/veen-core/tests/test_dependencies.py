@@ -1,0 +1,45 @@
+"""Every package of the workspace declares exactly the distributions that its source imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PACKAGES = sorted(path.parent for path in Path(__file__).parents[2].glob("*/pyproject.toml"))
+DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml"}
+"""Import names that differ from the name of their distribution."""
+
+
+def imported_distributions(source: Path) -> set[str]:
+    """The distributions that the modules below ``source`` import anywhere, functions included."""
+    modules: set[str] = set()
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules.add(node.module)
+    names = {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names)
+    return {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names}
+
+
+def declared_distributions(pyproject: Path) -> set[str]:
+    """The names in ``project.dependencies``, without extras and versions."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    names = (re.match(r"[A-Za-z0-9._-]+", line) for line in project["dependencies"])
+    return {name[0].lower() for name in names if name is not None}
+
+
+def test_the_workspace_has_eight_packages() -> None:
+    assert len(PACKAGES) == 8
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_package_declares_exactly_what_it_imports(package: Path) -> None:
+    imported = imported_distributions(package / "src") - {package.name}
+    assert imported == declared_distributions(package / "pyproject.toml")
