@@ -221,7 +221,7 @@ def test_receipts_for_different_places_are_not_held_against_each_other(
     def compared(*_: object) -> None:
         pytest.fail("two receipts for different places were compared")
 
-    monkeypatch.setattr(checks, "equivocation_of", compared)
+    monkeypatch.setattr(checks, "find_equivocation", compared)
     files = (case / "receipt.cbor", case / "receipt-3.cbor", case / "hub-identity.cbor")
     veen("verify", *files, "--trust", town.hub_id).ok()
 

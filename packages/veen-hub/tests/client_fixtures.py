@@ -27,7 +27,7 @@ from veen_storage.store import create
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))
-QUICK = Retry(attempts=200, first=0.02, longest=0.2, deadline=15.0, outage=20.0)
+QUICK = Retry(max_attempts=200, first_delay=0.02, max_delay=0.2, deadline=15.0, max_outage=20.0)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -61,7 +61,7 @@ def test_a_call_that_would_wait_for_itself_is_refused(open_hub: HubProcess) -> N
 
     with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
         hub._hub.tokens.source = source
-        hub._hub.link.status = dataclasses.replace(hub._hub.link.status, gating=True)
+        hub._hub.connection.status = dataclasses.replace(hub._hub.connection.status, gating=True)
         with pytest.raises(StateError, match="from inside itself"):
             hub.stream("inside").send("x")
 

@@ -134,7 +134,7 @@ def test_a_lost_answer_is_settled_without_sending_twice(hub: HubProcess, tmp_pat
 def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
     hub: HubProcess, tmp_path: Path
 ) -> None:
-    impatient = Retry(attempts=2, first=0.01, deadline=1.0)
+    impatient = Retry(max_attempts=2, first_delay=0.01, deadline=1.0)
 
     async def story() -> None:
         async with between(hub.url) as proxy:
@@ -169,7 +169,7 @@ def test_a_lost_answer_in_a_long_label_is_not_looked_for_in_all_of_it(
         state = tmp_path / others
         async with (
             between(hub.url) as proxy,
-            connect(proxy.url, ALICE, trust=hub.hub_id, state=state, retry=Retry(attempts=1)) as alice,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=state, retry=Retry(max_attempts=1)) as alice,
         ):
             await alice.stream(name).send("first")
             if others == "before":
@@ -199,7 +199,7 @@ def test_what_is_looked_for_at_both_ends_is_looked_for_everywhere_once() -> None
 
 
 def test_a_message_that_never_arrived_is_sent_by_the_next_client(hub: HubProcess, tmp_path: Path) -> None:
-    impatient = Retry(attempts=2, first=0.01, deadline=1.0)
+    impatient = Retry(max_attempts=2, first_delay=0.01, deadline=1.0)
 
     async def unavailable(path: str) -> web.Response | None:
         return web.Response(status=503) if path == "/v1/submit" else None
@@ -278,7 +278,7 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
 def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
     hub: HubProcess, silent_from: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_hub.client.sending.proof_of_work.ANSWER", 0.5)
+    monkeypatch.setattr("veen_hub.client.sending.proof_of_work.MIN_ANSWER_SECONDS", 0.5)
 
     async def story() -> float:
         silent = asyncio.Event()
@@ -461,7 +461,7 @@ def test_follow_and_send_survive_a_restart_of_the_hub(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("known", ["something", "nothing"])
 def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> None:
-    patience = Retry(first=0.01, longest=0.2, outage=1.0)
+    patience = Retry(first_delay=0.01, max_delay=0.2, max_outage=1.0)
 
     async def story() -> None:
         with serving(tmp_path / "hub") as hub:
@@ -489,7 +489,7 @@ def test_a_live_stream_that_ends_at_once_is_asked_for_ever_more_slowly(hub: HubP
         return web.Response(headers={"Content-Type": "application/cbor-seq"})
 
     async def story() -> None:
-        patience = Retry(first=0.02, longest=0.2, outage=0.3, jitter=lambda: 1.0)
+        patience = Retry(first_delay=0.02, max_delay=0.2, max_outage=0.3, jitter=lambda: 1.0)
         async with (
             between(hub.url) as proxy,
             connect(proxy.url, ALICE, trust=hub.hub_id, retry=patience) as client,

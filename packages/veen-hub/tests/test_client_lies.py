@@ -30,7 +30,7 @@ from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, Status
 from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Retry, Stream, connect
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.framing import Framer
 
 from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
@@ -574,7 +574,7 @@ def test_a_forked_hub_that_falls_silent_has_diverged_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows another head than before, and nothing more while patience lasts."""
-    monkeypatch.setitem(Link.ask.__kwdefaults__, "least", 0.5)
+    monkeypatch.setitem(HubConnection.ask.__kwdefaults__, "least", 0.5)
     asked: list[str] = []
 
     async def silence(path: str) -> None:

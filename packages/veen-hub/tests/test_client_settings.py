@@ -37,7 +37,7 @@ from veen_hub.client import (
 )
 from veen_hub.client.anchor import hub_anchor
 from veen_hub.client.errors import refusal
-from veen_hub.client.wire.retry import worth_another_try
+from veen_hub.client.wire.retry import is_retryable
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError
 from veen_hub.ops.config import AnchorSettings
 
@@ -156,7 +156,7 @@ def test_what_is_open_when_its_window_has_passed_is_found_or_given_up(
     """On an open hub, which would take a message for any label of a stream that it does not know (H4)."""
     clock = SetClock(BORN)
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
-    impatient = Retry(attempts=1)
+    impatient = Retry(max_attempts=1)
 
     async def cut(path: str) -> web.Response | None:
         return web.Response(status=503) if path == "/v1/submit" else None
@@ -203,7 +203,9 @@ def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
     async def story() -> None:
         async with (
             between(hub.url) as proxy,
-            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=Retry(attempts=1)) as client,
+            connect(
+                proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=Retry(max_attempts=1)
+            ) as client,
         ):
             stream, first = client.stream("turned"), client.epoch_at(UnixTime(BORN))
             proxy.lie = lambda path, _r, a: None if path == "/v1/submit" else a
@@ -232,7 +234,7 @@ def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path
                 labels.append((await stream.send("x")).label)
                 clock.time += 180
                 await client.status()
-            assert set(client._logs) == {client.link.status.control_label, labels[-1]}
+            assert set(client._logs) == {client.connection.status.control_label, labels[-1]}
             for label in labels[:-1]:
                 assert store.lock(hub.hub_id, label.hex()) is not None
             assert store.lock(hub.hub_id, labels[-1].hex()) is None
@@ -372,7 +374,7 @@ def test_an_attachment_without_end_is_not_read_to_its_end(start_hub: StartHub) -
 # --- retention
 
 SMALL = Limits(max_msg_bytes=2_048, max_chunk_bytes=65_536, max_checkpoint_interval=8)
-IMPATIENT = Retry(attempts=2, first=0.01, deadline=1.0)
+IMPATIENT = Retry(max_attempts=2, first_delay=0.01, deadline=1.0)
 
 
 async def prune(hub: RunningHub, client: Hub, clock: SetClock) -> None:
@@ -511,13 +513,13 @@ def test_an_anchoring_hub_with_a_certificate_of_its_own_is_believed_if_its_autho
 
 
 def test_waits_grow_with_jitter_up_to_an_end() -> None:
-    attempts = Retry(attempts=6, first=0.1, longest=0.5, deadline=100, jitter=lambda: 1.0).begin()
+    attempts = Retry(max_attempts=6, first_delay=0.1, max_delay=0.5, deadline=100, jitter=lambda: 1.0).begin()
     assert [attempts.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.5, 0.5, None]
     attempts.renew()
     assert attempts.delay(retry_after=3) == pytest.approx(3.1)
     assert Retry(jitter=lambda: 0.0).begin().delay() == 0.05
     assert Retry(deadline=2).begin().delay(retry_after=3) is None
-    last = Retry(first=1.0, deadline=0.5, jitter=lambda: 1.0).begin().delay()
+    last = Retry(first_delay=1.0, deadline=0.5, jitter=lambda: 1.0).begin().delay()
     assert last is not None
     assert 0.4 < last <= 0.5
     assert Retry(deadline=0.0).begin().delay() is None
@@ -535,9 +537,9 @@ def test_every_code_has_its_exception() -> None:
         assert type(made) is not Refused
         assert (made.code, made.detail_enum, made.retry_after, made.request_id) == (code, "X", 2, "r")
         assert str(made) == f"{code.value} / X: no"
-    assert worth_another_try(RateLimited(Code.RATE, ""))
-    assert worth_another_try(Unavailable(Code.UNAVAILABLE, ""))
-    assert worth_another_try(Unreachable(""))
-    assert not worth_another_try(Unreachable("", again=False))
-    assert not worth_another_try(OutOfTime(Code.TIME, ""))
-    assert not worth_another_try(TooLarge(Code.SIZE, ""))
+    assert is_retryable(RateLimited(Code.RATE, ""))
+    assert is_retryable(Unavailable(Code.UNAVAILABLE, ""))
+    assert is_retryable(Unreachable(""))
+    assert not is_retryable(Unreachable("", retryable=False))
+    assert not is_retryable(OutOfTime(Code.TIME, ""))
+    assert not is_retryable(TooLarge(Code.SIZE, ""))

@@ -342,7 +342,7 @@ def test_refusals_have_types(gated_hub: HubProcess) -> None:
     slow = token_for(ALICE.client_id, "slow", rate=Rate(per_sec=0, burst=1))
 
     async def story() -> None:
-        patience = Retry(attempts=2, first=0.01, deadline=3)
+        patience = Retry(max_attempts=2, first_delay=0.01, deadline=3)
         async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id, retry=patience) as hub:
             await hub.stream("slow").send("once", cap=slow)
             with pytest.raises(RateLimited) as caught:
@@ -501,7 +501,7 @@ def test_the_control_label_is_read_and_verified_like_any_other(tmp_path: Path) -
             connect(hub.url, BOB, trust=hub.hub_id) as bob,
         ):
             receipts = [await alice.authorize(token) for token in (few, many)]
-            reader, control = bob.log_reader(), bob.link.status.control_label
+            reader, control = bob.log_reader(), bob.connection.status.control_label
             page = await reader.page(control, StreamSeq(1), 10)
             assert [entry.receipt for entry in page] == receipts
             assert [verify_authorize(entry) for entry in page] == [few, many]

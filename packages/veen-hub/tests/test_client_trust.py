@@ -31,7 +31,7 @@ from .people import ADMIN, BORN, HUB_KEY, signing_key
 from .serving import RunningHub, SetClock
 
 ALICE = person("alice")
-IMPATIENT = Retry(attempts=3, first=0.01)
+IMPATIENT = Retry(max_attempts=3, first_delay=0.01)
 
 
 @pytest.fixture(scope="module")

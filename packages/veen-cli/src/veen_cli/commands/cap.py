@@ -223,7 +223,7 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
     async def work() -> Any:
         async with target.connect(anonymous=True) as hub:
             try:
-                return await hub.cap_status(auth_ref), hub.link.time.now()
+                return await hub.cap_status(auth_ref), hub.connection.time.now()
             except NotFound:
                 raise CommandFailed(
                     f"the hub has never seen token {auth_ref.hex()}: hand it over with `veen cap authorize`",

@@ -24,8 +24,8 @@ from veen_core.ids import HubId
 from veen_core.mmr import Mmr
 from veen_core.msg import verify_msg
 from veen_hub.client.state.records import HeldTokens, LabelRecord
-from veen_hub.client.tokens import TOKENS
-from veen_hub.client.wire.connection import IDENTITY
+from veen_hub.client.tokens import TOKENS_RECORD
+from veen_hub.client.wire.connection import IDENTITY_RECORD
 
 
 @command("veen resync --stream orders --client alice")
@@ -91,17 +91,17 @@ def _named(file: Path) -> Iterator[Path]:
 def _check_hub(hub: HubId, path: Path) -> dict[str, Any]:
     """Everything a store holds of one hub; raises at the first thing that does not hold."""
     tokens, labels = 0, []
-    with _named(path / f"{IDENTITY}.state") as file:
+    with _named(path / f"{IDENTITY_RECORD}.state") as file:
         identity = HubIdentity.decode(file.read_bytes())
         hub_identity.verify_identity(identity, pinned=hub)
     for each in sorted(path.glob("*.state")):
         with _named(each) as file:
-            if file.stem == TOKENS:
+            if file.stem == TOKENS_RECORD:
                 held = HeldTokens.decode(file.read_bytes()).tokens
                 for one in held:
                     verify_token(one.token)
                 tokens = len(held)
-            elif file.stem != IDENTITY:
+            elif file.stem != IDENTITY_RECORD:
                 labels.append(_check_label(identity, LabelRecord.decode(file.read_bytes()), file.stem))
     return {"hub_id": hub.hex(), "keys": len(identity.hub_keys), "tokens": tokens, "labels": labels}
 

@@ -244,7 +244,7 @@ def stream(
             if not printer.count and not follow:
                 head = await place.head(epoch=at)
                 printer.newest = head.stream_seq if head is not None else 0
-                printer.epoch = at if at is not None else hub.link.epoch
+                printer.epoch = at if at is not None else hub.connection.epoch
 
     loop.run(work())
     return printer.answer(stream)

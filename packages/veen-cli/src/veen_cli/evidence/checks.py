@@ -28,7 +28,7 @@ from veen_core.msg import Msg, verify_msg
 from veen_core.pow import PowCookie
 from veen_core.proof import MmrProof, own_peak, verify_inclusion
 from veen_core.receipt import Receipt
-from veen_hub.client.label.evidence import equivocation_of
+from veen_hub.client.label.evidence import find_equivocation
 from veen_hub.client.trust import check_signatures
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Judge:
 
     def _contradicts_none(self, receipt: Receipt) -> None:
         other = self._at.get((receipt.label, receipt.stream_seq))
-        if other is not None and equivocation_of(self._trusted(), other, receipt) is not None:
+        if other is not None and find_equivocation(self._trusted(), other, receipt) is not None:
             raise VerificationError(
                 f"the hub signed another receipt for entry {receipt.stream_seq} too: "
                 "keep both, they convict it"

@@ -23,7 +23,7 @@ from veen_core.errors import IdentityError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.wire import Wire
-from veen_hub.client.wire.connection import IDENTITY
+from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_storage.copies.export import Manifest, verify_export
 from veen_storage.copies.export.format import MANIFEST
 
@@ -42,7 +42,7 @@ def identity_of(pin: HubId | None, found: Sequence[Found], client: str | None) -
     shown = [each.thing for each in found if isinstance(each.thing, HubIdentity)]
     client = settings.filled("client", client)
     if client is not None:
-        content = Remembered(Folder(Path(client).expanduser()).state).load(pin, IDENTITY)
+        content = Remembered(Folder(Path(client).expanduser()).state).load(pin, IDENTITY_RECORD)
         shown += [HubIdentity.decode(content)] if content is not None else []
     fitting = [each for each in shown if _is_pinned(each, pin)]
     return max(fitting, key=lambda each: len(each.hub_keys), default=None)

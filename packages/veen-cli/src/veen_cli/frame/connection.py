@@ -72,13 +72,13 @@ class Target:
             self.folder.must_exist()
         secrets = None if anonymous else self.secrets()
         state = Remembered(self.folder.state) if self.folder is not None else None
-        retry = Retry(attempts=1_000, deadline=self.wait)
+        retry = Retry(max_attempts=1_000, deadline=self.wait)
         connecting = connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry)
         async with AsyncExitStack() as stack:
             with self.out.progress(f"waiting for {self.url}"):
                 hub = await stack.enter_async_context(connecting)
-            if hub.link.status.gating:
-                hub.link.bounds = TOKEN_LIFE
+            if hub.connection.status.gating:
+                hub.connection.bounds = TOKEN_LIFE
             yield hub
 
 

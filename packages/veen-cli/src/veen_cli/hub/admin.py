@@ -26,7 +26,7 @@ stream_option = click.option("--stream", "-s", help="Only this stream [default: 
 def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
     async def run() -> T:
         async with target.connect() as hub:
-            identity = hub.link.identity
+            identity = hub.connection.identity
             assert identity is not None
             admin = hub.admin(identity.signing_key)
             with target.out.progress("the hub works"):

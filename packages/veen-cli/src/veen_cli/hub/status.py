@@ -23,7 +23,7 @@ from veen_core.status import Status
 from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
-from veen_hub.client.wire.retry import LEAST, Retry, retrying
+from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
 from veen_hub.client.wire.transport import Timeouts, Transport
 
 
@@ -32,7 +32,7 @@ async def fetch(target: Target) -> tuple[Status, bool]:
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):
-            patience = Retry(attempts=1_000, deadline=target.wait)
+            patience = Retry(max_attempts=1_000, deadline=target.wait)
             status = await retrying(patience, Endpoints(transport).status, where=target.url)
     finally:
         await transport.close()
@@ -77,7 +77,7 @@ def status(out: Output, *, target: Target) -> Answer:
 
 def ask(target: Target, path: str) -> tuple[int, bytes]:
     """A plain GET, once: probes and metrics are not of the protocol. ``--wait`` bounds a hub's silence."""
-    where, patience = urlsplit(target.url), max(LEAST, target.wait)
+    where, patience = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
     assert where.hostname is not None  # settings.address_of saw to it
     if where.scheme == "https":
         context = (target.tls or Tls()).context()

@@ -9,14 +9,14 @@ from veen_core.ids import HubId, Label
 from veen_core.wire import Wire
 from veen_hub.client import FileStateStore
 from veen_hub.client.state.records import HeldTokens, LabelRecord
-from veen_hub.client.tokens import TOKENS
-from veen_hub.client.wire.connection import IDENTITY
+from veen_hub.client.tokens import TOKENS_RECORD
+from veen_hub.client.wire.connection import IDENTITY_RECORD
 
 
 def kind_of(name: str) -> type[Wire] | None:
     """What a piece of state is, by its name; None for pieces that are not ours to judge."""
-    if name in (IDENTITY, TOKENS):
-        return HubIdentity if name == IDENTITY else HeldTokens
+    if name in (IDENTITY_RECORD, TOKENS_RECORD):
+        return HubIdentity if name == IDENTITY_RECORD else HeldTokens
     try:
         Label.from_hex(name)
     except DecodeError:

@@ -63,7 +63,7 @@ def fold(
 
     async def work() -> Folded[Any]:
         async with reach.at(stream) as place:
-            if epoch and not place.hub.link.profile.epoch_sec:
+            if epoch and not place.hub.connection.profile.epoch_sec:
                 raise CommandFailed(
                     f"this hub has no epochs, so {stream} has none: leave --epoch out", Exit.USAGE
                 )

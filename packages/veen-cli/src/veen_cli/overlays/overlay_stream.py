@@ -62,7 +62,7 @@ class Place:
     @property
     def now(self) -> UnixTime:
         """By the hub's clock, which is the one that its receipts show."""
-        return self.hub.link.time.now()
+        return self.hub.connection.time.now()
 
     @asynccontextmanager
     async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[View[S]]:
@@ -95,7 +95,7 @@ class Place:
 
         ``overlay`` is the one whose view knows where the labels of past epochs lie, if there are any.
         """
-        if self.hub.link.profile.epoch_sec:
+        if self.hub.connection.profile.epoch_sec:
             async with self.view(overlay) as view:
                 assert isinstance(view, EpochView)
                 async for position, entry in view.entries():
@@ -109,7 +109,7 @@ class Place:
     async def authors(self) -> tuple[bytes, ...]:
         """The keys behind a message sent now: those that may sign it, and who issued its token (WAL §8)."""
         hub, cap = self.hub, self.reach.cap
-        log = await hub.log(self.stream.label(), hub.link.origin(self.stream.id))
+        log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
         token = await hub.tokens.choose(log, self.stream.id, named)
         signers = (self.reach.identity.client_id, await self.stream.client_id())
@@ -155,7 +155,7 @@ class Reach:
         readers = readers_of(self.reader, self.target)
 
         async with self.target.connect() as hub:
-            identity = hub.link.identity
+            identity = hub.connection.identity
             assert identity is not None
 
             def place(name: str | StreamId) -> Place:

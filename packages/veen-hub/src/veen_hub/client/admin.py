@@ -10,7 +10,7 @@ from veen_core.keys import SigningKey
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.trust import check_signatures
-from veen_hub.client.wire.endpoints import answer
+from veen_hub.client.wire.endpoints import decode_response
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
@@ -24,7 +24,7 @@ class Admin:
 
     def __init__(self, hub: Hub, key: SigningKey) -> None:
         self._hub = hub
-        self._link = hub.link
+        self._connection = hub.connection
         self._key = key
         self._last = 0
 
@@ -38,12 +38,12 @@ class Admin:
 
     async def retention(self) -> tuple[int, int]:
         """Apply the retention rules now; chunks and entries whose payloads went."""
-        done = answer(RetentionResponse, await self._call("/tooling/retention", b""))
+        done = decode_response(RetentionResponse, await self._call("/tooling/retention", b""))
         return done.chunks, done.entries
 
     async def _made(self, path: str, label: Label | None) -> tuple[Checkpoint, ...]:
         body = await self._call(path, LabelRequest(label=label).encode())
-        found = answer(CheckpointsResponse, body).checkpoints
+        found = decode_response(CheckpointsResponse, body).checkpoints
         for checkpoint in found:
             if label not in (None, checkpoint.label_curr):
                 raise Misbehaved("a checkpoint of another label than the one asked for")
@@ -60,18 +60,18 @@ class Admin:
         if named or await self._hub.knows(label):
             await (await self._hub.log(label)).verify_checkpoint(checkpoint)
             return
-        epoch_sec, now = self._link.profile.epoch_sec, self._link.time.now()
+        epoch_sec, now = self._connection.profile.epoch_sec, self._connection.time.now()
         since = UnixTime(checkpoint.epoch * epoch_sec)
-        check_signatures(self._link.status.identity, checkpoint, epoch_sec, since=since, now=now)
+        check_signatures(self._connection.status.identity, checkpoint, epoch_sec, since=since, now=now)
 
     async def _call(self, path: str, body: bytes) -> bytes:
-        return await self._link.ask(
-            lambda: self._link.api.transport.call(
+        return await self._connection.ask(
+            lambda: self._connection.api.transport.call(
                 "POST", path, body, headers=self._signed(path, body), most=MAX_CHECKPOINTS
             )
         )
 
     def _signed(self, path: str, body: bytes) -> dict[str, str]:
-        self._last = max(self._last + 1, self._link.time.now())
+        self._last = max(self._last + 1, self._connection.time.now())
         digest = admin_digest("POST", path, body, UnixTime(self._last))
         return {"VEEN-Admin-Ts": str(self._last), "VEEN-Admin-Sig": self._key.sign(digest).hex()}

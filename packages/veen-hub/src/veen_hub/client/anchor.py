@@ -24,7 +24,7 @@ from veen_hub.ops.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
 SCHEMA: Final = "veen.anchor.v1"
-PATIENCE: Final = Retry(attempts=3, deadline=15.0)
+PATIENCE: Final = Retry(max_attempts=3, deadline=15.0)
 """The hub tries again by itself: one attempt need not take long."""
 
 

@@ -146,7 +146,7 @@ class BlockingStream:
 
     def send_many(self, bodies: Iterable[Body], **options: Any) -> Iterator[Receipt]:
         """``bodies`` are drawn in the caller's thread: they may come from this hub too."""
-        source, some = iter(bodies), 2 * self._stream.hub.link.batch
+        source, some = iter(bodies), 2 * self._stream.hub.connection.batch
         while chunk := list(islice(source, some)):
             yield from self._loop.each(self._stream.send_many(chunk, **options))
 

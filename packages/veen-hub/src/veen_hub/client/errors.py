@@ -154,11 +154,11 @@ def refusal(envelope: ErrorEnvelope) -> Refused:
 
 
 class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as one
-    """No answer came. ``again`` is False where another try cannot help (a certificate, an address)."""
+    """No answer came. ``retryable`` is False where another try cannot help (a certificate, an address)."""
 
-    def __init__(self, message: str, *, again: bool = True) -> None:
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
-        self.again = again
+        self.retryable = retryable
 
 
 class Misbehaved(VerificationError):  # noqa: N818 - what the hub did

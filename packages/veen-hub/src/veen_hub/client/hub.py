@@ -23,17 +23,17 @@ from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
 from veen_hub.client.admin import Admin
 from veen_hub.client.identity import Identity, Randomness
-from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.log import HubLogReader, HubLogWriter
 from veen_hub.client.reading import attachments
 from veen_hub.client.sending.epochs import EpochLabels, Epochs, window
 from veen_hub.client.sending.outbox import Outbox
-from veen_hub.client.state.records import decoded
+from veen_hub.client.state.records import decode_record
 from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.tokens import Tokens, TokenSource
 from veen_hub.client.trust import Pin, check_profile, check_status
-from veen_hub.client.wire.connection import IDENTITY, PROFILE, HubTime, Link
+from veen_hub.client.wire.connection import IDENTITY_RECORD, PROFILE_RECORD, HubConnection, HubTime
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import Retry, retrying
 from veen_hub.client.wire.threads import Workers
@@ -48,32 +48,32 @@ MAX_POW_DIFFICULTY: Final = 22
 class Hub:
     """One hub, connected. Made by ``connect``."""
 
-    def __init__(self, link: Link, tokens: TokenSource | None) -> None:
-        self.link = link
+    def __init__(self, connection: HubConnection, tokens: TokenSource | None) -> None:
+        self.connection = connection
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
         self._epochs: dict[StreamId, Epochs] = {}
         self._opening = asyncio.Lock()
-        control = LabelLog.load(link, link.status.control_label, None)
+        control = LabelLog.load(connection, connection.status.control_label, None)
         self._logs[control.label] = control
-        self.tokens = Tokens(link, control, tokens)
+        self.tokens = Tokens(connection, control, tokens)
 
     @property
     def hub_id(self) -> HubId:
-        return self.link.hub_id
+        return self.connection.hub_id
 
     @property
     def identity(self) -> HubIdentity:
         """The hub's, as verified."""
-        return self.link.status.identity
+        return self.connection.status.identity
 
     @property
     def url(self) -> str:
-        return self.link.api.transport.url
+        return self.connection.api.transport.url
 
     def epoch_at(self, hub_ts: UnixTime) -> Epoch:
         """The epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
-        return streams.epoch_at(hub_ts, self.link.profile.epoch_sec)
+        return streams.epoch_at(hub_ts, self.connection.profile.epoch_sec)
 
     def stream(self, name: str, *, to: Recipient | None = None, readers: Sequence[DhKey] = ()) -> Stream:
         """A stream by name, or by id in 64 hex digits (B12).
@@ -87,17 +87,22 @@ class Hub:
         """A label's verified prefix; one per connection."""
         async with self._opening:
             if label not in self._logs:
-                self._logs[label] = await self.link.workers.run(LabelLog.load, self.link, label, origin)
+                self._logs[label] = await self.connection.workers.run(
+                    LabelLog.load, self.connection, label, origin
+                )
             log = self._logs[label]
             if origin is not None and log.client.trust.origin is None:
-                log.client.trust = self.link.trust(origin)  # opened by its label alone before
+                log.client.trust = self.connection.trust(origin)  # opened by its label alone before
             return log
 
     async def knows(self, label: Label) -> bool:
         """Whether anything of it was seen, now or before."""
         if label in self._logs:
             return True
-        return await self.link.workers.run(self.link.store.load, self.hub_id, label.hex()) is not None
+        return (
+            await self.connection.workers.run(self.connection.store.load, self.hub_id, label.hex())
+            is not None
+        )
 
     async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
         log = await self.log(label, origin)
@@ -117,24 +122,26 @@ class Hub:
 
     def epoch_labels(self, stream_id: StreamId) -> EpochLabels | None:
         """How the stream's labels follow one another; None without epochs (§12)."""
-        link = self.link
-        if not link.profile.epoch_sec:
+        connection = self.connection
+        if not connection.profile.epoch_sec:
             return None
         begun = min(key.valid_from for key in self.identity.hub_keys)
-        first = streams.epoch_window(begun, link.profile.epoch_sec, link.limits.max_epoch_skew_sec)[0]
+        first = streams.epoch_window(
+            begun, connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
+        )[0]
         return EpochLabels(
-            label_of=lambda epoch: link.label(stream_id, epoch),
-            window=lambda: window(link),
+            label_of=lambda epoch: connection.label(stream_id, epoch),
+            window=lambda: window(connection),
             confirmed=self._confirmed_window,
             since=Epoch(first),
             forget=self.leave,
         )
 
     async def _confirmed_window(self) -> range:
-        link = self.link
-        await link.refresh()
+        connection = self.connection
+        await connection.refresh()
         return streams.epoch_window(
-            link.status.hub_ts, link.profile.epoch_sec, link.limits.max_epoch_skew_sec
+            connection.status.hub_ts, connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
         )
 
     def log_reader(self) -> HubLogReader:
@@ -148,8 +155,8 @@ class Hub:
 
     async def status(self) -> Status:
         """Asked afresh, and checked against the identity known."""
-        await self.link.refresh()
-        return self.link.status
+        await self.connection.refresh()
+        return self.connection.status
 
     async def authorize(self, token: CapToken) -> Receipt:
         """Hand a token to the hub; messages to its streams use it from then on (H5)."""
@@ -157,17 +164,17 @@ class Hub:
 
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
         """As the hub says: nobody signs it. What it signed of a token is the receipt of ``authorize``."""
-        return await self.link.ask(lambda: self.link.api.cap_status(auth_ref))
+        return await self.connection.ask(lambda: self.connection.api.cap_status(auth_ref))
 
     async def report_equivocation(self, evidence: Equivocation) -> None:
         """Show this hub evidence against any hub; it is verified here first."""
         verify_evidence(evidence)
         wire = evidence.encode()
-        await self.link.ask(lambda: self.link.api.report(wire))
+        await self.connection.ask(lambda: self.connection.api.report(wire))
 
     async def fetch(self, coid: Coid) -> bytes:
         """An attachment's ciphertext, checked against its name."""
-        return await attachments.get(self.link, coid)
+        return await attachments.get(self.connection, coid)
 
     async def close(self) -> None:
         """Write down what was learned and let go of everything."""
@@ -211,7 +218,7 @@ async def connect(
         status = await retrying(policy, api.status, where=transport.url)
         await workers.run(_check, store, status, trust)
         api.control_label = status.control_label
-        link = Link(
+        connection = HubConnection(
             api=api,
             status=status,
             identity=Identity.of(identity) if identity is not None else None,
@@ -225,7 +232,7 @@ async def connect(
             batch=batch,
             max_pow_difficulty=max_pow_difficulty,
         )
-        hub = Hub(link, tokens)
+        hub = Hub(connection, tokens)
         yield hub
     finally:
         try:
@@ -240,12 +247,12 @@ def _check(store: StateStore, status: Status, trust: Pin) -> None:
     """The pin first; then what was believed before: the identity may only have grown (§8.4)."""
     check_status(status, trust)
     hub_id, shown = status.identity.hub_id, status.identity
-    if (profile := store.load(hub_id, PROFILE)) is not None:
-        check_profile(status.profile, decoded(Profile, profile, PROFILE))
+    if (profile := store.load(hub_id, PROFILE_RECORD)) is not None:
+        check_profile(status.profile, decode_record(Profile, profile, PROFILE_RECORD))
     else:
-        store.save(hub_id, PROFILE, status.profile.encode())
-    content = store.load(hub_id, IDENTITY)
+        store.save(hub_id, PROFILE_RECORD, status.profile.encode())
+    content = store.load(hub_id, IDENTITY_RECORD)
     if content is not None:
-        check_status(status, decoded(HubIdentity, content, IDENTITY))
+        check_status(status, decode_record(HubIdentity, content, IDENTITY_RECORD))
     if content != shown.encode():
-        store.save(hub_id, IDENTITY, shown.encode())
+        store.save(hub_id, IDENTITY_RECORD, shown.encode())

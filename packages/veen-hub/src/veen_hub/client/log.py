@@ -15,11 +15,11 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
 from veen_hub.client.errors import Misbehaved, Unavailable, Unreachable
-from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.reading import follow
-from veen_hub.client.sending.proof_of_work import Work
+from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
-from veen_hub.client.wire.retry import worth_another_try
+from veen_hub.client.wire.retry import is_retryable
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
@@ -81,7 +81,7 @@ class HubLogWriter:
         return receipt
 
     async def _submit(self, log: LabelLog, msg: Msg, wire: bytes) -> Receipt:
-        attempts, work, uncertain = log.link.retry.begin(), Work(log.link), False
+        attempts, work, uncertain = log.connection.retry.begin(), ProofOfWork(log.connection), False
         while True:
             try:
                 (outcome,) = await work.submit([wire], attempts)
@@ -91,7 +91,7 @@ class HubLogWriter:
                 continue
             if isinstance(outcome, Receipt):
                 return outcome
-            if worth_another_try(outcome):
+            if is_retryable(outcome):
                 uncertain = uncertain or isinstance(outcome, Unavailable)
                 await attempts.wait(outcome)
                 continue

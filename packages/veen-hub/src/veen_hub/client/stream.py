@@ -39,15 +39,15 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import EPOCH
 from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.reading import attachments as parcels
 from veen_hub.client.reading import follow
 from veen_hub.client.reading.attachments import Parcel, Source
 from veen_hub.client.reading.message import Message, open_all
-from veen_hub.client.sending.batching import Chunks
+from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.sending.outbox import Outbox, Sending
-from veen_hub.client.sending.sealing import Prepared
+from veen_hub.client.sending.sealing import SealedBatch
 from veen_hub.client.sending.settling import Delivery
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ class Stream:
     # --- places
 
     def label(self, epoch: Epoch | None = None) -> Label:
-        link = self.hub.link
-        return link.label(self.id, link.epoch if epoch is None else epoch)
+        connection = self.hub.connection
+        return connection.label(self.id, connection.epoch if epoch is None else epoch)
 
     async def _log(self, epoch: Epoch | None = None) -> LabelLog:
-        return await self.hub.log(self.label(epoch), self.hub.link.origin(self.id))
+        return await self.hub.log(self.label(epoch), self.hub.connection.origin(self.id))
 
     async def _outbox(self) -> Outbox:
         return await self.hub.epochs(self.id).outbox()
@@ -123,7 +123,7 @@ class Stream:
             draft = self._draft(b"", schema, to, parent, expires_at)
             return await self._send_parcel(draft, body, schema, attachments, cap)
         draft = self._draft(body, schema, to, parent, expires_at)
-        async with aclosing(self._deliver(Chunks.of([draft]), cap)) as receipts:
+        async with aclosing(self._deliver(Lookahead.of([draft]), cap)) as receipts:
             async for receipt in receipts:
                 return receipt
         raise StateError("nothing was sent")
@@ -142,7 +142,7 @@ class Stream:
 
         If a message fails, the receipts of those before it come first, then its error: none after it is sent.
         """
-        drafts = Chunks.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at))
+        drafts = Lookahead.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at))
         async with aclosing(self._deliver(drafts, cap)) as receipts:
             async for receipt in receipts:
                 yield receipt
@@ -167,20 +167,20 @@ class Stream:
     def _recipient(self, to: Recipient | None) -> DhPublicKey:
         chosen = to if to is not None else self._to
         if isinstance(chosen, IdentityCard):
-            return chosen.recipient_at(self.hub.link.time.now())
+            return chosen.recipient_at(self.hub.connection.time.now())
         if chosen is not None:
             return chosen
         if self._readers:
             return self._readers[0].public
-        if (identity := self.hub.link.identity) is None:
+        if (identity := self.hub.connection.identity) is None:
             raise StateError("to whom? this connection has no identity: name a recipient with to=")
         return identity.recipient
 
     async def _deliver(
-        self, drafts: Chunks[Draft], cap: CapToken | AuthRef | None
+        self, drafts: Lookahead[Draft], cap: CapToken | AuthRef | None
     ) -> AsyncGenerator[Receipt, None]:
         """Chunk after chunk through the label of the moment; a failure comes after what went well."""
-        batch, ready, tries = self.hub.link.batch, None, 0
+        batch, ready, tries = self.hub.connection.batch, None, 0
         async with aclosing(drafts):
             while chunk := await drafts.peek(batch):
                 delivery = await self._deliver_chunk(chunk, drafts.waiting(batch), cap, ready)
@@ -200,7 +200,7 @@ class Stream:
         chunk: Sequence[Draft],
         ahead: Sequence[Draft],
         cap: CapToken | AuthRef | None,
-        ready: Prepared | None,
+        ready: SealedBatch | None,
     ) -> Sending:
         outbox = await self._outbox()
         try:
@@ -212,7 +212,7 @@ class Stream:
     async def _can_go_on(self, why: VeenError) -> bool:
         """The epoch turned, or the token's client_id is used up and another can be had."""
         if isinstance(why, Refused) and why.detail_enum == EPOCH.detail:
-            await self.hub.link.refresh()
+            await self.hub.connection.refresh()
             return True
         if isinstance(why, BoundsReached) and self.hub.tokens.source is not None:
             await self.rotate()
@@ -229,14 +229,14 @@ class Stream:
     ) -> Receipt:
         for attempt in range(_EPOCH_TRIES):
             outbox = await self._outbox()
-            link, log = self.hub.link, outbox.log
+            connection, log = self.hub.connection, outbox.log
             try:
                 token = await self.hub.tokens.choose(log, self.id, cap)
                 async with outbox.place(token) as slot:
                     signer = log.ring.signer(slot.client_id)
-                    parcel = Parcel(link, draft, slot.binding(link, log.client), signer)
+                    parcel = Parcel(connection, draft, slot.binding(connection, log.client), signer)
                     refs = await parcel.add_all(sources)
-                    sealed = await link.workers.run(parcel.seal, body, schema, refs)
+                    sealed = await connection.workers.run(parcel.seal, body, schema, refs)
                     delivery = await outbox.fill(slot, sealed)
                 if delivery.failure is not None:
                     raise delivery.failure
@@ -250,11 +250,13 @@ class Stream:
 
     @property
     def _keys(self) -> tuple[DhKey, ...]:
-        identity = self.hub.link.identity
+        identity = self.hub.connection.identity
         return (*self._readers, *(identity.dh_keys if identity is not None else ()))
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
-        return await self.hub.link.workers.run(open_all, entries, self._keys, self.hub.link.limits)
+        return await self.hub.connection.workers.run(
+            open_all, entries, self._keys, self.hub.connection.limits
+        )
 
     async def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
@@ -268,10 +270,10 @@ class Stream:
 
     async def follow(self, from_seq: int = 1) -> AsyncGenerator[Message, None]:
         """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
-        link = self.hub.link
+        connection = self.hub.connection
         pages = (
-            follow.follow_epochs(link, self._log, self.hub.leave)
-            if link.profile.epoch_sec
+            follow.follow_epochs(connection, self._log, self.hub.leave)
+            if connection.profile.epoch_sec
             else follow.follow(await self._log(), StreamSeq(from_seq))
         )
         async with aclosing(pages):
@@ -285,8 +287,8 @@ class Stream:
         index = which if isinstance(which, int) else refs.index(which)
         if not 0 <= index < len(refs):
             raise StateError(f"message {message.stream_seq} has {len(refs)} attachments, not {index + 1}")
-        ciphertext = await parcels.get(self.hub.link, refs[index].coid)
-        plaintext = await self.hub.link.workers.run(message.opened.attachment, index, ciphertext)
+        ciphertext = await parcels.get(self.hub.connection, refs[index].coid)
+        plaintext = await self.hub.connection.workers.run(message.opened.attachment, index, ciphertext)
         return parcels.check_size_of(refs[index], plaintext)
 
     # --- evidence

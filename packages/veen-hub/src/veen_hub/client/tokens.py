@@ -12,42 +12,47 @@ from veen_core.ids import AuthRef, ClientId, StreamId
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse
 from veen_hub.client.errors import BoundsReached, Misbehaved
-from veen_hub.client.label.verified_prefix import LabelLog
-from veen_hub.client.state.records import HeldToken, HeldTokens, decoded
+from veen_hub.client.label.label_log import LabelLog
+from veen_hub.client.state.records import HeldToken, HeldTokens, decode_record
 from veen_hub.client.state.store import update
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 
-TOKENS: Final = "tokens"
+TOKENS_RECORD: Final = "tokens"
 TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
 """Gets a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
 
 
 def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
-    held = decoded(HeldTokens, content, TOKENS).tokens if content is not None else ()
+    held = decode_record(HeldTokens, content, TOKENS_RECORD).tokens if content is not None else ()
     return {one.token.auth_ref: one for one in held}
 
 
 class Tokens:
     """Held tokens; ``source`` is asked where none of them fits."""
 
-    def __init__(self, link: Link, control: LabelLog, source: TokenSource | None) -> None:
-        self._link = link
+    def __init__(self, connection: HubConnection, control: LabelLog, source: TokenSource | None) -> None:
+        self._connection = connection
         self._control = control
         self.source = source
-        self._held = _decode(link.store.load(link.hub_id, TOKENS))
+        self._held = _decode(connection.store.load(connection.hub_id, TOKENS_RECORD))
 
     async def authorize(self, token: CapToken) -> Receipt:
         """Hand the token to the hub; returns the verified receipt whose hub_ts is ``issued_at`` (H5)."""
-        verify_token(token, self._link.limits)
+        verify_token(token, self._connection.limits)
         wire = token.encode()
-        response = await self._link.ask(lambda: self._link.api.authorize(wire))
+        response = await self._connection.ask(lambda: self._connection.api.authorize(wire))
         receipt = self._fitting(token, wire, response)
         await self._control.verify(receipt)
-        self._link.time.hear(receipt.hub_ts)
+        self._connection.time.hear(receipt.hub_ts)
         self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(receipt.hub_ts))
-        link = self._link
-        await link.workers.run(
-            update, link.store, link.hub_id, TOKENS, self._with_ours, patience=link.lock_timeout
+        connection = self._connection
+        await connection.workers.run(
+            update,
+            connection.store,
+            connection.hub_id,
+            TOKENS_RECORD,
+            self._with_ours,
+            patience=connection.lock_timeout,
         )
         return receipt
 
@@ -65,7 +70,7 @@ class Tokens:
         A token is dropped when a receipt shows that its end has passed: not by a status, which nobody signed.
         """
         known = _decode(content) | self._held
-        alive = tuple(one for one in known.values() if one.expires_at >= self._link.time.signed)
+        alive = tuple(one for one in known.values() if one.expires_at >= self._connection.time.signed)
         return HeldTokens(tokens=alive).encode()
 
     async def choose(
@@ -82,9 +87,9 @@ class Tokens:
             return named.token
         if (found := self._fits(log, stream_id)) is not None:
             return found
-        if self.source is None or not self._link.status.gating:
+        if self.source is None or not self._connection.status.gating:
             return None
-        if self._link.bounds.exhausted(log.client.state, self._link.time.now()):
+        if self._connection.bounds.exhausted(log.client.state, self._connection.time.now()):
             raise BoundsReached(log.client_id)
         token = await self.source(log.client_id, stream_id)
         await self.authorize(token)
@@ -95,8 +100,8 @@ class Tokens:
 
         One that has expired by the hub's unsigned time alone is tried where there is no source of another.
         """
-        now, bounds, state = self._link.time.now(), self._link.bounds, log.client.state
-        end = now if self.source is not None else self._link.time.signed
+        now, bounds, state = self._connection.time.now(), self._connection.bounds, log.client.state
+        end = now if self.source is not None else self._connection.time.signed
         usable = [
             one
             for one in self._held.values()

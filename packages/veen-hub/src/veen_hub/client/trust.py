@@ -24,7 +24,7 @@ from veen_core.hub_identity import (
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.profile import Profile
 from veen_core.status import Status
-from veen_hub.client.state.atomic_files import create, named, replace
+from veen_hub.client.state.atomic_files import create, expand_user, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def _check_pin(status: Status, pin: Pin, seen: UnixTime | None) -> None:
     shown = status.identity
     match pin:
         case PinOnFirstUse():
-            _check_first_use(status, named(pin.path))
+            _check_first_use(status, expand_user(pin.path))
         case HubIdentity():
             verify_successor(pin, shown, status.identity_sig, seen=seen)
         case HubPk():

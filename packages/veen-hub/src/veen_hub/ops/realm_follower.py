@@ -96,12 +96,12 @@ class Following:
         hub = self._hub
         url, trust = settings.url or own_url, settings.pinned or hub.identity.hub_id.hex()
         tls = Tls(ca=str(settings.ca)) if settings.ca is not None else None
-        retry = Retry(attempts=3, deadline=PATIENCE_SEC)
+        retry = Retry(max_attempts=3, deadline=PATIENCE_SEC)
         async with connect(url, trust=trust, tls=tls, retry=retry) as there:
             await policy.follow(
                 Surroundings(
                     reader=there.log_reader(),
-                    label_of=lambda stream: there.link.label(stream, Epoch(0)),
+                    label_of=lambda stream: there.connection.label(stream, Epoch(0)),
                     epochs_of=there.epoch_labels,
                     stream_of=self._stream_of,
                     learn=self._learn,

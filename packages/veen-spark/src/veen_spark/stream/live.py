@@ -65,7 +65,7 @@ class LiveHub:
         return asyncio.run(talk())
 
     def all_labels(self, hub: Hub) -> list[Label]:
-        if self.streams and hub.link.profile.epoch_sec:
+        if self.streams and hub.connection.profile.epoch_sec:
             raise SparkSetupError(
                 "the hub's profile has epochs, a stream has a label for each: name them with option label"
             )

@@ -10,10 +10,10 @@ from veen_core.hub_identity import HubIdentity, verify_receipt
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 
 
-def equivocation_of(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivocation | None:
+def find_equivocation(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivocation | None:
     """Evidence that stands on its own, or None if these two prove nothing."""
     try:
         statements = [Statement(hub_pk=verify_receipt(identity, r).hub_pk, receipt=r) for r in (a, b)]
@@ -32,7 +32,7 @@ def _receipt(wire: bytes) -> Receipt | None:
         return None  # a checkpoint, or nothing
 
 
-async def convict(link: Link, label: Label, found: DivergenceError) -> Diverged:
+async def convict(connection: HubConnection, label: Label, found: DivergenceError) -> Diverged:
     """``found`` with an ``Equivocation``, if two receipts of one place can be had.
 
     They are the two at hand, or the one held and what the hub now shows in its place.
@@ -42,7 +42,7 @@ async def convict(link: Link, label: Label, found: DivergenceError) -> Diverged:
     if held is not None:
         others = [shown] if shown is not None else []
         with contextlib.suppress(VeenError):  # it has none, or does not answer: then there is no second one
-            others.append(await link.api.receipt(label, held.stream_seq))
+            others.append(await connection.api.receipt(label, held.stream_seq))
         for other in others:
-            evidence = evidence or equivocation_of(link.status.identity, held, other)
+            evidence = evidence or find_equivocation(connection.status.identity, held, other)
     return Diverged(str(found), held=found.held, shown=found.shown, equivocation=evidence)

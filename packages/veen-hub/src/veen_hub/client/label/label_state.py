@@ -16,19 +16,19 @@ from veen_core.client_state import ClientState
 from veen_core.errors import StateError
 from veen_core.ids import NodeHash
 from veen_hub.client.label.keyring import KeyRing
-from veen_hub.client.state.records import LabelRecord, decoded
+from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.state.store import POLL, Lock
 
 if TYPE_CHECKING:
-    from veen_hub.client.label.verified_prefix import LabelLog
+    from veen_hub.client.label.label_log import LabelLog
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between writes of what was only read."""
 
-Place = tuple[int, tuple[NodeHash, ...]]
+PrefixPosition = tuple[int, tuple[NodeHash, ...]]
 
 
-def _place(state: ClientState) -> Place:
+def _position(state: ClientState) -> PrefixPosition:
     return state.last_stream_seq, state.peaks
 
 
@@ -42,7 +42,7 @@ class LabelState:
         """Whether the lock is held and the record was read under it."""
         self._owning = asyncio.Lock()
         self._written = time.monotonic()
-        self._stored: Place = _place(log.client.state)
+        self._stored: PrefixPosition = _position(log.client.state)
         """The prefix that the store had when we last looked."""
         self._dirty = False
 
@@ -54,7 +54,7 @@ class LabelState:
 
     async def own(self) -> None:
         """Become the label's only writer, or raise after a while."""
-        until = time.monotonic() + self._log.link.lock_timeout
+        until = time.monotonic() + self._log.connection.lock_timeout
         while not await self.try_own():
             if time.monotonic() > until:
                 raise StateError(
@@ -66,7 +66,7 @@ class LabelState:
     async def try_own(self) -> bool:
         """Become the label's only writer, if nobody else is."""
         async with self._owning:
-            if not self._owned and await self._log.link.workers.run(self._take):
+            if not self._owned and await self._log.connection.workers.run(self._take):
                 await self._reload()
                 self._owned = True
             return self._owned
@@ -74,20 +74,22 @@ class LabelState:
     def _take(self) -> bool:
         """In a thread; assigns there, so that a cancelled caller does not lose it."""
         if self._lock is None:
-            self._lock = self._log.link.store.lock(self._log.link.hub_id, self._name)
+            self._lock = self._log.connection.store.lock(self._log.connection.hub_id, self._name)
         return self._lock is not None
 
     async def _reload(self) -> None:
         """Somebody may have written since we loaded: their record counts, and what we verified beyond it."""
         log, head = self._log, self._log.client.state.head
         async with log.prefix:
-            content = await log.link.workers.run(log.link.store.load, log.link.hub_id, self._name)
+            content = await log.connection.workers.run(
+                log.connection.store.load, log.connection.hub_id, self._name
+            )
             if content is None:
                 return
-            record = decoded(LabelRecord, content, self._name)
+            record = decode_record(LabelRecord, content, self._name)
             log.client.adopt(record.state)
-            log.ring = KeyRing(log.link.identity, record.keys, log.link.randomness)
-            self._stored = _place(record.state)
+            log.ring = KeyRing(log.connection.identity, record.keys, log.connection.randomness)
+            self._stored = _position(record.state)
         if head is not None and head.stream_seq > log.client.size:
             await log.verify(head)
 
@@ -103,11 +105,13 @@ class LabelState:
 
     async def save(self, *, durable: bool) -> None:
         """As the label's writer; ``prefix`` is held."""
-        link = self._log.link
-        await link.workers.run(link.store.save, link.hub_id, self._name, self._record(), durable=durable)
-        self._noted(_place(self._log.client.state))
+        connection = self._log.connection
+        await connection.workers.run(
+            connection.store.save, connection.hub_id, self._name, self._record(), durable=durable
+        )
+        self._noted(_position(self._log.client.state))
 
-    def _noted(self, stored: Place) -> None:
+    def _noted(self, stored: PrefixPosition) -> None:
         self._dirty, self._written, self._stored = False, time.monotonic(), stored
 
     async def note_progress(self) -> None:
@@ -123,21 +127,21 @@ class LabelState:
         if self._owned:
             await self.save(durable=False)
         else:
-            await self._log.link.workers.run(self._merge)
+            await self._log.connection.workers.run(self._merge)
 
     def _merge(self) -> None:
         """In a thread, as a reader: our prefix into the stored record, unless somebody has moved it."""
-        link, ours = self._log.link, self._log.client.state
-        lock = self._lock or link.store.lock(link.hub_id, self._name)
+        connection, ours = self._log.connection, self._log.client.state
+        lock = self._lock or connection.store.lock(connection.hub_id, self._name)
         if lock is None:
             return
         try:
-            content = link.store.load(link.hub_id, self._name)
+            content = connection.store.load(connection.hub_id, self._name)
             if content is None:
-                link.store.save(link.hub_id, self._name, self._record(), durable=False)
+                connection.store.save(connection.hub_id, self._name, self._record(), durable=False)
             else:
-                record = decoded(LabelRecord, content, self._name)
-                if _place(record.state) != self._stored:
+                record = decode_record(LabelRecord, content, self._name)
+                if _position(record.state) != self._stored:
                     return
                 state = dataclasses.replace(
                     record.state,
@@ -147,8 +151,8 @@ class LabelState:
                     checkpointed=ours.checkpointed,
                 )
                 merged = LabelRecord(state=state, keys=record.keys).encode()
-                link.store.save(link.hub_id, self._name, merged, durable=False)
-            self._noted(_place(ours))
+                connection.store.save(connection.hub_id, self._name, merged, durable=False)
+            self._noted(_position(ours))
         finally:
             if lock is not self._lock:
                 lock.release()

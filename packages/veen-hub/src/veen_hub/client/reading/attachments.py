@@ -24,15 +24,15 @@ from veen_core.status import AttachmentResponse, attachment_digest
 from veen_hub.client.errors import Misbehaved
 from veen_hub.client.sending.body import ATTACHED, Attached, AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.sending.sealing import header_of
-from veen_hub.client.wire.connection import Link
-from veen_hub.client.wire.endpoints import answer
+from veen_hub.client.wire.connection import HubConnection
+from veen_hub.client.wire.endpoints import decode_response
 from veen_hub.client.wire.transport import PIECE
 
 Source = bytes | Path | str
 """An attachment's content, or the file that holds it."""
 
 
-async def put(link: Link, sealed: Attachment, binding: Binding, signer: SigningKey) -> None:
+async def put(connection: HubConnection, sealed: Attachment, binding: Binding, signer: SigningKey) -> None:
     """Store one; durable when this returns. Doing it again changes nothing."""
     digest = attachment_digest(binding.label, sealed.coid, binding.auth_ref)
     headers = {
@@ -50,25 +50,27 @@ async def put(link: Link, sealed: Attachment, binding: Binding, signer: SigningK
             yield bytes(view[at : at + PIECE])
 
     path = f"/v1/attachment/{sealed.coid.hex()}"
-    body = await link.ask(
-        lambda: link.api.transport.call(
+    body = await connection.ask(
+        lambda: connection.api.transport.call(
             "PUT", path, pieces, content_type="application/octet-stream", headers=headers
         ),
-        least=link.api.transport.timeouts.transfer,
+        least=connection.api.transport.timeouts.transfer,
     )
-    if answer(AttachmentResponse, body).coid != sealed.coid:
+    if decode_response(AttachmentResponse, body).coid != sealed.coid:
         raise Misbehaved("the hub stored another attachment")
 
 
-async def get(link: Link, coid: Coid) -> bytes:
+async def get(connection: HubConnection, coid: Coid) -> bytes:
     """The ciphertext, of the hash that names it; never more than the limit in memory."""
-    return await link.ask(lambda: _get(link, coid), least=link.api.transport.timeouts.transfer)
+    return await connection.ask(
+        lambda: _get(connection, coid), least=connection.api.transport.timeouts.transfer
+    )
 
 
-async def _get(link: Link, coid: Coid) -> bytes:
-    most, timeouts = link.limits.max_attachment_bytes, link.api.transport.timeouts
+async def _get(connection: HubConnection, coid: Coid) -> bytes:
+    most, timeouts = connection.limits.max_attachment_bytes, connection.api.transport.timeouts
     digest, parts, size = sha256(), [], 0
-    async with link.api.transport.open(
+    async with connection.api.transport.open(
         "GET", f"/v1/attachment/{coid.hex()}", timeout=timeouts.transfer, idle=timeouts.request
     ) as response:
         async for part in response.content.iter_chunked(PIECE):
@@ -85,28 +87,28 @@ async def _get(link: Link, coid: Coid) -> bytes:
 class Parcel:
     """A message with attachments in the making: they are sealed and stored first, then the message (§4.6)."""
 
-    def __init__(self, link: Link, draft: Draft, binding: Binding, signer: SigningKey) -> None:
-        self._link = link
+    def __init__(self, connection: HubConnection, draft: Draft, binding: Binding, signer: SigningKey) -> None:
+        self._connection = connection
         self._draft = draft
         self._binding = binding
         self._signer = signer
-        self._sealer = Sealer(draft.recipient, binding, DhSecret(link.randomness(DhSecret.SIZE)))
+        self._sealer = Sealer(draft.recipient, binding, DhSecret(connection.randomness(DhSecret.SIZE)))
 
     async def add_all(self, sources: Sequence[Source]) -> tuple[AttachmentRef, ...]:
         """In order; each is durable at the hub before the next is read."""
-        if len(sources) > self._link.limits.max_attachments_per_msg:
-            attachment.check_bounds([0] * len(sources), self._link.limits)
+        if len(sources) > self._connection.limits.max_attachments_per_msg:
+            attachment.check_bounds([0] * len(sources), self._connection.limits)
         return tuple([await self._add(source) for source in sources])
 
     async def _add(self, source: Source) -> AttachmentRef:
-        plaintext = await self._link.workers.run(self._read, source)
-        sealed = await self._link.workers.run(self._sealer.attach, plaintext)
-        await put(self._link, sealed, self._binding, self._signer)
+        plaintext = await self._connection.workers.run(self._read, source)
+        sealed = await self._connection.workers.run(self._sealer.attach, plaintext)
+        await put(self._connection, sealed, self._binding, self._signer)
         return AttachmentRef(coid=sealed.coid, size=len(plaintext))
 
     def _read(self, source: Source) -> bytes:
         """Bounds before bytes (§14.2)."""
-        limits = self._link.limits
+        limits = self._connection.limits
         if isinstance(source, bytes):
             attachment.check_bounds([len(source) + TAG_SIZE], limits)
             return source
@@ -134,11 +136,13 @@ class Parcel:
             schema=own,
             att_root=attachment.att_root([ref.coid for ref in refs]) if refs else None,
         )
-        link = self._link
-        ciphertext = self._sealer.seal(header, content, pad_block=link.profile.pad_block, limits=link.limits)
+        connection = self._connection
+        ciphertext = self._sealer.seal(
+            header, content, pad_block=connection.profile.pad_block, limits=connection.limits
+        )
         msg = sign_msg(self._signer, self._binding, ciphertext)
         wire = msg.encode()
-        check_size(len(wire), link.limits)
+        check_size(len(wire), connection.limits)
         return Sealed(msg, wire, ())
 
 

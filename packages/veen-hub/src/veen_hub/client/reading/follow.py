@@ -18,9 +18,9 @@ from veen_core.errors import VeenError
 from veen_core.ids import Epoch, Label, StreamSeq
 from veen_hub.client.errors import Refused, Unreachable
 from veen_hub.client.label.label_client import PipelinedClient
-from veen_hub.client.label.verified_prefix import LabelLog
+from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.sending.epochs import window
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 
 PAGE: Final = 250
 """Entries verified at a time: their crypto keeps a thread busy for a tenth of a second."""
@@ -36,7 +36,7 @@ async def read(
     log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int = PAGE
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """Verified pages up to ``to_seq``, or to the end as the hub shows it."""
-    await log.greet()
+    await log.check_head_once()
     reader: PipelinedClient | None = None
     at, more = StreamSeq(max(1, from_seq)), True
     while more and (to_seq is None or at <= to_seq):
@@ -51,17 +51,17 @@ async def read(
 async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[Entry], None]:
     """Verified entries as they become durable; reconnects and goes on at the next one.
 
-    Raises when the hub stays away for longer than ``Retry.outage``, refuses for good, or lies.
+    Raises when the hub stays away for longer than ``Retry.max_outage``, refuses for good, or lies.
     """
-    link, at = log.link, StreamSeq(max(1, from_seq))
-    attempts = link.retry.begin_following()
+    connection, at = log.connection, StreamSeq(max(1, from_seq))
+    attempts = connection.retry.begin_following()
     reader: PipelinedClient | None = None
     while True:
         opened: float | None = None
         try:
             async with log.prefix:
                 await log.check_head(once=True)
-            async with aclosing(link.api.live(log.label, at, link.limits)) as live:
+            async with aclosing(connection.api.live(log.label, at, connection.limits)) as live:
                 async for entries in live:
                     if opened is None:
                         opened = time.monotonic()
@@ -71,10 +71,10 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
                         at = StreamSeq(at + len(entries))
                         attempts.renew()
                         yield entries
-            why: Unreachable | Refused = Unreachable(f"{link.api.transport.url}: the live stream ended")
+            why: Unreachable | Refused = Unreachable(f"{connection.api.transport.url}: the live stream ended")
         except (Unreachable, Refused) as exc:
             why = exc
-        if opened is not None and time.monotonic() - opened >= link.retry.longest:
+        if opened is not None and time.monotonic() - opened >= connection.retry.max_delay:
             attempts.renew()  # it stood, only silent: to ask again soon hammers nobody
         await attempts.wait(why)
 
@@ -83,7 +83,7 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
 
 
 async def follow_epochs(
-    link: Link, open_label: OpenLabel, leave_label: LeaveLabel
+    connection: HubConnection, open_label: OpenLabel, leave_label: LeaveLabel
 ) -> AsyncGenerator[Sequence[Entry], None]:
     """Entries of every label from the oldest in the window on."""
     arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
@@ -97,7 +97,7 @@ async def follow_epochs(
         except VeenError as exc:
             await arrived.put(exc)
 
-    turning = asyncio.create_task(_turn(link, follow_one, tasks))
+    turning = asyncio.create_task(_turn(connection, follow_one, tasks))
     try:
         while True:
             item = await arrived.get()
@@ -112,29 +112,32 @@ async def follow_epochs(
 
 
 async def _turn(
-    link: Link,
+    connection: HubConnection,
     follow_one: Callable[[Epoch], Coroutine[None, None, None]],
     tasks: dict[int, asyncio.Task[None]],
 ) -> None:
     """Start following each epoch as it comes near, and end those that have passed."""
     while True:
-        current = window(link)
+        current = window(connection)
         for epoch in current:
             if epoch not in tasks:
                 tasks[epoch] = asyncio.create_task(follow_one(Epoch(epoch)))
         for epoch in [epoch for epoch, task in tasks.items() if task.done() and epoch < current.start]:
             del tasks[epoch]
-        seconds = link.profile.epoch_sec
-        await asyncio.sleep(max(0.05, seconds - link.time.exact() % seconds))
+        seconds = connection.profile.epoch_sec
+        await asyncio.sleep(max(0.05, seconds - connection.time.exact() % seconds))
 
 
 async def _one(log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]) -> None:
     """One label, until its window has passed."""
-    link, at = log.link, StreamSeq(1)
-    skew = link.limits.max_epoch_skew_sec // link.profile.epoch_sec
-    end = (epoch + skew + 1) * link.profile.epoch_sec + GRACE
+    connection, at = log.connection, StreamSeq(1)
+    skew = connection.limits.max_epoch_skew_sec // connection.profile.epoch_sec
+    end = (epoch + skew + 1) * connection.profile.epoch_sec + GRACE
     try:
-        async with asyncio.timeout(max(0.0, end - link.time.exact())), aclosing(follow(log, at)) as live:
+        async with (
+            asyncio.timeout(max(0.0, end - connection.time.exact())),
+            aclosing(follow(log, at)) as live,
+        ):
             async for entries in live:
                 await arrived.put(entries)
                 at = StreamSeq(entries[-1].stream_seq + 1)

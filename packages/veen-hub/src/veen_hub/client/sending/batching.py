@@ -16,7 +16,7 @@ class _End:
     """After the last item."""
 
 
-class Chunks(Generic[T]):
+class Lookahead(Generic[T]):
     """Items taken from a source and not yet dropped: what was not delivered can be delivered again."""
 
     def __init__(
@@ -28,15 +28,15 @@ class Chunks(Generic[T]):
         self._held: deque[T] = deque()
 
     @classmethod
-    def of(cls, items: Iterable[T]) -> Chunks[T]:
+    def of(cls, items: Iterable[T]) -> Lookahead[T]:
         return cls(iter(items), None)
 
     @classmethod
-    def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Chunks[T]:
+    def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Lookahead[T]:
         """From either kind of iterable."""
         if isinstance(source, Iterable):
             return cls(map(make, source), None)
-        chunks: Chunks[T] = cls(None, asyncio.Queue(_READ_AHEAD))
+        chunks: Lookahead[T] = cls(None, asyncio.Queue(_READ_AHEAD))
         chunks._pump = asyncio.create_task(chunks._fill(source, make))
         return chunks
 

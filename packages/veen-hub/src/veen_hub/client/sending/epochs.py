@@ -15,19 +15,21 @@ from veen_core import stream
 from veen_core.ids import Epoch, Label, StreamId
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.sending.settling import Delivery
-from veen_hub.client.state.records import EpochsRecord, decoded
+from veen_hub.client.state.records import EpochsRecord, decode_record
 from veen_hub.client.state.store import update
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
 
-EPOCHS: Final = "epochs"
+EPOCHS_FOLDER: Final = "epochs"
 
 
-def window(link: Link) -> range:
+def window(connection: HubConnection) -> range:
     """The epochs whose labels take messages now."""
-    return stream.epoch_window(link.time.now(), link.profile.epoch_sec, link.limits.max_epoch_skew_sec)
+    return stream.epoch_window(
+        connection.time.now(), connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Epochs:
 
     def __init__(self, hub: Hub, stream_id: StreamId) -> None:
         self._hub = hub
-        self._link = hub.link
+        self._connection = hub.connection
         self._stream_id = stream_id
         self._sweeping = asyncio.Lock()
         self._open: tuple[Epoch, ...] | None = None
@@ -59,10 +61,10 @@ class Epochs:
     async def outbox(self) -> Outbox:
         """To write now: nothing is open under earlier labels, and the epoch is noted."""
         await self._sweep()
-        epoch = self._link.epoch
+        epoch = self._connection.epoch
         outbox = await self._outbox_of(epoch)
         await outbox.log.state.own()
-        if self._link.profile.epoch_sec and epoch not in self._noted:
+        if self._connection.profile.epoch_sec and epoch not in self._noted:
             await self._change(lambda epochs: epochs | {epoch})
             self._noted.add(epoch)
         return outbox
@@ -70,23 +72,23 @@ class Epochs:
     async def settle(self) -> Delivery:
         """Get answered what is open, under any label."""
         swept = await self._sweep()
-        here = await (await self._outbox_of(self._link.epoch)).settle()
+        here = await (await self._outbox_of(self._connection.epoch)).settle()
         return Delivery(swept.receipts + here.receipts, swept.failure or here.failure)
 
     async def _outbox_of(self, epoch: Epoch) -> Outbox:
-        label = self._link.label(self._stream_id, epoch)
-        return await self._hub.outbox(label, self._link.origin(self._stream_id))
+        label = self._connection.label(self._stream_id, epoch)
+        return await self._hub.outbox(label, self._connection.origin(self._stream_id))
 
     # --- earlier epochs
 
     async def _sweep(self) -> Delivery:
         """Settle what is open under earlier labels, except where another process is at it."""
         found = Delivery()
-        if not self._link.profile.epoch_sec:
+        if not self._connection.profile.epoch_sec:
             return found
         async with self._sweeping:
             for epoch in await self._past():
-                passed, outbox = epoch < window(self._link).start, await self._outbox_of(epoch)
+                passed, outbox = epoch < window(self._connection).start, await self._outbox_of(epoch)
                 log = outbox.log
                 if not (passed or log.client.state.pending) or not await log.state.try_own():
                     continue
@@ -101,25 +103,27 @@ class Epochs:
     async def _past(self) -> list[Epoch]:
         """Oldest first; what other processes note meanwhile is theirs to settle, or the next connection's."""
         if self._open is None:
-            link = self._link
-            self._open = _decode(await link.workers.run(link.store.load, link.hub_id, self._name))
-        return [epoch for epoch in self._open if epoch < self._link.epoch]
+            connection = self._connection
+            self._open = _decode(
+                await connection.workers.run(connection.store.load, connection.hub_id, self._name)
+            )
+        return [epoch for epoch in self._open if epoch < self._connection.epoch]
 
     @property
     def _name(self) -> str:
         """In a folder of its own: beside the labels' records there is nothing but these."""
-        return f"{EPOCHS}/{self._stream_id.hex()}"
+        return f"{EPOCHS_FOLDER}/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:
         def changed(content: bytes | None) -> bytes:
             self._open = tuple(sorted(change(set(_decode(content)))))
             return EpochsRecord(epochs=self._open).encode()
 
-        link = self._link
-        await link.workers.run(
-            update, link.store, link.hub_id, self._name, changed, patience=link.lock_timeout
+        connection = self._connection
+        await connection.workers.run(
+            update, connection.store, connection.hub_id, self._name, changed, patience=connection.lock_timeout
         )
 
 
 def _decode(content: bytes | None) -> tuple[Epoch, ...]:
-    return decoded(EpochsRecord, content, EPOCHS).epochs if content is not None else ()
+    return decode_record(EpochsRecord, content, EPOCHS_FOLDER).epochs if content is not None else ()

@@ -26,9 +26,9 @@ from veen_core.ids import NOTHING, ClientSeq, StreamSeq
 from veen_core.msg import Sealed, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
-from veen_hub.client.label.verified_prefix import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 from veen_hub.client.sending.body import Draft
-from veen_hub.client.sending.sealing import Prepared, Slot, seal_all
+from veen_hub.client.sending.sealing import SealedBatch, Slot, seal_all
 from veen_hub.client.sending.settling import Delivery, Settler
 
 logger: Final = logging.getLogger("veen.client")
@@ -38,7 +38,7 @@ logger: Final = logging.getLogger("veen.client")
 class Sending(Delivery):
     """A delivery, and what was sealed for the next one meanwhile."""
 
-    ahead: Prepared | None = field(default=None)
+    ahead: SealedBatch | None = field(default=None)
 
 
 class Outbox:
@@ -55,7 +55,7 @@ class Outbox:
     async def _writing(self) -> AsyncIterator[None]:
         async with self._turn:
             await self.log.state.own()
-            await self.log.greet()
+            await self.log.check_head_once()
             await self._settle()
             yield
 
@@ -66,7 +66,7 @@ class Outbox:
         """
         async with self._turn:
             await self.log.state.own()
-            await self.log.greet()
+            await self.log.check_head_once()
             return await self._settle(passed=passed)
 
     async def _settle(self, *, passed: bool = False) -> Delivery:
@@ -91,7 +91,7 @@ class Outbox:
         drafts: Sequence[Draft],
         *,
         token: CapToken | None = None,
-        ready: Prepared | None = None,
+        ready: SealedBatch | None = None,
         ahead: Sequence[Draft] = (),
     ) -> Sending:
         """Deliver drafts in order. ``ready`` are these, sealed before; ``ahead`` is what will follow them."""
@@ -126,17 +126,17 @@ class Outbox:
 
     async def fill(self, slot: Slot, sealed: Sealed) -> Delivery:
         """Inside ``place``."""
-        return await self._dispatch(Prepared(slot, (sealed,)))
+        return await self._dispatch(SealedBatch(slot, (sealed,)))
 
     async def _slot(self, token: CapToken | None) -> Slot:
-        log, now = self.log, self.log.link.time.now()
+        log, now = self.log, self.log.connection.time.now()
         async with log.prefix:
             if token is not None:
                 log.ring.use(log.client, token.subject_pk, now)
                 if log.client.must_rotate(now):
                     raise BoundsReached(log.client_id)
             elif log.client.must_rotate(now):
-                log.ring.rotate(log.client, now, worn=log.client.must_rotate(log.link.time.signed))
+                log.ring.rotate(log.client, now, worn=log.client.must_rotate(log.connection.time.signed))
             return Slot(
                 client_id=log.client_id,
                 first=ClientSeq(log.client.state.client_seq + 1),
@@ -145,27 +145,27 @@ class Outbox:
             )
 
     async def _prepare(
-        self, drafts: Sequence[Draft], token: CapToken | None, ready: Prepared | None
-    ) -> Prepared:
+        self, drafts: Sequence[Draft], token: CapToken | None, ready: SealedBatch | None
+    ) -> SealedBatch:
         slot = await self._slot(token)
         if ready is not None and ready.slot.fits(self.log.client, slot.auth_ref):
             return ready
-        room = self.log.link.bounds.max_msgs_per_client_id_per_label - slot.first + 1
-        return await self._seal(slot, drafts[: min(room, self.log.link.batch)])
+        room = self.log.connection.bounds.max_msgs_per_client_id_per_label - slot.first + 1
+        return await self._seal(slot, drafts[: min(room, self.log.connection.batch)])
 
-    async def _seal(self, slot: Slot, drafts: Sequence[Draft]) -> Prepared:
+    async def _seal(self, slot: Slot, drafts: Sequence[Draft]) -> SealedBatch:
         log = self.log
-        return await log.link.workers.run(
-            seal_all, log.link, log.client, log.ring.signer(slot.client_id), slot, drafts
+        return await log.connection.workers.run(
+            seal_all, log.connection, log.client, log.ring.signer(slot.client_id), slot, drafts
         )
 
     @asynccontextmanager
     async def _sealing_ahead(
-        self, prepared: Prepared, drafts: Sequence[Draft]
-    ) -> AsyncIterator[asyncio.Task[Prepared] | None]:
+        self, prepared: SealedBatch, drafts: Sequence[Draft]
+    ) -> AsyncIterator[asyncio.Task[SealedBatch] | None]:
         """Seals the next batch for the places after this one while this one travels."""
         count = len(prepared.sealed)
-        most = self.log.link.bounds.max_msgs_per_client_id_per_label
+        most = self.log.connection.bounds.max_msgs_per_client_id_per_label
         if not drafts or prepared.slot.first + count + len(drafts) - 1 > most:
             yield None
             return
@@ -178,7 +178,7 @@ class Outbox:
             with contextlib.suppress(asyncio.CancelledError, VeenError):
                 await task
 
-    async def _dispatch(self, prepared: Prepared) -> Delivery:
+    async def _dispatch(self, prepared: SealedBatch) -> Delivery:
         log = self.log
         async with log.prefix:
             log.client.submit_all(prepared.sealed)
@@ -212,7 +212,7 @@ class Outbox:
 
     async def _rotate(self) -> None:
         async with self.log.prefix:
-            self.log.ring.rotate(self.log.client, self.log.link.time.now())
+            self.log.ring.rotate(self.log.client, self.log.connection.time.now())
 
     async def _catch_up_client_seq(self) -> bool:
         """The state is older than the log, e.g. lost or restored: look back for our last message there."""

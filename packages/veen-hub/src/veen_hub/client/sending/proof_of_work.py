@@ -14,8 +14,8 @@ from veen_core.pow import PowCookie, challenge, work_of
 from veen_core.receipt import Receipt
 from veen_core.rejection import PREFILTER_REJECT
 from veen_hub.client.errors import Refused, TooMuchWork
-from veen_hub.client.wire.connection import Link
-from veen_hub.client.wire.retry import ANSWER, Attempts
+from veen_hub.client.wire.connection import HubConnection
+from veen_hub.client.wire.retry import MIN_ANSWER_SECONDS, Attempts
 
 SLICE: Final = 1 << 14
 """Nonces tried between two looks at the clock: a fiftieth of a second."""
@@ -23,23 +23,23 @@ MOST: Final = 3
 """How often an operation asks for the difficulty anew: it rises as the hub's queue fills."""
 
 
-class Work:
+class ProofOfWork:
     """The proof of work of one operation."""
 
-    __slots__ = ("_again", "_link")
+    __slots__ = ("_again", "_connection")
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, connection: HubConnection) -> None:
+        self._connection = connection
         self._again = 0
 
     async def submit(self, wires: Sequence[bytes], attempts: Attempts) -> list[Receipt | Refused]:
         """All; or, where work is asked for, the first with its cookie, made before patience ends."""
-        api, headers = self._link.api, None
-        if self._link.status.pow_difficulty:
+        api, headers = self._connection.api, None
+        if self._connection.status.pow_difficulty:
             cookie = await self._solve(wires[0], attempts.until)
             wires, headers = wires[:1], {"VEEN-PoW": cookie.encode().hex()}
         return await attempts.trying(
-            lambda: api.submit(wires, headers=headers), api.transport.url, least=ANSWER
+            lambda: api.submit(wires, headers=headers), api.transport.url, least=MIN_ANSWER_SECONDS
         )
 
     async def is_wanted(self, why: Refused) -> bool:
@@ -47,19 +47,19 @@ class Work:
         if why.detail_enum != PREFILTER_REJECT.detail or self._again == MOST:
             return False
         self._again += 1
-        await self._link.refresh()
-        return self._link.status.pow_difficulty > 0
+        await self._connection.refresh()
+        return self._connection.status.pow_difficulty > 0
 
     async def _solve(self, wire: bytes, until: float) -> PowCookie:
-        link = self._link
-        difficulty, most = link.status.pow_difficulty, link.max_pow_difficulty
+        connection = self._connection
+        difficulty, most = connection.status.pow_difficulty, connection.max_pow_difficulty
         if difficulty > most:
             raise TooMuchWork(
                 f"the hub asks for proof of work of difficulty {difficulty} for each message, more than "
                 f"{most}: if that is meant, connect with max_pow_difficulty={difficulty}"
             )
-        asked, start = challenge(link.status.pow_salt, wire), 0
-        while (cookie := await link.workers.run(_search, asked, difficulty, start)) is None:
+        asked, start = challenge(connection.status.pow_salt, wire), 0
+        while (cookie := await connection.workers.run(_search, asked, difficulty, start)) is None:
             start += SLICE
             if time.monotonic() > until:
                 raise TooMuchWork(

@@ -12,7 +12,7 @@ from veen_core.msg import Sealed, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.sending.body import Draft
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.wire.connection import HubConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class Slot:
             auth_ref=self.auth_ref,
         )
 
-    def binding(self, link: Link, client: PipelinedClient, position: int = 0) -> Binding:
+    def binding(self, connection: HubConnection, client: PipelinedClient, position: int = 0) -> Binding:
         return Binding(
-            profile_id=link.profile.profile_id,
+            profile_id=connection.profile.profile_id,
             label=client.state.label,
             client_id=self.client_id,
             client_seq=ClientSeq(self.first + position),
@@ -50,7 +50,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class SealedBatch:
     """Sealed drafts and the places they were sealed for."""
 
     slot: Slot
@@ -65,20 +65,24 @@ def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:
 
 
 def seal_all(
-    link: Link, client: PipelinedClient, signer: SigningKey, slot: Slot, drafts: Sequence[Draft]
-) -> Prepared:
+    connection: HubConnection,
+    client: PipelinedClient,
+    signer: SigningKey,
+    slot: Slot,
+    drafts: Sequence[Draft],
+) -> SealedBatch:
     """About 180 µs each; nothing here is shared, so a batch is sealed while the one before travels."""
     sealed = tuple(
         seal_msg(
             signer,
             draft.recipient,
-            slot.binding(link, client, position),
+            slot.binding(connection, client, position),
             header_of(draft, slot.auth_ref),
             draft.body,
-            profile=link.profile,
-            ephemeral=DhSecret(link.randomness(DhSecret.SIZE)),
-            limits=link.limits,
+            profile=connection.profile,
+            ephemeral=DhSecret(connection.randomness(DhSecret.SIZE)),
+            limits=connection.limits,
         )
         for position, draft in enumerate(drafts)
     )
-    return Prepared(slot, sealed)
+    return SealedBatch(slot, sealed)

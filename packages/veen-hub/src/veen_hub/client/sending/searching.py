@@ -13,7 +13,7 @@ from contextlib import aclosing
 from veen_core.ids import NOTHING, LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import NotFound
-from veen_hub.client.label.verified_prefix import SEARCH_PAGE, LabelLog
+from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 
 
 async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> list[Receipt]:

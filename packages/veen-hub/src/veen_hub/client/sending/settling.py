@@ -16,10 +16,10 @@ from veen_core.ids import NOTHING, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
-from veen_hub.client.label.verified_prefix import LabelLog
-from veen_hub.client.sending.proof_of_work import Work
+from veen_hub.client.label.label_log import LabelLog
+from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
-from veen_hub.client.wire.retry import Attempts, worth_another_try
+from veen_hub.client.wire.retry import Attempts, is_retryable
 
 MAX_SEQUENCE: Final = 4 * 1_048_576
 """Bytes in one request; the hub takes 8 MiB."""
@@ -39,7 +39,7 @@ class Settler:
     def __init__(self, log: LabelLog) -> None:
         self._log = log
         self._answers: dict[LeafHash, Receipt] = {}
-        self._work = Work(log.link)
+        self._work = ProofOfWork(log.connection)
 
     async def deliver(self, *, uncertain: bool, passed: bool = False) -> Delivery:
         """Until each pending message is answered or refused for good, or patience ends.
@@ -49,13 +49,13 @@ class Settler:
         its client_seq and those after it.
         """
         wanted = self._log.client.pending_leaves
-        self._answers, self._work = {}, Work(self._log.link)
+        self._answers, self._work = {}, ProofOfWork(self._log.connection)
         failure: VeenError | None = None
         try:
             if passed:
                 await self._find_or_free()
             else:
-                await self._deliver(self._log.link.retry.begin(), uncertain=uncertain)
+                await self._deliver(self._log.connection.retry.begin(), uncertain=uncertain)
         except VeenError as exc:
             failure = exc
         for leaf in wanted:
@@ -79,7 +79,7 @@ class Settler:
                 attempts.renew()
             if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
                 continue  # what follows a hole in a batch is simply next
-            if worth_another_try(why):
+            if is_retryable(why):
                 uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so too late
                 await attempts.wait(why)
             elif not await self._settled_otherwise(why, uncertain=uncertain):
@@ -113,7 +113,7 @@ class Settler:
     def _next_wires(self) -> list[bytes]:
         wires: list[bytes] = []
         size = 0
-        for wire in self._log.client.state.pending[: self._log.link.batch]:
+        for wire in self._log.client.state.pending[: self._log.connection.batch]:
             size += len(wire)
             if wires and size > MAX_SEQUENCE:
                 break
@@ -145,10 +145,10 @@ class Settler:
                 await log.catch_up(todo[0])
             else:
                 count = _run_length(todo)
-                await log.link.workers.run(log.client.accept_receipts, todo[:count])
+                await log.connection.workers.run(log.client.accept_receipts, todo[:count])
             for receipt in todo[:count]:
                 self._answers[receipt.leaf_hash] = receipt
-                log.link.time.hear(receipt.hub_ts)
+                log.connection.time.hear(receipt.hub_ts)
             del todo[:count]
         await log.state.save(durable=False)  # a crash from here on finds them in the log again
 

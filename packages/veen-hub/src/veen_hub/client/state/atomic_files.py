@@ -20,7 +20,7 @@ NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What file systems that have none say when asked for one."""
 
 
-def named(path: Path | str) -> Path:
+def expand_user(path: Path | str) -> Path:
     """As the user wrote it, ``~`` included."""
     try:
         return Path(path).expanduser()
@@ -86,7 +86,7 @@ def _link(beside: Path, path: Path) -> None:
         os.rename(beside, path)
 
 
-def remove_remains(root: Path, pattern: str) -> None:
+def remove_stale_temporaries(root: Path, pattern: str) -> None:
     """What writers left beside that were killed before their rename; not what one may still be writing."""
     with contextlib.suppress(OSError):
         for beside in root.glob(f"{pattern}.*.tmp"):

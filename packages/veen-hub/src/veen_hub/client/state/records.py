@@ -15,7 +15,7 @@ from veen_core.wire import Wire, int_map
 W = TypeVar("W", bound=Wire)
 
 
-def decoded(kind: type[W], content: bytes, name: str) -> W:
+def decode_record(kind: type[W], content: bytes, name: str) -> W:
     """What a piece holds; a damaged one is named."""
     try:
         return kind.decode(content)

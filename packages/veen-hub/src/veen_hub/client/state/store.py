@@ -18,7 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
-from veen_hub.client.state.atomic_files import FOLDER, SECRET, named, remove_remains, replace
+from veen_hub.client.state.atomic_files import FOLDER, SECRET, expand_user, remove_stale_temporaries, replace
 
 POLL: Final = 0.01
 """Seconds between two looks at a lock that somebody else holds."""
@@ -73,9 +73,9 @@ class FileStateStore:
     """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it; a slash in a name makes a folder."""
 
     def __init__(self, root: Path | str) -> None:
-        self.root = named(root)
+        self.root = expand_user(root)
         for pattern in ("*/*.state", "*/*/*.state"):  # keys are in them
-            remove_remains(self.root, pattern)
+            remove_stale_temporaries(self.root, pattern)
 
     def _path(self, hub: HubId, name: str, suffix: str) -> Path:
         return self.root / hub.hex() / f"{name}.{suffix}"

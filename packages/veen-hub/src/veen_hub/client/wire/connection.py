@@ -19,13 +19,13 @@ from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.state.store import StateStore
 from veen_hub.client.trust import check_profile, check_status
 from veen_hub.client.wire.endpoints import Endpoints
-from veen_hub.client.wire.retry import ANSWER, Retry, retrying
+from veen_hub.client.wire.retry import MIN_ANSWER_SECONDS, Retry, retrying
 from veen_hub.client.wire.threads import Workers
 
 T = TypeVar("T")
-IDENTITY: Final = "identity"
+IDENTITY_RECORD: Final = "identity"
 """The piece of the state store that holds the hub's identity as last seen."""
-PROFILE: Final = "fixed/profile"
+PROFILE_RECORD: Final = "fixed/profile"
 """The one that holds its profile, as first seen; in a folder, since beside labels' records is no room."""
 
 
@@ -58,7 +58,7 @@ class HubTime:
 
 
 @dataclass(slots=True, kw_only=True)
-class Link:
+class HubConnection:
     """One connection's context."""
 
     api: Endpoints
@@ -109,7 +109,7 @@ class Link:
     def trust(self, origin: LabelOrigin | None) -> Trust:
         return Trust(identity=self.status.identity, profile=self.profile, limits=self.limits, origin=origin)
 
-    async def ask(self, call: Callable[[], Awaitable[T]], *, least: float = ANSWER) -> T:
+    async def ask(self, call: Callable[[], Awaitable[T]], *, least: float = MIN_ANSWER_SECONDS) -> T:
         """A question that may be repeated, until it is answered; each time it has ``least`` seconds."""
         return await retrying(self.retry, call, where=self.api.transport.url, least=least)
 
@@ -119,6 +119,6 @@ class Link:
         check_status(status, self.status.identity, seen=self.time.signed)
         check_profile(status.profile, self.status.profile)
         if status.identity != self.status.identity:
-            await self.workers.run(self.store.save, self.hub_id, IDENTITY, status.identity.encode())
+            await self.workers.run(self.store.save, self.hub_id, IDENTITY_RECORD, status.identity.encode())
         self.status = status
         self.time.set(status.hub_ts)

@@ -50,7 +50,7 @@ _RECEIPT_HEAD: Final = 0x87  # array of seven, where an error envelope has text
 _ANSWER_AT: Final = 4  # after {1: 1, 2:
 
 
-def answer(kind: type[W], body: bytes) -> W:
+def decode_response(kind: type[W], body: bytes) -> W:
     """One envelope; bytes that are none are the hub's fault."""
     try:
         return kind.decode(body)
@@ -67,10 +67,10 @@ class Endpoints:
         """Whose entries are tokens (H5); known once the hub is."""
 
     async def _ask(self, path: str, question: Wire, kind: type[W]) -> W:
-        return answer(kind, await self.transport.call("POST", path, question.encode()))
+        return decode_response(kind, await self.transport.call("POST", path, question.encode()))
 
     async def status(self) -> Status:
-        return answer(Status, await self.transport.call("GET", "/v1/status"))
+        return decode_response(Status, await self.transport.call("GET", "/v1/status"))
 
     async def submit(
         self, wires: Sequence[bytes], *, headers: Mapping[str, str] | None = None
@@ -81,7 +81,7 @@ class Endpoints:
                 body = await self.transport.call("POST", "/v1/submit", wrap_submit(wires[0]), headers=headers)
             except Refused as exc:
                 return [exc]
-            return [answer(SubmitResponse, body).receipt]
+            return [decode_response(SubmitResponse, body).receipt]
         body = await self.transport.call(
             "POST", "/v1/submit", b"".join(map(wrap_submit, wires)), content_type=CBOR_SEQ, headers=headers
         )
@@ -111,7 +111,7 @@ class Endpoints:
         kind: type[StreamResponse | ControlResponse] = StreamResponse
         if label == self.control_label:
             kind = ControlResponse
-        page = answer(kind, body)
+        page = decode_response(kind, body)
         if page.label != label:
             raise Misbehaved("a page of another label")
         items: Sequence[StreamItem | ControlItem] = page.items
@@ -144,7 +144,7 @@ class Endpoints:
         ) as response:
             yield []
             async for part in response.content.iter_any():
-                items = [answer(kind, item) for item in framer.feed(part)]
+                items = [decode_response(kind, item) for item in framer.feed(part)]
                 if items:
                     yield [_entry(label, item, at + position) for position, item in enumerate(items)]
                     at += len(items)
@@ -188,22 +188,26 @@ class Endpoints:
         return found.checkpoint
 
     async def authorize(self, token: bytes) -> AuthorizeResponse:
-        return answer(AuthorizeResponse, await self.transport.call("POST", "/tooling/authorize", token))
+        return decode_response(
+            AuthorizeResponse, await self.transport.call("POST", "/tooling/authorize", token)
+        )
 
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        found = answer(CapStatus, await self.transport.call("GET", f"/tooling/cap/{auth_ref.hex()}"))
+        found = decode_response(CapStatus, await self.transport.call("GET", f"/tooling/cap/{auth_ref.hex()}"))
         if found.auth_ref != auth_ref:
             raise Misbehaved("the status of another auth_ref")
         return found
 
     async def report(self, evidence: bytes) -> bool:
-        return answer(OkResponse, await self.transport.call("POST", "/tooling/equivocation", evidence)).ok
+        return decode_response(
+            OkResponse, await self.transport.call("POST", "/tooling/equivocation", evidence)
+        ).ok
 
 
 def _outcome(item: bytes) -> Receipt | Refused:
     if len(item) > _ANSWER_AT and item[_ANSWER_AT] == _RECEIPT_HEAD:
-        return answer(SubmitResponse, item).receipt
-    return refusal(answer(ErrorEnvelope, item))
+        return decode_response(SubmitResponse, item).receipt
+    return refusal(decode_response(ErrorEnvelope, item))
 
 
 def _entry(label: Label, item: StreamItem | ControlItem, want: int) -> Entry:

@@ -18,9 +18,9 @@ from veen_core.errors import VeenError
 from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachable
 
 T = TypeVar("T")
-LEAST: Final = 0.5
+MIN_TRY_SECONDS: Final = 0.5
 """Seconds that any try has, also the one that is made when patience ends."""
-ANSWER: Final = 5.0
+MIN_ANSWER_SECONDS: Final = 5.0
 """Those of a question to a hub that has answered before: the answer is worth more than a little patience."""
 
 
@@ -28,19 +28,19 @@ ANSWER: Final = 5.0
 class Retry:
     """Seconds, except ``attempts``. ``outage`` is how long ``follow`` waits for a hub to come back."""
 
-    attempts: int = 10
-    first: float = 0.1
-    longest: float = 5.0
+    max_attempts: int = 10
+    first_delay: float = 0.1
+    max_delay: float = 5.0
     deadline: float = 60.0
-    outage: float = 300.0
+    max_outage: float = 300.0
     jitter: Callable[[], float] = random.random
     """In [0, 1); replaceable, as is everything else that is not a fact."""
 
     def begin(self) -> Attempts:
-        return Attempts(self, self.attempts, self.deadline)
+        return Attempts(self, self.max_attempts, self.deadline)
 
     def begin_following(self) -> Attempts:
-        return Attempts(self, None, self.outage)
+        return Attempts(self, None, self.max_outage)
 
 
 class Attempts:
@@ -73,13 +73,15 @@ class Attempts:
         self.made += 1
         if self._most is not None and self.made >= self._most:
             return None
-        step = min(self._policy.longest, self._policy.first * 2.0 ** min(self.made - 1, 30))
+        step = min(self._policy.max_delay, self._policy.first_delay * 2.0 ** min(self.made - 1, 30))
         wait, left = step * (0.5 + self._policy.jitter() / 2), self.until - time.monotonic()
         if retry_after is None:
             return min(wait, left) if left > 0 else None  # the last try is made when patience ends
         return wait + retry_after if wait + retry_after <= left else None
 
-    async def trying(self, call: Callable[[], Awaitable[T]], where: str, *, least: float = LEAST) -> T:
+    async def trying(
+        self, call: Callable[[], Awaitable[T]], where: str, *, least: float = MIN_TRY_SECONDS
+    ) -> T:
         """One try; it may take until patience ends, and ``least`` seconds in any case."""
         left = max(least, self.until - time.monotonic())
         try:
@@ -91,12 +93,12 @@ class Attempts:
     async def wait(self, why: VeenError) -> None:
         """Sleep before the next try, or raise ``why`` with what was tried."""
         retry_after = why.retry_after if isinstance(why, Refused) else None
-        if not worth_another_try(why) or (wait := self.delay(retry_after)) is None:
+        if not is_retryable(why) or (wait := self.delay(retry_after)) is None:
             raise self._given_up(why)
         await asyncio.sleep(wait)
 
     def _given_up(self, why: VeenError) -> VeenError:
-        if not worth_another_try(why):
+        if not is_retryable(why):
             return why
         spent = time.monotonic() - self._started
         tried = f"gave up after {max(1, self.made)} tries in {spent:.1f} s"
@@ -109,14 +111,14 @@ class Attempts:
         )
 
 
-def worth_another_try(why: VeenError) -> bool:
+def is_retryable(why: VeenError) -> bool:
     if isinstance(why, Unreachable):
-        return why.again
+        return why.retryable
     return isinstance(why, RateLimited | Unavailable)
 
 
 async def retrying(
-    policy: Retry, call: Callable[[], Awaitable[T]], *, where: str = "the hub", least: float = LEAST
+    policy: Retry, call: Callable[[], Awaitable[T]], *, where: str = "the hub", least: float = MIN_TRY_SECONDS
 ) -> T:
     """``call`` until it answers; for requests that may be repeated."""
     attempts = policy.begin()

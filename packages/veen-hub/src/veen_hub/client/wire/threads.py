@@ -1,4 +1,4 @@
-"""Work off the event loop that cancelling cannot tear apart: a call that has begun is waited for."""
+"""ProofOfWork off the event loop that cancelling cannot tear apart: a call that has begun is waited for."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ class Transport:
                 yield response
         except aiohttp.ClientConnectorCertificateError as exc:
             raise Unreachable(
-                f"{self.url}: its certificate is not to be trusted: {exc}", again=False
+                f"{self.url}: its certificate is not to be trusted: {exc}", retryable=False
             ) from exc
         except aiohttp.InvalidURL as exc:
-            raise Unreachable(f"{self.url}: not an address", again=False) from exc
+            raise Unreachable(f"{self.url}: not an address", retryable=False) from exc
         except TimeoutError as exc:
             raise Unreachable(f"{self.url}: no answer in time ({method} {path})") from exc
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as exc:

@@ -25,8 +25,8 @@ from veen_hub.client.label.evidence import convict
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.label.label_state import LabelState
-from veen_hub.client.state.records import LabelRecord, decoded
-from veen_hub.client.wire.connection import Link
+from veen_hub.client.state.records import LabelRecord, decode_record
+from veen_hub.client.wire.connection import HubConnection
 
 T = TypeVar("T")
 SEARCH_PAGE: Final = 500
@@ -36,8 +36,10 @@ SEARCH_PAGE: Final = 500
 class LabelLog:
     """One label as this client knows it; shared by all readers and writers of a connection."""
 
-    def __init__(self, link: Link, label: Label, client: PipelinedClient, ring: KeyRing) -> None:
-        self.link = link
+    def __init__(
+        self, connection: HubConnection, label: Label, client: PipelinedClient, ring: KeyRing
+    ) -> None:
+        self.connection = connection
         self.label = label
         self.client = client
         self.ring = ring
@@ -48,22 +50,24 @@ class LabelLog:
         self._greeted = False
 
     @classmethod
-    def load(cls, link: Link, label: Label, origin: LabelOrigin | None) -> LabelLog:
+    def load(cls, connection: HubConnection, label: Label, origin: LabelOrigin | None) -> LabelLog:
         """From the state store, or new; touches files."""
-        content = link.store.load(link.hub_id, label.hex())
+        content = connection.store.load(connection.hub_id, label.hex())
         if content is not None:
-            record = decoded(LabelRecord, content, label.hex())
-            state, ring = record.state, KeyRing(link.identity, record.keys, link.randomness)
+            record = decode_record(LabelRecord, content, label.hex())
+            state, ring = record.state, KeyRing(connection.identity, record.keys, connection.randomness)
         else:
-            ring, now = KeyRing(link.identity, (), link.randomness), link.time.now()
+            ring, now = KeyRing(connection.identity, (), connection.randomness), connection.time.now()
             state = ClientState(
                 label=label,
-                profile_id=link.profile.profile_id,
+                profile_id=connection.profile.profile_id,
                 client_id=ring.draw(now),
                 created_at=now,
-                rk=RatchetKey(link.randomness(RatchetKey.SIZE)),
+                rk=RatchetKey(connection.randomness(RatchetKey.SIZE)),
             )
-        return cls(link, label, PipelinedClient(state, link.trust(origin), link.bounds), ring)
+        return cls(
+            connection, label, PipelinedClient(state, connection.trust(origin), connection.bounds), ring
+        )
 
     @property
     def client_id(self) -> ClientId:
@@ -71,7 +75,7 @@ class LabelLog:
 
     # --- first contact
 
-    async def greet(self) -> None:
+    async def check_head_once(self) -> None:
         """Once a connection: the hub still has what it showed before (§9: consistency with the last head)."""
         if not self._greeted:
             async with self.prefix:
@@ -86,8 +90,8 @@ class LabelLog:
         head = self.client.state.head
         if head is None:
             return
-        call = partial(self.link.api.receipt_or_none, self.label, head.stream_seq)
-        shown = await (call() if once else self.link.ask(call))
+        call = partial(self.connection.api.receipt_or_none, self.label, head.stream_seq)
+        shown = await (call() if once else self.connection.ask(call))
         if shown is None:
             raise Diverged(
                 f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
@@ -116,14 +120,14 @@ class LabelLog:
         except Diverged:
             raise
         except DivergenceError as exc:
-            raise await convict(self.link, self.label, exc) from exc
+            raise await convict(self.connection, self.label, exc) from exc
 
     async def _has_new_key(self) -> bool:
         """Whether the hub has come back from a restart with a key that it did not have before (§8.4)."""
-        await self.link.refresh()
-        if self.client.trust.identity == self.link.status.identity:
+        await self.connection.refresh()
+        if self.client.trust.identity == self.connection.status.identity:
             return False
-        self.client.trust = self.link.trust(self.client.trust.origin)
+        self.client.trust = self.connection.trust(self.client.trust.origin)
         return True
 
     # --- entries
@@ -133,7 +137,9 @@ class LabelLog:
     ) -> tuple[list[Entry], bool]:
         """As the hub sends it: to be handed to ``accept``."""
         known = self.client.size if end is None else min(self.client.size, end)
-        entries, more = await self.link.ask(lambda: self.link.api.page(self.label, start, most, end=end))
+        entries, more = await self.connection.ask(
+            lambda: self.connection.api.page(self.label, start, most, end=end)
+        )
         if not more and (after := start + len(entries)) <= known:
             raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
         return entries, more
@@ -166,12 +172,12 @@ class LabelLog:
         if reader is None or reader.size != before:
             reader = self.client.at(before, await self._consistency(before))
         reader.trust = self.client.trust
-        await self.link.workers.run(reader.accept_page, entries)
+        await self.connection.workers.run(reader.accept_page, entries)
         self.client.verify_part(reader.tree, await self._consistency(reader.size), entries[-1].receipt_bytes)
         return reader
 
     async def _accept_beyond(self, entries: Sequence[Entry]) -> None:
-        await self.link.workers.run(self._accept_page, entries)
+        await self.connection.workers.run(self._accept_page, entries)
         await self.state.note_progress()
 
     def _accept_page(self, entries: Sequence[Entry]) -> None:
@@ -187,7 +193,7 @@ class LabelLog:
     async def _ask(self, last: StreamSeq, call: Callable[[], Awaitable[T]]) -> T:
         """About entries up to ``last``: a hub that knows nothing of them may have known them once."""
         try:
-            return await self.link.ask(call)
+            return await self.connection.ask(call)
         except NotFound:
             await self.check_head()
             if last <= self.client.size:
@@ -196,18 +202,18 @@ class LabelLog:
 
     async def fetch(self, stream_seq: StreamSeq) -> Receipt:
         """As the hub sends it: to be handed to ``verify``."""
-        return await self._ask(stream_seq, lambda: self.link.api.receipt(self.label, stream_seq))
+        return await self._ask(stream_seq, lambda: self.connection.api.receipt(self.label, stream_seq))
 
     async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
         last = stream_seq if tree_size is None else tree_size
-        return await self._ask(last, lambda: self.link.api.proof(self.label, stream_seq, tree_size))
+        return await self._ask(last, lambda: self.connection.api.proof(self.label, stream_seq, tree_size))
 
     async def _consistency(self, size: StreamSeq, to: StreamSeq | None = None) -> MmrConsistency | None:
         """Between a size and the verified prefix (or another size); None where there is nothing to prove."""
         small, large = size, self.client.size if to is None else to
         if small in (0, large):
             return None
-        return await self._ask(large, lambda: self.link.api.consistency(self.label, small, large))
+        return await self._ask(large, lambda: self.connection.api.consistency(self.label, small, large))
 
     async def _extend(self, receipt: Receipt) -> None:
         """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
@@ -267,14 +273,14 @@ class LabelLog:
     async def consistency(self, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
         """Verified against both receipts, which are themselves (B11)."""
         small, large = await self.receipt(from_seq), await self.receipt(to_seq)
-        found = await self._ask(to_seq, lambda: self.link.api.consistency(self.label, from_seq, to_seq))
+        found = await self._ask(to_seq, lambda: self.connection.api.consistency(self.label, from_seq, to_seq))
         verify_consistency(found, small.mmr_root, large.mmr_root)
         return found
 
     async def checkpoint(self, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
         """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
         seen = self.client.state.checkpointed
-        found = await self.link.ask(lambda: self.link.api.checkpoint(self.label, upto_seq))
+        found = await self.connection.ask(lambda: self.connection.api.checkpoint(self.label, upto_seq))
         if found is None:
             if seen and upto_seq in (0, seen):
                 raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
@@ -296,23 +302,23 @@ class LabelLog:
     async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, seen: StreamSeq) -> None:
         await self.include(last)
         part = self.client.at(last.stream_seq, await self._consistency(last.stream_seq))
-        self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.link.time.now(), seen=seen)
+        self.client.accept_checkpoint(checkpoint, part.tree, last, now=self.connection.time.now(), seen=seen)
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:
         """The newest receipt; the prefix is extended to it. O(log) questions: the API names no newest one."""
-        await self.greet()
-        api, low, found = self.link.api, int(self.client.size), None
-        latest = await self.link.ask(lambda: api.checkpoint(self.label))
+        await self.check_head_once()
+        api, low, found = self.connection.api, int(self.client.size), None
+        latest = await self.connection.ask(lambda: api.checkpoint(self.label))
         if latest is not None and latest.upto_seq > low:
             low = latest.upto_seq
-            found = await self.link.ask(lambda: api.receipt_or_none(self.label, latest.upto_seq))
+            found = await self.connection.ask(lambda: api.receipt_or_none(self.label, latest.upto_seq))
             if found is None:
                 raise Misbehaved(f"a checkpoint at {low}, and no such entry")
         step, high = 1, 0
         while not high or high - low > 1:
             at = StreamSeq(low + step if not high else (low + high) // 2)
-            shown = await self.link.ask(lambda at=at: api.receipt_or_none(self.label, at))  # type: ignore[misc]
+            shown = await self.connection.ask(lambda at=at: api.receipt_or_none(self.label, at))  # type: ignore[misc]
             if shown is None:
                 high = at
             else:
