@@ -65,6 +65,7 @@ def test_resigning_lengthens_the_chain_and_changes_auth_ref(token: CapToken) -> 
     assert again.sig_chain[:1] == token.sig_chain
     assert len(again.sig_chain) == 2
     assert again.auth_ref != token.auth_ref
+    assert again.claims_ref == token.claims_ref != token.auth_ref
 
 
 def test_each_link_signs_the_token_without_its_chain_and_the_link_before(token: CapToken) -> None:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from veen_core.cap import resign
+from veen_core.cap import Rate, resign
 from veen_core.checkpoint import Checkpoint
 from veen_core.equivocation import Equivocation, Statement, evidence_of
 from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
@@ -24,7 +24,7 @@ from veen_core.status import (
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError, FileLedger
 
 from .conftest import StartHub
-from .people import ADMIN, HUB_KEY, Writer, admin_headers, signing_key
+from .people import ADMIN, BORN, HUB_KEY, Writer, admin_headers, signing_key
 from .serving import CBOR, Answer, RunningHub, SetClock, until
 
 PATH = "/tooling/checkpoint"
@@ -51,6 +51,24 @@ def test_a_token_that_was_signed_again_is_another_one(hub: RunningHub) -> None:
     token = Writer("alice", hub.hub_id).token()
     longer = resign(ADMIN, token)
     assert hub.authorize(token).auth_ref != hub.authorize(longer).auth_ref
+
+
+def test_a_shortened_chain_gains_neither_messages_nor_time(start_hub: StartHub) -> None:
+    """A holder of a token with several links can present each prefix: all share one bucket and issued_at."""
+    hub = start_hub()
+    alice = Writer("alice", hub.hub_id)
+    short = alice.token(ttl=100, rate=Rate(per_sec=0, burst=3))
+    long = resign(ADMIN, short)
+    alice.auth_ref = hub.authorize(long).auth_ref
+    for _ in range(3):
+        hub.accept(alice.next())
+    hub.clock.time += 60
+    again = hub.authorize(short)
+    alice.auth_ref = again.auth_ref
+    assert again.expires_at == BORN + 100
+    assert hub.submit(alice.message(4)).detail == "CAP_RATE"
+    hub.clock.time += 60
+    assert hub.submit(alice.message(4)).detail == "CAP_TTL"
 
 
 def test_a_token_authorized_before_a_restart_still_counts(start_hub: StartHub) -> None:

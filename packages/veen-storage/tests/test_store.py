@@ -12,15 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from veen_core import hub_identity
-from veen_core.cap import Rate
+from veen_core.cap import Rate, resign
 from veen_core.checkpoint import Checkpoint
+from veen_core.hashing import H
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import ClientId, HubPk, Signature, StreamSeq, UnixTime
+from veen_core.ids import ClientId, HubPk, Label, Signature, StreamSeq, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
-from veen_storage.commit import journal
+from veen_storage.commit import journal, ledger
 from veen_storage.commit.writer import AHEAD
 from veen_storage.disk.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.errors import (
@@ -31,6 +32,8 @@ from veen_storage.errors import (
     StorageError,
 )
 from veen_storage.fsck import fsck
+from veen_storage.fsck.repair import repair
+from veen_storage.index.lmdb_index import Index
 from veen_storage.store import Store, create
 
 from .conftest import MakeStore
@@ -375,6 +378,60 @@ def test_buckets_can_be_recomputed_from_receipts_alone(make_store: MakeStore) ->
                 now = entry.receipt.hub_ts
                 bucket = (bucket or Bucket.full(rate, now)).at(rate, now).take()
             assert store.batch(at(30)).view.bucket(given.auth_ref, name) == bucket
+
+
+def test_tokens_with_the_same_claims_share_issued_at_and_buckets(make_store: MakeStore) -> None:
+    """A holder can shorten the signature chain; each prefix has its own auth_ref and gains nothing."""
+    store = make_store()
+    short = token(rate=Rate(per_sec=1, burst=5))
+    long = resign(signing_key("admin"), short)
+    assert short.claims_ref == long.claims_ref
+    authorize(store, long, at(10))
+    authorize(store, short, at(70))
+    send(store, ORDERS, 2, auth_ref=long.auth_ref, now=at(80))
+    send(store, ORDERS, 2, auth_ref=short.auth_ref, now=at(80))
+    for again in (False, True):
+        if again:
+            store.close()
+            assert fsck(store.layout.root).ok
+            store = make_store()
+        view = store.batch(at(80)).view
+        for held in (short, long):
+            record = view.cap(held.auth_ref)
+            assert record is not None
+            assert view.issued_at(record) == at(10)
+            assert view.bucket(held.auth_ref, ORDERS) == Bucket(1, at(80))
+
+
+def test_an_index_of_an_earlier_format_asks_for_a_repair(make_store: MakeStore) -> None:
+    store = make_store()
+    send(store, ORDERS)
+    store.close()
+    index = Index(store.layout.index)
+    index.write(lambda txn: txn.delete("meta", b"format"))
+    index.close()
+    with pytest.raises(MismatchError, match="run `veen hub repair`"):
+        make_store()
+    repair(store.layout.root)
+    make_store().close()
+
+
+def test_reading_cursors_without_writing_keeps_the_cache_bounded(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused messages look cursors up and change nothing (§3.4.1)."""
+    monkeypatch.setattr(ledger, "CACHED", 8)
+    store = make_store()
+    labels = [Label(H(bytes([n]))) for n in range(40)]
+    for name in labels:
+        send(store, name)
+    store.close()
+    store = make_store()
+    view = store.batch(at(0)).view
+    for name in labels:
+        assert view.client(name, ClientId(signing_key("alice").public)) is not None
+    assert len(store._ledger._labels._values) <= 8
+    assert len(store._ledger._clients._values) <= 8
 
 
 def test_the_batch_sees_its_own_messages(store: Store) -> None:

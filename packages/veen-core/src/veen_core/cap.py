@@ -20,6 +20,12 @@ _NO_SIGNATURE: Final = bytes(Signature.SIZE)
 """``prev_sig`` of the first link (§6)."""
 
 
+class ClaimsRef(FixedBytes):
+    """Identifier of a token's signed claims, the same for every length of its signature chain."""
+
+    __slots__ = ()
+
+
 class TokenHash(FixedBytes):
     """``H(CBOR(cap_token))``: what a revocation record names (spec-2 §4.3)."""
 
@@ -62,6 +68,15 @@ class CapToken(Wire):
         return AuthRef(Ht("veen/cap", self.encode()))
 
     @property
+    def claims_ref(self) -> ClaimsRef:
+        """``Ht("veen/cap-claims", CBOR(cap_token without sig_chain))``: what rates and lifetimes belong to.
+
+        A chain may be shortened by its holder, and each prefix is a valid token with its own auth_ref.
+        Rate buckets and issued_at are therefore kept per claims_ref, not per auth_ref (ADR 0003).
+        """
+        return ClaimsRef(Ht("veen/cap-claims", _claims(self)))
+
+    @property
     def token_hash(self) -> TokenHash:
         """What a revocation of kind cap-token targets (spec-2 §4.3)."""
         return TokenHash(H(self.encode()))
@@ -77,9 +92,14 @@ class CapToken(Wire):
 
 def link_digest(token: CapToken, prev_sig: bytes) -> bytes:
     """What one link of the chain signs: the token without its chain, and the link before (§6)."""
+    return Ht("veen/cap-link", _claims(token) + prev_sig)
+
+
+def _claims(token: CapToken) -> bytes:
+    """Encode the token without its signature chain."""
     items = token.codec.write(token)
     del items[5]
-    return Ht("veen/cap-link", cbor.encode_items(items) + prev_sig)
+    return cbor.encode_items(items)
 
 
 def mint(

@@ -10,7 +10,7 @@ from veen_core.ids import UnixTime
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One per (auth_ref, label): refilled by whole seconds of hub_ts, consumed by accepted messages."""
+    """A token bucket of one (claims_ref, label), refilled by whole seconds of hub_ts (H8)."""
 
     tokens: int
     refilled_at: UnixTime

@@ -36,7 +36,7 @@ from veen_storage.disk.identity_artifacts import Artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import check_limits, check_profile, read_registry
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
-from veen_storage.index.lmdb_index import Index
+from veen_storage.index.lmdb_index import INDEX_FORMAT, Index
 from veen_storage.index.records import U64, CapRecord
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.reader import Reader
@@ -123,9 +123,13 @@ class Store:
     def _open_index(self) -> None:
         with self._index.reading() as view:
             stored, applied = view.get("meta", b"hub_id"), view.get("meta", b"applied")
-            finishing = view.get("meta", b"finishing")
+            finishing, index_format = view.get("meta", b"finishing"), view.get("meta", b"format")
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
+        if index_format != INDEX_FORMAT:
+            raise MismatchError(
+                "index/data.mdb has the format of another veen version", action="run `veen hub repair`"
+            )
         self._applied = U64.unpack(applied)[0] if applied is not None else 0
         open_checks.check_journal(self.layout, self._applied)
         zstd_level = self.registry.zstd_level

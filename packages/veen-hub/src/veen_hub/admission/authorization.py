@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from veen_core.cap import CapToken, verify_token
 from veen_core.errors import AdmissionError, ApiError, CapError, DecodeError
-from veen_core.ids import AuthRef, StreamSeq
+from veen_core.ids import AuthRef, StreamSeq, UnixTime
 from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
 from veen_core.status import AuthorizeResponse, CapStatus
 from veen_hub.version import VERSION
 from veen_storage.commit.writer import Batch
+from veen_storage.index.records import CapRecord
 
 if TYPE_CHECKING:
     from veen_hub.hub import Hub
@@ -59,15 +60,21 @@ def _checked(hub: Hub, token_bytes: bytes) -> CapToken:
 
 async def cap_status(hub: Hub, auth_ref: AuthRef) -> CapStatus:
     """What the hub knows of a token, also of one that was used before it was authorized."""
-    record = await hub.act(lambda batch: batch.view.cap(auth_ref), reads=True)
-    if record is None:
+
+    def look(batch: Batch) -> tuple[CapRecord, UnixTime] | None:
+        record = batch.view.cap(auth_ref)
+        return (record, batch.view.issued_at(record)) if record is not None else None
+
+    found = await hub.act(look, reads=True)
+    if found is None:
         raise ApiError(Code.NOT_FOUND, f"the hub has never seen auth_ref {auth_ref.hex()}")
+    record, issued_at = found
     token = record.token
     return CapStatus(
         auth_ref=auth_ref,
-        issued_at=record.issued_at,
+        issued_at=issued_at,
         known=token is not None,
-        expires_at=token.expires_at(record.issued_at) if token is not None else None,
+        expires_at=token.expires_at(issued_at) if token is not None else None,
         issuer_pk=token.issuer_pk if token is not None else None,
         subject_pk=token.subject_pk if token is not None else None,
         server_version=VERSION,

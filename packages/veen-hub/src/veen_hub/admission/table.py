@@ -71,6 +71,8 @@ class Standing:
     last_seq: int
     client: ClientCursor | None
     cap: CapRecord | None
+    issued_at: UnixTime | None
+    """Of the token's claims, whatever the length of its chain."""
     token: CapToken | None
     rate: Rate | None
     bucket: Bucket | None
@@ -125,9 +127,9 @@ def _label_is_in_scope(at: Standing) -> str | None:
 
 
 def _token_is_alive(at: Standing) -> str | None:
-    if at.token is None or at.cap is None:
+    if at.token is None or at.issued_at is None:
         return None
-    expires = at.token.expires_at(at.cap.issued_at)
+    expires = at.token.expires_at(at.issued_at)
     return None if at.hub_ts <= expires else f"the token expired at {expires}, it is {at.hub_ts}"
 
 
@@ -231,7 +233,13 @@ class Hearing:
         if (paced := self.policy.rate(question)) is None:
             return rate, own
         own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
-        return paced, self.pace.bucket(_who(msg), paced, self.hub_ts, own)
+        return paced, self.pace.bucket(self.who(msg), paced, self.hub_ts, own)
+
+    def who(self, msg: Submission | Writer) -> Who:
+        """The writer that a class rate counts: the token's claims, or the client_id without a known token."""
+        cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
+        claims = cap.claims_ref if cap is not None else None
+        return claims or msg.auth_ref or msg.client_id, msg.label
 
     def standing(self, msg: Submission | Writer, size: int) -> Standing:
         label = self.view.label(msg.label)
@@ -248,6 +256,7 @@ class Hearing:
             label.log.size if label is not None else 0,
             self.view.client(msg.label, msg.client_id),
             cap,
+            self.view.issued_at(cap) if cap is not None else None,
             token,
             rate,
             bucket,
@@ -279,11 +288,7 @@ def admit(submission: Submission, hearing: Hearing) -> None:
     token = standing.token
     if standing.rate is not None and (token is None or standing.rate is not token.allow.rate):
         assert standing.bucket is not None  # a class's rate comes with its bucket
-        hearing.pace.take(_who(submission), standing.rate, standing.bucket)
-
-
-def _who(msg: Submission | Writer) -> Who:
-    return msg.client_id if msg.auth_ref is None else msg.auth_ref, msg.label
+        hearing.pace.take(hearing.who(submission), standing.rate, standing.bucket)
 
 
 def admit_writer(writer: Writer, size: int, hearing: Hearing) -> None:

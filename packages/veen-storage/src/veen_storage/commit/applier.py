@@ -273,10 +273,10 @@ def _index_cursors(txn: Transaction, change: Changes) -> None:
         txn.put("heads", U32.pack(cursor.number), cursor.pack())
     for (number, client), client_cursor in change.clients.items():
         txn.put("clients", client_key(number, client), client_cursor.pack())
-    for auth_ref, record in change.caps.items():
-        txn.put("caps", auth_ref, record.pack())
-    for (auth_ref, number), bucket in change.buckets.items():
-        txn.put("buckets", bucket_key(auth_ref, number), pack_bucket(bucket))
+    for ref, record in change.caps.items():
+        txn.put("caps", ref, record.pack())
+    for (claims, number), bucket in change.buckets.items():
+        txn.put("buckets", bucket_key(claims, number), pack_bucket(bucket))
     for number in change.controls:
         txn.put("meta", control_key(number), b"")
     txn.put("meta", b"applied", U64.pack(change.batch))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from veen_core.cap import ClaimsRef
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry, ChunkSummary
 from veen_core.entry import Entry
@@ -106,8 +107,8 @@ class Changes:
     new_labels: dict[Label, LabelNo] = field(default_factory=dict)
     heads: dict[Label, LabelCursor] = field(default_factory=dict)
     clients: dict[tuple[LabelNo, ClientId], ClientCursor] = field(default_factory=dict)
-    caps: dict[AuthRef, CapRecord] = field(default_factory=dict)
-    buckets: dict[tuple[AuthRef, LabelNo], Bucket] = field(default_factory=dict)
+    caps: dict[AuthRef | ClaimsRef, CapRecord] = field(default_factory=dict)
+    buckets: dict[tuple[ClaimsRef, LabelNo], Bucket] = field(default_factory=dict)
     controls: set[LabelNo] = field(default_factory=set)
     """Labels that hold tokens: retention leaves them alone (H5)."""
     hub_ts: UnixTime = BEGINNING

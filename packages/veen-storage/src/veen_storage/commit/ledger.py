@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from veen_core import stream
+from veen_core.cap import ClaimsRef
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry, ChunkSummary, peaks_name, rolls
 from veen_core.entry import Entry
@@ -50,14 +51,16 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Values by key, with the batch that last changed them; evicts only what is applied, oldest first.
+    """LRU cache of cursors, each with the number of the batch that last changed it.
 
-    The writer gets and puts, the applier shrinks: what it evicts must not be what was put just now.
+    Only a value that the applier has written to the index may be evicted. The writer's thread gets and
+    puts, the applier's thread reports progress with ``shrink``; both evict.
     """
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, tuple[int, V]] = OrderedDict()
         self._lock = threading.Lock()
+        self._applied = 0
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -70,14 +73,20 @@ class Cache(Generic[K, V]):
         with self._lock:
             self._values[key] = (batch, value)
             self._values.move_to_end(key)
+            self._evict()  # also for reads: refused messages fill the cache and are never applied
 
     def shrink(self, applied: int) -> None:
+        """Every batch up to ``applied`` is in the index: evict what exceeds the cache's size."""
         with self._lock:
-            while len(self._values) > CACHED:
-                key, (batch, _value) = next(iter(self._values.items()))
-                if batch > applied:
-                    return
-                del self._values[key]
+            self._applied = applied
+            self._evict()
+
+    def _evict(self) -> None:
+        while len(self._values) > CACHED:
+            key, (batch, _value) = next(iter(self._values.items()))
+            if batch > self._applied:
+                return
+            del self._values[key]
 
 
 class Ledger:
@@ -94,8 +103,8 @@ class Ledger:
         """How many batches became durable in this run."""
         self._labels: Cache[Label, LabelCursor] = Cache()
         self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
-        self._caps: Cache[AuthRef, CapRecord] = Cache()
-        self._buckets: Cache[tuple[AuthRef, LabelNo], Bucket] = Cache()
+        self._caps: Cache[AuthRef | ClaimsRef, CapRecord] = Cache()
+        self._buckets: Cache[tuple[ClaimsRef, LabelNo], Bucket] = Cache()
         self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
         with index.reading() as view:
             self._next_label = _number(view.get("meta", b"next_label"))
@@ -122,12 +131,12 @@ class Ledger:
             self._clients, (number, client), "clients", client_key(number, client), ClientCursor.unpack
         )
 
-    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
-        return self._through(self._caps, auth_ref, "caps", auth_ref, CapRecord.unpack)
+    def cap(self, ref: AuthRef | ClaimsRef) -> CapRecord | None:
+        return self._through(self._caps, ref, "caps", ref, CapRecord.unpack)
 
-    def bucket(self, auth_ref: AuthRef, number: LabelNo) -> Bucket | None:
-        key = (auth_ref, number)
-        return self._through(self._buckets, key, "buckets", bucket_key(auth_ref, number), unpack_bucket)
+    def bucket(self, claims: ClaimsRef, number: LabelNo) -> Bucket | None:
+        key = (claims, number)
+        return self._through(self._buckets, key, "buckets", bucket_key(claims, number), unpack_bucket)
 
     def _through(
         self, cache: Cache[K, V], key: K, table: str, packed: bytes, unpack: Callable[[bytes], V]
@@ -195,7 +204,7 @@ class Draft:
         self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
         self._reserved: dict[LabelNo, int] = {}
         """Entries of the growing chunk whose place is decided and whose hash is not known yet."""
-        self._caps: dict[AuthRef, CapRecord] = {}
+        self._caps: dict[AuthRef | ClaimsRef, CapRecord] = {}
         """Read in this batch: each of its messages asks twice for its token."""
 
     def label(self, label: Label) -> LabelCursor | None:
@@ -209,18 +218,27 @@ class Draft:
         key = (cursor.number, client)
         return self.changes.clients.get(key) or self.ledger.client(*key)
 
-    def cap(self, auth_ref: AuthRef) -> CapRecord | None:
-        if (held := self.changes.caps.get(auth_ref) or self._caps.get(auth_ref)) is not None:
+    def cap(self, ref: AuthRef | ClaimsRef) -> CapRecord | None:
+        """The record of one token, or of the claims that several tokens share."""
+        if (held := self.changes.caps.get(ref) or self._caps.get(ref)) is not None:
             return held
-        if (found := self.ledger.cap(auth_ref)) is not None:
-            self._caps[auth_ref] = found
+        if (found := self.ledger.cap(ref)) is not None:
+            self._caps[ref] = found
         return found
 
+    def issued_at(self, record: CapRecord) -> UnixTime:
+        """When the token's claims were first authorized or used, for any length of the chain (§6, H5)."""
+        claims = record.claims_ref
+        shared = self.cap(claims) if claims is not None else None
+        return min(record.issued_at, shared.issued_at) if shared is not None else record.issued_at
+
     def bucket(self, auth_ref: AuthRef, label: Label) -> Bucket | None:
-        cursor = self.label(label)
-        if cursor is None:
+        """The bucket of the token's claims at this label (H8); None for a token unknown or unused here."""
+        cursor, record = self.label(label), self.cap(auth_ref)
+        claims = record.claims_ref if record is not None else None
+        if cursor is None or claims is None:
             return None
-        key = (auth_ref, cursor.number)
+        key = (claims, cursor.number)
         return self.changes.buckets.get(key) or self.ledger.bucket(*key)
 
     def has_checkpoint(self, label: Label, upto: StreamSeq) -> bool:
@@ -297,11 +315,11 @@ class Draft:
         if record is None:
             self.changes.caps[auth_ref] = CapRecord(cursor.hub_ts, StreamSeq(0), b"")
             return
-        token = record.token
-        if token is None or (rate := token.allow.rate) is None:
+        token, claims = record.token, record.claims_ref
+        if token is None or claims is None or (rate := token.allow.rate) is None:
             return
         bucket = self.bucket(auth_ref, cursor.label) or Bucket.full(rate, cursor.hub_ts)
-        self.changes.buckets[auth_ref, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
+        self.changes.buckets[claims, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
         """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5).
@@ -311,7 +329,17 @@ class Draft:
         seen = self.cap(auth_ref)
         issued_at = seen.issued_at if seen is not None else control.hub_ts
         self.changes.caps[auth_ref] = CapRecord(issued_at, control.log.stream_seq, token_bytes)
+        self.note_claims(self.changes.caps[auth_ref])
         self.changes.controls.add(control.number)
+
+    def note_claims(self, record: CapRecord) -> None:
+        """Lower the issued_at of the token's claims to this record's, if it is earlier."""
+        claims = record.claims_ref
+        if claims is None:
+            return
+        shared = self.cap(claims)
+        if shared is None or record.issued_at < shared.issued_at:
+            self.changes.caps[claims] = CapRecord(record.issued_at, StreamSeq(0), b"")
 
     def note_anchor(self, anchor: Anchor) -> None:
         self.changes.steps.append(Anchored(self.own(anchor.label).number, anchor))

@@ -17,7 +17,7 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, write_registry
 from veen_storage.errors import StorageError
-from veen_storage.index.lmdb_index import Index
+from veen_storage.index.lmdb_index import Index, mark_index
 
 
 def create(
@@ -52,7 +52,7 @@ def create(
         hub_id=identity.hub_id, limits=limits, profile=profile, zstd_level=zstd_level, admin_pk=admin_pk
     )
     index = Index(layout.index)
-    index.write(lambda txn: txn.put("meta", b"hub_id", identity.hub_id))
+    index.write(lambda txn: mark_index(txn, identity.hub_id))
     index.close()
     files.sync_directory(layout.index)  # LMDB syncs its file, not the file's name
     files.sync_directory(root)

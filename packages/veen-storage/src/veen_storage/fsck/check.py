@@ -209,9 +209,10 @@ class _Fsck:
             fsck_directory.add_fault(self._report, exc, fsck_index.FILE, REPAIR)
             return
         self._report_rows(found, survey, {label for label in survey.numbers if label not in book.log.labels})
-        for auth_ref in sorted(book.derivation.tokens.late):
+        for claims in sorted(book.derivation.tokens.late):
             self._report.notes.append(
-                f"rate buckets of token {auth_ref.hex()} were not checked: it was used before it was known"
+                f"rate buckets of the token with claims {claims.hex()} were not checked: "
+                "it was used before it was authorized"
             )
 
     def _report_rows(self, found: Comparison, survey: Survey, gone: set[Label]) -> None:

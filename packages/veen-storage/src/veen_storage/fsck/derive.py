@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from veen_core.cap import CapToken, ClaimsRef
 from veen_core.ids import AuthRef, HubId, Label, UnixTime
 from veen_core.rate import Bucket
 from veen_storage.commit.applier import NOTHING_TO_FINISH, write_index
 from veen_storage.commit.changes import Changes
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.disk.registry import Registry
-from veen_storage.index.lmdb_index import Index, Transaction
+from veen_storage.index.lmdb_index import Index, Transaction, mark_index
 from veen_storage.index.records import U64, LabelCursor, LabelNo
 
 ROUND: Final = 4_096
@@ -32,8 +33,8 @@ class Tokens:
 
     authorized_at: dict[AuthRef, UnixTime] = field(default_factory=dict)
     """hub_ts of the receipt on the control label; a record's issued_at may be earlier."""
-    late: set[AuthRef] = field(default_factory=set)
-    """Tokens that were met after uses of them: where their buckets stood cannot be told."""
+    late: set[ClaimsRef] = field(default_factory=set)
+    """Claims of tokens that were met after uses of them: where their buckets stood cannot be told."""
 
 
 class DerivedDraft(Draft):
@@ -48,22 +49,27 @@ class DerivedDraft(Draft):
         if record is not None and cursor.hub_ts < record.issued_at:  # the first use fixes it (§6)
             record = dataclasses.replace(record, issued_at=cursor.hub_ts)
             self.changes.caps[auth_ref] = record
+            self.note_claims(record)
         if record is not None and record.control_seq and cursor.hub_ts < self._tokens.authorized_at[auth_ref]:
             return  # the hub did not know its rate yet
         super().note_use(cursor, auth_ref)
-        bucket = self.changes.buckets.get((auth_ref, cursor.number))
+        claims = record.claims_ref if record is not None else None
+        bucket = self.changes.buckets.get((claims, cursor.number)) if claims is not None else None
         if bucket is not None and bucket.tokens < 0:  # uses before it, in the same second, are counted too
-            self.changes.buckets[auth_ref, cursor.number] = Bucket(0, bucket.refilled_at)
-            self._tokens.late.add(auth_ref)
+            assert claims is not None
+            self.changes.buckets[claims, cursor.number] = Bucket(0, bucket.refilled_at)
+            self._tokens.late.add(claims)
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
         if self.cap(auth_ref) is not None:
-            self._tokens.late.add(auth_ref)
+            self._tokens.late.add(CapToken.decode(token_bytes).claims_ref)
         self._tokens.authorized_at.setdefault(auth_ref, control.hub_ts)
         super().note_token(auth_ref, token_bytes, control)
         record = self.changes.caps[auth_ref]
         if control.hub_ts < record.issued_at:
-            self.changes.caps[auth_ref] = dataclasses.replace(record, issued_at=control.hub_ts)
+            record = dataclasses.replace(record, issued_at=control.hub_ts)
+            self.changes.caps[auth_ref] = record
+            self.note_claims(record)
 
 
 @dataclass(slots=True)
@@ -122,9 +128,10 @@ class Derivation:
         """Write the rest, and what belongs to no label."""
         self.settle()
         self._write()
-        rows = {b"hub_id": bytes(hub), b"next_label": U64.pack(self._next), b"finishing": finishing}
+        rows = {b"next_label": U64.pack(self._next), b"finishing": finishing}
 
         def write(txn: Transaction) -> None:
+            mark_index(txn, hub)
             for key, value in rows.items():
                 txn.put("meta", key, value)
 

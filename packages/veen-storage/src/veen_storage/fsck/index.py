@@ -18,8 +18,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import lmdb
 
+from veen_core.cap import ClaimsRef
 from veen_core.errors import VeenError
-from veen_core.ids import AuthRef, Label
+from veen_core.ids import Label
 from veen_storage.errors import DamageError, StorageError
 from veen_storage.fsck.report import REPAIR
 from veen_storage.index.lmdb_index import TABLES, Index, View
@@ -157,7 +158,7 @@ class Excused:
 
     numbers: frozenset[int] = frozenset()
     rows: frozenset[tuple[str, bytes]] = frozenset()
-    late: frozenset[AuthRef] = frozenset()
+    late: frozenset[ClaimsRef] = frozenset()
     caps: bool = False
     meta: frozenset[bytes] = frozenset()
 

@@ -30,8 +30,8 @@ TABLES: Final = (
     "tombstones",  # number, start → end, pruned_at
     "times",  # number, hub_ts → first seq
     "all_times",  # hub_ts, number → first seq
-    "caps",  # auth_ref → CapRecord
-    "buckets",  # auth_ref, number → Bucket
+    "caps",  # auth_ref or claims_ref → CapRecord
+    "buckets",  # claims_ref, number → Bucket
     "checkpoints",  # number, upto_seq → CHECKPOINT
     "epochs",  # epoch, number, upto_seq → nothing
     "anchors",  # number, upto_seq → anchor_ref
@@ -40,6 +40,8 @@ TABLES: Final = (
 )
 YOUNGER: Final = frozenset({"attachments"})
 """Tables that an older directory has only once a hub has opened it; until then they count as empty."""
+INDEX_FORMAT: Final = b"2"
+"""Value of ``meta.format``. 2: buckets and issued_at are keyed by a token's claims."""
 FIRST_MAP: Final = 64 * 1_048_576
 """Virtual size of a new map; doubled whenever half of it is used."""
 BESIDE_MAP: Final = 1 << 40
@@ -254,3 +256,9 @@ class Transaction(View):
 
     def delete(self, table: str, key: bytes) -> None:
         self._txn.delete(key, db=self._tables[table])
+
+
+def mark_index(txn: Transaction, hub_id: bytes) -> None:
+    """Record in ``meta`` whose index this is and which format it has."""
+    txn.put("meta", b"hub_id", hub_id)
+    txn.put("meta", b"format", INDEX_FORMAT)

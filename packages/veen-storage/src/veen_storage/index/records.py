@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
-from veen_core.cap import CapToken
-from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.cap import CapToken, ClaimsRef
+from veen_core.ids import ClientId, ClientSeq, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.rate import Bucket
 
@@ -70,7 +70,10 @@ class ClientCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapRecord:
-    """A token's admission record: its bytes if the hub was given them, and its issued_at (§6, H5)."""
+    """A token's admission record: its bytes if the hub was given them, and its issued_at (§6, H5).
+
+    The claims that several tokens share have a record too, without bytes, under their ``ClaimsRef``.
+    """
 
     issued_at: UnixTime
     control_seq: StreamSeq
@@ -80,6 +83,10 @@ class CapRecord:
     @property
     def token(self) -> CapToken | None:
         return _decode_token(self.token_bytes) if self.token_bytes else None
+
+    @property
+    def claims_ref(self) -> ClaimsRef | None:
+        return _claims_ref(self.token_bytes) if self.token_bytes else None
 
     def pack(self) -> bytes:
         return U64.pack(self.issued_at) + U64.pack(self.control_seq) + self.token_bytes
@@ -94,6 +101,12 @@ class CapRecord:
 def _decode_token(token_bytes: bytes) -> CapToken:
     """Every message under a token asks for it; decoding one costs 15 µs."""
     return CapToken.decode(token_bytes)
+
+
+@lru_cache(maxsize=4_096)
+def _claims_ref(token_bytes: bytes) -> ClaimsRef:
+    """Cached for the same reason as ``_decode_token``."""
+    return _decode_token(token_bytes).claims_ref
 
 
 def pack_bucket(bucket: Bucket) -> bytes:
@@ -232,5 +245,5 @@ def client_key(number: LabelNo, client: ClientId) -> bytes:
     return LABEL_CLIENT.pack(number, client)
 
 
-def bucket_key(auth_ref: AuthRef, number: LabelNo) -> bytes:
-    return CAP_LABEL.pack(auth_ref, number)
+def bucket_key(claims: ClaimsRef, number: LabelNo) -> bytes:
+    return CAP_LABEL.pack(claims, number)
