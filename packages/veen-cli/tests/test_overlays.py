@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veen_cli.frame.exits import Exit
-from veen_cli.overlays.overlay_stream import Place
+from veen_cli.overlays.overlay_stream import OverlayStream
 from veen_core.receipt import Receipt
 from veen_overlays.schema.record import Record
 
@@ -100,15 +100,15 @@ def test_of_two_that_reach_for_a_job_at_once_one_has_it_also_under_one_name(
     mine, theirs = names
     on = ("-s", f"race-{theirs[:2]}", "--reader", square / "realm")
     jobs = [square.as_("alice", "queue", "put", body, *on, "--json").json["job"] for body in "xy"]
-    send, taken = Place.send, []
+    send, taken = OverlayStream.send, []
 
-    async def late(place: Place, record: Record, **options: object) -> Receipt:
+    async def late(source: OverlayStream, record: Record, **options: object) -> Receipt:
         if not taken:
             flags = ("--hub", square.url, "--trust", square.hub_id, "--client", square / "bob", "--json")
             taken.append(process(tmp_path, "queue", "take", *on, "--worker", theirs, *flags).json["job"])
-        return await send(place, record, **options)  # type: ignore[arg-type]
+        return await send(source, record, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Place, "send", late)
+    monkeypatch.setattr(OverlayStream, "send", late)
     taken.append(square.as_("alice", "queue", "take", *on, "--worker", mine, "--json").json["job"])
     assert taken == jobs
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from veen_cli.frame.exits import Exit
-from veen_cli.overlays.overlay_stream import Place
+from veen_cli.overlays.overlay_stream import OverlayStream
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
 from veen_overlays.identifiers import TransferId, WalletId, wallet_stream
@@ -134,13 +134,13 @@ def test_only_a_transfer_that_goes_on_has_the_whole_log_read_for_its_id(
     on = ("--ledger", "unread", "--reader", square / "realm")
     a, b = opened(square, "alice", "one", *on), opened(square, "bob", "one", *on)
     square.as_("alice", "wallet", "deposit", a, 9, *on).ok()
-    read, signed = [], Place.signed
+    read, signed = [], OverlayStream.signed
 
-    def counting(place: Place, overlay: Any) -> Any:
+    def counting(source: OverlayStream, overlay: Any) -> Any:
         read.append(overlay.name)
-        return signed(place, overlay)
+        return signed(source, overlay)
 
-    monkeypatch.setattr(Place, "signed", counting)
+    monkeypatch.setattr(OverlayStream, "signed", counting)
     paid = square.as_("alice", "wallet", "transfer", a, b, 4, *on, "--json").json["transfer_id"]
     assert read == []
     square.as_("alice", "wallet", "transfer", a, b, 4, "--transfer-id", paid, *on).ok()
@@ -185,15 +185,15 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
     on = ("--reader", square / "realm")
     a, b = opened(square, "alice", f"race-{what}", *on), opened(square, "bob", f"race-{what}", *on)
     square.as_("alice", "wallet", "deposit", a, 10, *on).ok()
-    send, rivals = Place.send, [("wallet", "withdraw", a, 8, *on)]
+    send, rivals = OverlayStream.send, [("wallet", "withdraw", a, 8, *on)]
 
-    async def late(place: Place, record: Record, **options: object) -> Receipt:
+    async def late(source: OverlayStream, record: Record, **options: object) -> Receipt:
         if rivals:
             flags = ("--hub", square.url, "--trust", square.hub_id, "--client", square / "bob")
             process(tmp_path, *rivals.pop(), *flags).ok()
-        return await send(place, record, **options)  # type: ignore[arg-type]
+        return await send(source, record, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Place, "send", late)
+    monkeypatch.setattr(OverlayStream, "send", late)
     args = (a, b, 7) if what == "transfer" else (a, 7)
     said = square.as_("alice", "wallet", what, *args, *on).failed(Exit.PROTOCOL)
     assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, not 7" in said

@@ -53,7 +53,7 @@ from veen_overlays.live import Materializer
 from veen_overlays.schema.record import Record
 from veen_overlays.summary_tree.nodes import Range
 from veen_overlays.summary_tree.store import MemoryStore
-from veen_overlays.summary_tree.tree import FLOOR, SummaryTree, drive
+from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, SummaryTree, drive
 from veen_overlays.wallet.ledger import one_wallet
 from veen_overlays.wallet.records import Adjust, Deposit, Freeze, Limit, Open, Transfer, Unfreeze, Withdraw
 from veen_storage.index.view_store import ViewStore
@@ -67,7 +67,7 @@ NOON = 1_700_006_400
 OVERLAY = one_wallet(WALLET)
 TAIL = 40
 """Entries of the open block that a restart reads again."""
-BLOCK = 1 << FLOOR
+BLOCK = 1 << BLOCK_HEIGHT
 
 
 @dataclass(frozen=True)

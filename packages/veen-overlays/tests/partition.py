@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import reduce
 
-from veen_overlays.fold.event import Event, Fault
+from veen_overlays.fold.event import Event, IgnoredMessage
 from veen_overlays.wallet.ledger import LEDGER
 
 
-def in_a_random_tree(seed: int, events: list[Event | Fault]) -> bytes:
+def in_a_random_tree(seed: int, events: list[Event | IgnoredMessage]) -> bytes:
     """A partition, as another process gets it: settled events in, canonical bytes out."""
     rng = random.Random(seed)
     parts = [LEDGER.summarise(event) for event in events]

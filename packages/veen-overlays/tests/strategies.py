@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
-from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
 from veen_overlays.schema.record import MAX_NESTING, Record
@@ -148,6 +148,6 @@ def _logs(schemas: tuple[type[Record], ...], max_size: int) -> st.SearchStrategy
 
 def lifted(overlay: Overlay[Any], log: list[Message]) -> list[Summary[Any]]:
     """One summary per distinct event, the way the definition says it."""
-    seen = SeenOnce()
+    seen = MemorySeenKeys()
     events = (overlay.distinct(message, seen) for message in log)
     return [overlay.summarise(event) for event in events if event is not None]

@@ -13,7 +13,14 @@ from veen_core.cap import Rate, TokenHash
 from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId, UnixTime
 from veen_core.validity import until
 from veen_overlays.control.admission import ViewPolicy
-from veen_overlays.control.policy import DEFAULT_HANDLING, FOREVER_SEC, HANDLING, Bound, Level, PolicyView
+from veen_overlays.control.policy import (
+    DEFAULT_HANDLING,
+    FOREVER_SEC,
+    HANDLING,
+    FoldedPrefix,
+    Level,
+    PolicyView,
+)
 from veen_overlays.control.records import (
     Authority,
     LabelClass,
@@ -77,9 +84,9 @@ def authority(primary: HubId, ts: int = NOW, ttl: int = 100, **more: Any) -> Aut
     )
 
 
-def bound(overlay: Overlay[Any], *records: Record, as_of: int = NOW) -> Bound[Any]:
+def bound(overlay: Overlay[Any], *records: Record, as_of: int = NOW) -> FoldedPrefix[Any]:
     state = overlay.fold(log_of(*records)).inner
-    return Bound(LABEL, len(records), MmrRoot(b"\x0e" * 32), as_of, state)
+    return FoldedPrefix(LABEL, len(records), MmrRoot(b"\x0e" * 32), as_of, state)
 
 
 def view(level: Level = Level.META, **parts: Any) -> PolicyView:

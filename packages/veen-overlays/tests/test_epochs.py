@@ -17,14 +17,14 @@ from veen_core import Entry, Mmr
 from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.hashing import H, u64be
 from veen_core.ids import Epoch, Label, LeafHash, MmrRoot
-from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.kv import KV, Delete, Put
 from veen_overlays.live import EpochView, open_entry
 from veen_overlays.schema.record import Record
 from veen_overlays.summary_tree.store import MemoryStore
 
-FLOOR = 2
-FIRST = Epoch(5)
+BLOCK_HEIGHT = 2
+FIRST_WRITER = Epoch(5)
 
 
 def label_of(epoch: Epoch) -> Label:
@@ -35,10 +35,10 @@ def label_of(epoch: Epoch) -> Label:
 class Stream:
     """A hub's stream: it takes messages in the epochs around ``now``."""
 
-    now: int = FIRST
+    now: int = FIRST_WRITER
     logs: Logs = field(default_factory=Logs)
     forgotten: list[Label] = field(default_factory=list)
-    since: Epoch = FIRST
+    since: Epoch = FIRST_WRITER
     behind: int | None = None
     """The hub's epoch, where our clock runs ahead of it."""
 
@@ -59,12 +59,12 @@ class Stream:
         self.logs.at(label_of(Epoch(epoch))).write(*records)
 
     def view(self, store: MemoryStore) -> EpochView[object]:
-        return EpochView(KV, self, self.logs, key=READER, store=store, floor=FLOOR)  # type: ignore[arg-type]
+        return EpochView(KV, self, self.logs, key=READER, store=store, block_height=BLOCK_HEIGHT)  # type: ignore[arg-type]
 
     def in_order(self) -> list[Message]:
         """All messages, numbered along."""
         found: list[Message] = []
-        for epoch in range(FIRST, self.now + 2):
+        for epoch in range(FIRST_WRITER, self.now + 2):
             for entry in self.logs.at(label_of(Epoch(epoch))).entries:
                 message = open_entry(entry, entry.receipt, READER)
                 found.append(message._replace(seq=len(found) + 1))
@@ -114,7 +114,7 @@ def test_it_is_the_fold_of_its_labels_one_after_the_other(
     """Whatever is written where in the window, however the epochs turn, with restarts in between."""
 
     async def check() -> None:
-        stream, store = Stream(now=FIRST + 1), MemoryStore()
+        stream, store = Stream(now=FIRST_WRITER + 1), MemoryStore()
         view = await taken_up(stream, store)
         for step in steps:
             if isinstance(step, int):
@@ -149,7 +149,7 @@ def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
     """WAL §1: several labels fold in one total order, so a prefix of them means something (§11.3)."""
 
     async def check() -> None:
-        stream, store = Stream(now=FIRST + 1), MemoryStore()
+        stream, store = Stream(now=FIRST_WRITER + 1), MemoryStore()
         for step in steps:
             if isinstance(step, int):
                 stream.now += step
@@ -165,7 +165,7 @@ def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
         from_seq = data.draw(st.integers(1, to_seq))
         before, part = await view.state(to_seq), await view.fold(from_seq, to_seq)
         assert KV.encode(before.summary) == KV.encode(KV.fold(messages[:to_seq]))
-        seen = SeenOnce()
+        seen = MemorySeenKeys()
         KV.fold(messages[: from_seq - 1], seen)
         assert KV.encode(part.summary) == KV.encode(KV.fold(messages[from_seq - 1 : to_seq], seen))
         for answer in (before, part):
@@ -238,7 +238,7 @@ def test_a_copy_in_a_later_epoch_changes_nothing() -> None:
         for now in (6, 9):  # the original still in the window, then in the tree
             stream.now = now
             log = stream.logs.at(label_of(Epoch(now)))
-            original = stream.logs.at(label_of(FIRST)).entries[0].receipt.leaf_hash
+            original = stream.logs.at(label_of(FIRST_WRITER)).entries[0].receipt.leaf_hash
             log.append(log.seal(put("a", "1"), parent_id=LeafHash(original)))
             await view.catch_up()
             answer = await view.state()
@@ -290,8 +290,8 @@ def test_no_receipt_of_another_history_is_given_for_a_prefix() -> None:
         stream.write(5, put("a", "1"), put("a", "2"), put("a", "3"))
         stream.now = 9
         view = await taken_up(stream, store)
-        assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST)).entries[1].receipt
-        del stream.logs.logs[label_of(FIRST)]
+        assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST_WRITER)).entries[1].receipt
+        del stream.logs.logs[label_of(FIRST_WRITER)]
         stream.write(5, put("a", "other"), put("a", "words"), put("a", "more"))
         with pytest.raises(VerificationError, match="is not the one that was folded"):
             await view.state(2)
@@ -328,7 +328,7 @@ def test_a_window_holds_what_another_process_has_stored_as_complete() -> None:
 
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
-        stream.write(5, *(put(f"{n}", "5") for n in range(1 << FLOOR)))
+        stream.write(5, *(put(f"{n}", "5") for n in range(1 << BLOCK_HEIGHT)))
         slow = await taken_up(stream, store)
         stream.now = 12
         fast = await taken_up(stream, store)

@@ -499,9 +499,9 @@ def test_a_record_counts_on_its_own_streams_and_nowhere_else(
     case: tuple[Record, tuple[StreamId, ...]],
 ) -> None:
     """§6-§11, "Stream"."""
-    record, homes = case
+    record, home_streams = case
     log = log_of(record)
-    for home in homes:
+    for home in home_streams:
         assert on_stream(home).view(on_stream(home).fold(log).inner) != {}
     elsewhere = on_stream(StreamId(b"\x33" * 32))
     assert elsewhere.view(elsewhere.fold(log).inner) == {}

@@ -7,7 +7,17 @@ from logs import log_of, state_of
 from veen_core.ids import LeafHash
 from veen_overlays.fold.event import Event
 from veen_overlays.kv import KV, Change, Delete, Put, change_of, get
-from veen_overlays.queue import QUEUE, Ack, Enqueue, Take, WorkerId, available, begins, holder, job_id
+from veen_overlays.queue import (
+    QUEUE,
+    Ack,
+    Enqueue,
+    Take,
+    WorkerId,
+    available,
+    job_id,
+    lease_holder,
+    starts_delivery,
+)
 from veen_overlays.schema.record import Record
 
 ANN, BEN = WorkerId(b"a" * 32), WorkerId(b"b" * 32)
@@ -61,31 +71,31 @@ def test_a_job_that_answers_another_job_is_a_job_of_its_own() -> None:
 
 def test_a_taken_job_comes_back_when_its_lease_ends_unacknowledged() -> None:
     jobs = after(take(ANN, 100))
-    assert holder(jobs, JOB, 109) == bytes(ANN)  # type: ignore[arg-type]
+    assert lease_holder(jobs, JOB, 109) == bytes(ANN)  # type: ignore[arg-type]
     assert ids(jobs, 109) == []
     assert ids(jobs, 110) == [bytes(JOB)]
 
 
 def test_of_two_takes_the_first_in_the_stream_holds() -> None:
     jobs = after(take(ANN, 100), take(BEN, 100), take(BEN, 109))
-    assert holder(jobs, JOB, 105) == bytes(ANN)  # type: ignore[arg-type]
+    assert lease_holder(jobs, JOB, 105) == bytes(ANN)  # type: ignore[arg-type]
     [shown] = QUEUE.view(jobs)  # type: ignore[arg-type]
     assert (shown["worker"], shown["deliveries"]) == (bytes(ANN), 1)
 
 
 def test_a_take_begins_a_lease_only_of_a_job_that_waits_and_nobody_holds() -> None:
-    assert begins(after(), take(ANN, 100))  # type: ignore[arg-type]
-    assert not begins(after(take(ANN, 100)), take(BEN, 109))  # type: ignore[arg-type]
-    assert not begins(after(take(ANN, 100)), take(ANN, 100)), "it renews"  # type: ignore[arg-type]
-    assert begins(after(take(ANN, 100)), take(ANN, 110))  # type: ignore[arg-type]
-    assert not begins(after(Ack(job=JOB, worker=ANN, ts=1)), take(BEN, 200))  # type: ignore[arg-type]
-    assert not begins({}, take(ANN, 1))
+    assert starts_delivery(after(), take(ANN, 100))  # type: ignore[arg-type]
+    assert not starts_delivery(after(take(ANN, 100)), take(BEN, 109))  # type: ignore[arg-type]
+    assert not starts_delivery(after(take(ANN, 100)), take(ANN, 100)), "it renews"  # type: ignore[arg-type]
+    assert starts_delivery(after(take(ANN, 100)), take(ANN, 110))  # type: ignore[arg-type]
+    assert not starts_delivery(after(Ack(job=JOB, worker=ANN, ts=1)), take(BEN, 200))  # type: ignore[arg-type]
+    assert not starts_delivery({}, take(ANN, 1))
 
 
 def test_a_worker_may_renew_and_another_takes_over_after_the_end() -> None:
-    assert holder(after(take(ANN, 100), take(ANN, 105)), JOB, 112) == bytes(ANN)  # type: ignore[arg-type]
+    assert lease_holder(after(take(ANN, 100), take(ANN, 105)), JOB, 112) == bytes(ANN)  # type: ignore[arg-type]
     jobs = after(take(ANN, 100), take(BEN, 110))
-    assert holder(jobs, JOB, 111) == bytes(BEN)  # type: ignore[arg-type]
+    assert lease_holder(jobs, JOB, 111) == bytes(BEN)  # type: ignore[arg-type]
     assert QUEUE.view(jobs)[0]["deliveries"] == 2  # type: ignore[arg-type]
 
 

@@ -18,8 +18,8 @@ from strategies import lifted, logs
 
 from veen_core import cbor
 from veen_core.hashing import H, u64be
-from veen_overlays.fold.event import Message, SeenOnce
-from veen_overlays.fold.overlay import LISTED, Overlay, Summary
+from veen_overlays.fold.event import MemorySeenKeys, Message
+from veen_overlays.fold.overlay import MAX_LISTED, Overlay, Summary
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.record import Record, decode_record, record
 
@@ -52,7 +52,7 @@ def test_cut_anywhere_the_parts_fold_to_the_same_bytes(name: str, data: st.DataO
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(log)), max_size=4)))
-    seen = SeenOnce()
+    seen = MemorySeenKeys()
     edges = zip([0, *cuts], [*cuts, len(log)], strict=True)
     parts = [overlay.fold(log[a:b], seen) for a, b in edges]
     assert overlay.encode(overlay.merge(parts)) == overlay.encode(overlay.fold(log))
@@ -160,7 +160,7 @@ def test_what_is_no_event_is_counted_and_listed_and_changes_no_state(name: str, 
     whole, clean = overlay.fold(log), overlay.fold(good)
     assert whole.foreign + whole.undecodable == len(log) - len(good)
     bad = [m for m in log if m not in good]
-    assert [fault.seq for fault in whole.listed] == [m.seq for m in bad[:LISTED]]
+    assert [fault.seq for fault in whole.ignored] == [m.seq for m in bad[:MAX_LISTED]]
     assert overlay.state_bytes(whole) == overlay.state_bytes(clean)
     assert clean.events == whole.events
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veen_overlays.fold.layers import Layers, join
-from veen_overlays.fold.monoid import TOTAL, table
+from veen_overlays.fold.monoid import SUM, map_of
 
 SMALL = st.dictionaries(st.integers(0, 2_000).map(lambda n: b"%d" % n), st.integers(1, 9), max_size=20)
 LARGE = {b"%d" % n: n for n in range(1_000)}
@@ -20,7 +20,7 @@ def plainly(a: dict[bytes, int], b: dict[bytes, int]) -> dict[bytes, int]:
 
 @given(st.lists(SMALL, max_size=12))
 def test_adding_a_little_again_and_again_gives_the_plain_map(additions: list[dict[bytes, int]]) -> None:
-    counter, layered, plain = table(TOTAL), LARGE, LARGE
+    counter, layered, plain = map_of(SUM), LARGE, LARGE
     for addition in additions:
         layered = counter.combine(layered, addition)  # type: ignore[assignment]
         plain = plainly(plain, addition)

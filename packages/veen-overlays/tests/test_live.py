@@ -17,7 +17,7 @@ from veen_core.errors import DivergenceError, VerificationError
 from veen_core.hashing import Ht
 from veen_core.ids import MmrRoot
 from veen_overlays.crdt import G_COUNTER, CounterAdd, ShardId
-from veen_overlays.fold.event import SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys
 from veen_overlays.fold.overlay import Overlay, StateHash
 from veen_overlays.kv import KV, Put
 from veen_overlays.live import Materializer, open_entry
@@ -26,7 +26,7 @@ from veen_overlays.summary_tree.nodes import Range
 from veen_overlays.summary_tree.store import MemoryStore
 from veen_overlays.wallet.ledger import LEDGER
 
-FLOOR = 3
+BLOCK_HEIGHT = 3
 STATE_ID = StateId(b"\x05" * 32)
 
 
@@ -40,7 +40,12 @@ async def opened(
     log: MemoryLog, store: MemoryStore | None = None, overlay: Overlay[Any] = LEDGER
 ) -> Materializer[Any]:
     view = Materializer(
-        overlay, LABEL, log, key=READER, store=MemoryStore() if store is None else store, floor=FLOOR
+        overlay,
+        LABEL,
+        log,
+        key=READER,
+        store=MemoryStore() if store is None else store,
+        block_height=BLOCK_HEIGHT,
     )
     await view.open()
     return view
@@ -69,7 +74,7 @@ def test_a_view_is_the_plain_fold_and_names_the_receipt_it_rests_on() -> None:
             then = await view.state(upto)
             assert then.summary == LEDGER.fold(messages[:upto])
             assert then.mmr_root == log.entries[upto - 1].receipt.mmr_root
-        seen = SeenOnce()
+        seen = MemorySeenKeys()
         LEDGER.fold(messages[:9], seen)
         part = await view.fold(10, 33)
         assert part.range == Range(10, 33)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from veen_core.errors import VerificationError
 from veen_core.ids import UnixTime
 from veen_overlays.identifiers import CtxId, realm_id
-from veen_overlays.identity.oidc import MAX_TOKEN, Provider, jwks_keys, verify_id_token
+from veen_overlays.identity.oidc import MAX_ID_TOKEN_CHARS, Provider, jwks_keys, verify_id_token
 
 NOW = UnixTime(1_700_000_000)
 RSA = rsa.generate_private_key(65_537, 2_048)
@@ -146,7 +146,7 @@ def test_a_changed_token_is_refused(signer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a.b", "a.b.c.d", "!.b.c", "x" * (MAX_TOKEN + 1), "e30.e30.", "bnVsbA.e30.e30"]
+    "text", ["", "a.b", "a.b.c.d", "!.b.c", "x" * (MAX_ID_TOKEN_CHARS + 1), "e30.e30.", "bnVsbA.e30.e30"]
 )
 def test_what_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(VerificationError):

@@ -113,7 +113,7 @@ class Logs:
         return await self.at(label).checkpoint(label)  # type: ignore[func-returns-value]
 
 
-class Around(NamedTuple):
+class HubServices(NamedTuple):
     """What a hub hands to its policy."""
 
     reader: Logs
@@ -192,7 +192,7 @@ def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp
     async def check() -> None:
         logs = Logs()
         logs.at(label_of(admin_stream(REALM))).write(ELSEWHERE)
-        around = Around(logs, label_of, known.get, learn, Clock(), lambda _name: MemoryStore())
+        around = HubServices(logs, label_of, known.get, learn, Clock(), lambda _name: MemoryStore())
         task = asyncio.create_task(policy.follow(around))  # type: ignore[arg-type]
         async with asyncio.timeout(10):
             while policy.stale(NOW) is not None:
@@ -407,7 +407,7 @@ def test_a_policy_prunes_nothing_by_a_view_that_is_too_old(tmp_path: Path) -> No
 
     async def check() -> None:
         assert policy.retention() == {}
-        around = Around(logs, label_of, {}.get, learn, clock, lambda _name: MemoryStore())
+        around = HubServices(logs, label_of, {}.get, learn, clock, lambda _name: MemoryStore())
         task = asyncio.create_task(policy.follow(around))  # type: ignore[arg-type]
         async with asyncio.timeout(10):
             while policy.stale(NOW) is not None:

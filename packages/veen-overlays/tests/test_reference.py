@@ -9,11 +9,11 @@ import pytest
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.reference import filled
 
-PAGE = Path(__file__).parents[3] / "docs" / "overlays.md"
+PAGE_ENTRIES = Path(__file__).parents[3] / "docs" / "overlays.md"
 
 
 def test_the_page_of_overlays_shows_every_record_as_it_is_declared() -> None:
-    text = PAGE.read_text()
+    text = PAGE_ENTRIES.read_text()
     assert filled(text, OVERLAYS.values()) == text, (
         "run: python -m veen_overlays.schema.reference docs/overlays.md"
     )

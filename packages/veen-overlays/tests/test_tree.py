@@ -18,16 +18,16 @@ from veen_core import Mmr, MmrConsistency, verify_consistency
 from veen_core.errors import VerificationError
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
-from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.fold.registry import OVERLAYS
-from veen_overlays.summary_tree.node import ClassId, Place
+from veen_overlays.summary_tree.node import ClassId, NodeBinding
 from veen_overlays.summary_tree.store import MemoryStore
-from veen_overlays.summary_tree.tree import Folded, Range, SummaryTree, drive
+from veen_overlays.summary_tree.tree import FoldedRange, Range, SummaryTree, drive
 from veen_overlays.wallet.ledger import LEDGER
 
 LABEL = Label(b"\x0a" * 32)
-FLOOR = 2
+BLOCK_HEIGHT = 2
 
 
 def ledger_log(size: int, seed: int = 0) -> list[Message]:
@@ -54,9 +54,12 @@ class Log:
 
 
 def grown(
-    overlay: Overlay[Any], messages: list[Message], store: MemoryStore | None = None, floor: int = FLOOR
+    overlay: Overlay[Any],
+    messages: list[Message],
+    store: MemoryStore | None = None,
+    block_height: int = BLOCK_HEIGHT,
 ) -> SummaryTree[Any]:
-    tree = SummaryTree(overlay, LABEL, store if store is not None else MemoryStore(), floor)
+    tree = SummaryTree(overlay, LABEL, store if store is not None else MemoryStore(), block_height)
     drive(tree.load(), Log(messages).read)
     for message in messages[tree.size :]:
         tree.append(message)
@@ -65,12 +68,12 @@ def grown(
 
 def plain(overlay: Overlay[Any], messages: list[Message], from_seq: int, to_seq: int) -> Summary[Any]:
     """The range, with everything before it known."""
-    seen = SeenOnce()
+    seen = MemorySeenKeys()
     overlay.fold(messages[: from_seq - 1], seen)
     return overlay.fold(messages[from_seq - 1 : to_seq], seen)
 
 
-def folded(tree: SummaryTree[Any], log: Log, from_seq: int, to_seq: int) -> Folded[Any]:
+def folded(tree: SummaryTree[Any], log: Log, from_seq: int, to_seq: int) -> FoldedRange[Any]:
     return drive(tree.fold(from_seq, to_seq), log.read)  # type: ignore[no-any-return]
 
 
@@ -101,7 +104,7 @@ def test_appending_block_by_block_gives_the_same_store() -> None:
     messages = ledger_log(301)
     one, many = MemoryStore(), MemoryStore()
     a = grown(LEDGER, messages, one)
-    b = SummaryTree(LEDGER, LABEL, many, FLOOR)
+    b = SummaryTree(LEDGER, LABEL, many, BLOCK_HEIGHT)
     drive(b.load(), Log(messages).read)
     b.extend(messages[:10])
     b.extend(messages[10:])
@@ -137,7 +140,7 @@ def test_a_range_carries_the_consistency_path_between_its_ends() -> None:
 
 def test_the_roots_of_appends_are_those_of_the_log() -> None:
     messages, mmr = ledger_log(20), Mmr()
-    tree = SummaryTree(LEDGER, LABEL, MemoryStore(), FLOOR)
+    tree = SummaryTree(LEDGER, LABEL, MemoryStore(), BLOCK_HEIGHT)
     for message in messages:
         mmr.add(message.msg_id)
         assert tree.append(message) == mmr.root
@@ -150,10 +153,10 @@ def test_the_roots_of_appends_are_those_of_the_log() -> None:
 def test_a_restart_reads_only_the_open_block(size: int) -> None:
     messages, store = ledger_log(size), MemoryStore()
     before = grown(LEDGER, messages, store)
-    log, tree = Log(messages), SummaryTree(LEDGER, LABEL, store, FLOOR)
+    log, tree = Log(messages), SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT)
     drive(tree.load(), log.read)
     assert log.asked == []
-    assert tree.size == tree.stored == size - size % (1 << FLOOR)
+    assert tree.size == tree.stored == size - size % (1 << BLOCK_HEIGHT)
     for message in messages[tree.size :]:
         tree.append(message)
     assert tree.state() == before.state()
@@ -164,9 +167,9 @@ def test_a_store_of_another_label_or_overlay_or_floor_is_not_taken_up() -> None:
     messages, store = ledger_log(20), MemoryStore()
     grown(LEDGER, messages, store)
     for tree in (
-        SummaryTree(LEDGER, Label(b"\x0b" * 32), store, FLOOR),
-        SummaryTree(OVERLAYS["crdt.lww"], LABEL, store, FLOOR),
-        SummaryTree(LEDGER, LABEL, store, FLOOR + 1),
+        SummaryTree(LEDGER, Label(b"\x0b" * 32), store, BLOCK_HEIGHT),
+        SummaryTree(OVERLAYS["crdt.lww"], LABEL, store, BLOCK_HEIGHT),
+        SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT + 1),
     ):
         drive(tree.load(), Log(messages).read)
         assert tree.size == 0
@@ -191,14 +194,14 @@ def test_damaged_and_missing_nodes_are_computed_anew(data: st.DataObject) -> Non
             value = bytearray(intact[key])
             value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
             store.write({key: bytes(value)})
-    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
     for message in messages[tree.size :]:
         tree.append(message)
     assert tree.state() == good
     for a in (1, 6, 21, 40):
         assert folded(tree, log, a, 43).summary == plain(LEDGER, messages, a, 43)
-    for height in range(FLOOR, 6):
+    for height in range(BLOCK_HEIGHT, 6):
         for index in range(40 >> height):
             drive(tree._nodes.tile(height, index), log.read)
     assert dict(store.scan(b"", b"\xff" * 40)) == intact
@@ -213,7 +216,7 @@ def test_a_node_of_another_log_or_place_is_found_and_replaced() -> None:
             assert foreign is not None
             damaged = MemoryStore()
             damaged.write(dict(store.scan(b"", b"\xff" * 40)) | {key: foreign})
-            tree, log = SummaryTree(LEDGER, LABEL, damaged, FLOOR), Log(messages)
+            tree, log = SummaryTree(LEDGER, LABEL, damaged, BLOCK_HEIGHT), Log(messages)
             drive(tree.load(), log.read)
             assert tree.state() == good
             assert folded(tree, log, 1, 27).summary == LEDGER.fold(messages[:27])
@@ -226,11 +229,11 @@ def test_a_node_of_the_same_leaves_after_another_prefix_is_stale() -> None:
     changed = [m._replace(msg_id=bytes([n]) * 32) for n, m in enumerate(elsewhere[:8])] + messages[8:]
     grown(LEDGER, messages, store)
     grown(LEDGER, changed, other)
-    last_block = max(key for key in stored_nodes(store) if key[34] == FLOOR)
+    last_block = max(key for key in stored_nodes(store) if key[34] == BLOCK_HEIGHT)
     stale = other.get(last_block)
     assert stale is not None
     store.write({last_block: stale})
-    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
     assert folded(tree, log, 13, 16).summary == plain(LEDGER, messages, 13, 16)
     assert log.asked == [Range(13, 16)]
@@ -243,7 +246,7 @@ def test_a_damaged_head_starts_the_tree_anew() -> None:
     value = store.get(head)
     assert value is not None
     store.write({head: value[:-1] + b"\x00"})
-    tree = SummaryTree(LEDGER, LABEL, store, FLOOR)
+    tree = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT)
     drive(tree.load(), Log(messages).read)
     assert tree.size == 0
     assert list(store.scan(b"", b"\xff" * 40)) == []
@@ -254,7 +257,7 @@ def test_a_log_that_contradicts_the_stored_tree_is_said_so() -> None:
     grown(LEDGER, messages, store)
     for key in stored_nodes(store):
         store.write({}, [key])
-    tree = SummaryTree(LEDGER, LABEL, store, FLOOR)
+    tree = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT)
     with pytest.raises(VerificationError, match="contradicts"):
         drive(tree.load(), Log([m._replace(msg_id=b"\x77" * 32) for m in messages]).read)
 
@@ -266,7 +269,7 @@ def test_messages_out_of_turn_are_refused() -> None:
         with pytest.raises(VerificationError, match="does not follow 5"):
             tree.append(wrong)
     with pytest.raises(VerificationError, match="one by one"):
-        SummaryTree(LEDGER, LABEL, MemoryStore(), FLOOR).extend(messages[1:])
+        SummaryTree(LEDGER, LABEL, MemoryStore(), BLOCK_HEIGHT).extend(messages[1:])
     with pytest.raises(VerificationError, match="got others"):
         drive(tree.fold(1, 3), lambda _: messages[:1])
     with pytest.raises(VerificationError, match="no range"):
@@ -286,7 +289,7 @@ def test_a_write_that_fails_leaves_the_tree_as_it_was(
 ) -> None:
     """Whoever goes on with the same tree gets the same answers, and so does the next one to take it up."""
     messages, store = ledger_log(60), FailingStore(happens=happens)
-    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
     store.fail_in = fail_in
     with pytest.raises(DiskFullError):
@@ -305,7 +308,7 @@ def test_a_write_that_fails_leaves_the_tree_as_it_was(
 
 def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> None:
     messages = ledger_log(1 << 10)
-    tree = SummaryTree(LEDGER, LABEL, MemoryStore(), floor=4)
+    tree = SummaryTree(LEDGER, LABEL, MemoryStore(), block_height=4)
     tree.extend(messages)
     asked: list[tuple[int, int]] = []
     whole = tree._nodes.tile
@@ -323,26 +326,26 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
 
 def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is bounded; what falls out of it comes from the store."""
-    monkeypatch.setattr("veen_overlays.summary_tree.nodes.CACHED", 3)
+    monkeypatch.setattr("veen_overlays.summary_tree.nodes.MAX_CACHED_NODES", 3)
     messages = ledger_log(200)
     tree, log = grown(LEDGER, messages), Log(messages)
     for a, b in ((1, 200), (9, 150), (1, 64), (65, 128)):
         assert folded(tree, log, a, b).summary == plain(LEDGER, messages, a, b)
     assert len(tree._nodes._cache) <= 3
     with pytest.raises(VerificationError, match="beyond"):
-        drive(tree._nodes.tile(FLOOR, 50), log.read)
+        drive(tree._nodes.tile(BLOCK_HEIGHT, 50), log.read)
 
 
 def test_a_node_that_names_other_children_is_computed_anew() -> None:
     """Whole and in its place, but wrong about what is below it: the way down does not follow it."""
     messages, store = ledger_log(16), MemoryStore()
     grown(LEDGER, messages, store)
-    place = Place(ClassId(LEDGER.class_id), LABEL)
+    place = NodeBinding(ClassId(LEDGER.class_id), LABEL)
     top = max(stored_nodes(store), key=lambda key: key[34])
     held = place.open(store.get(top))
     assert held is not None
     store.write({top: place.seal(16, held.mmr_root, held.node, b"\x00" * 64, held.summary)})
-    tree, log = SummaryTree(LEDGER, LABEL, store, FLOOR), Log(messages)
+    tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
     assert folded(tree, log, 1, 12).summary == LEDGER.fold(messages[:12])
     assert place.open(store.get(top)) == held

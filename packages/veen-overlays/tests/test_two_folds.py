@@ -12,16 +12,16 @@ from partition import in_a_random_tree
 from strategies import lifted
 from test_wallet import tight_record
 
-from veen_overlays.fold.event import Event, Fault, Message, SeenOnce
+from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Summary
 from veen_overlays.wallet.ledger import LEDGER, Accounts
 
 SIZE = 100_000
 
 
-def settled(log: list[Message]) -> list[Event | Fault]:
+def settled(log: list[Message]) -> list[Event | IgnoredMessage]:
     """Duplicates settled, which has to see the whole log once."""
-    seen = SeenOnce()
+    seen = MemorySeenKeys()
     events = (LEDGER.distinct(message, seen) for message in log)
     return [event for event in events if event is not None]
 

@@ -16,7 +16,7 @@ from wallet_interpreter import Interpreter
 from veen_core.errors import EncodeError
 from veen_core.hashing import H, Ht, u64be
 from veen_core.ids import ClientId, ClientSeq, VerifyKey
-from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.identifiers import (
     CtxId,
     PrincipalPk,
@@ -31,7 +31,7 @@ from veen_overlays.identifiers import (
     wallet_stream,
 )
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.account import NEVER_OPENED, State
 from veen_overlays.wallet.ledger import LEDGER, one_wallet, state_of
 from veen_overlays.wallet.records import (
     WALLET_RECORDS,
@@ -50,7 +50,7 @@ PUBLISHED = Path(__file__).parent / "vectors" / "published"
 REALM, CTX = realm_id("shop"), ctx_id(PrincipalPk(b"\x01" * 32), realm_id("shop"))
 OTHER = ctx_id(PrincipalPk(b"\x02" * 32), REALM)
 W, TO = wallet_id(REALM, CTX, "USD"), wallet_id(REALM, OTHER, "USD")
-DAY = 86_400
+DAY_SEC = 86_400
 NOON = 1_700_006_400  # a multiple of DAY plus some hours
 
 
@@ -104,7 +104,7 @@ def test_the_fold_is_the_pseudocode_of_section_6(log: list[Message]) -> None:
 
 
 AMOUNTS = (0, 1, 5, 100)
-TIMES = (0, 1, 5, DAY - 1, DAY, DAY + 7, 2 * DAY, NOON)
+TIMES = (0, 1, 5, DAY_SEC - 1, DAY_SEC, DAY_SEC + 7, 2 * DAY_SEC, NOON)
 
 
 def tight_record(rng: random.Random) -> Record:
@@ -133,7 +133,7 @@ def test_long_tight_logs_fold_like_the_pseudocode_in_every_tree(seed: int) -> No
     rng = random.Random(seed)
     log = log_of(*(tight_record(rng) for _ in range(300)))
     check_against_pseudocode(log)
-    seen, parts, at = SeenOnce(), [], 0
+    seen, parts, at = MemorySeenKeys(), [], 0
     while at < len(log):
         size = rng.choice((1, 1, 2, 3, 10, 50))
         parts.append(LEDGER.fold(log[at : at + size], seen))
@@ -192,7 +192,7 @@ def test_an_open_with_another_wallets_id_is_no_event() -> None:
     log = [Message(1, b"m" * 32, right.SCHEMA, wrong)]
     summary = LEDGER.fold(log)
     assert (summary.events, summary.undecodable) == (0, 1)
-    assert "wallet_id is that of" in summary.listed[0].why
+    assert "wallet_id is that of" in summary.ignored[0].why
 
 
 # --- events
@@ -205,7 +205,7 @@ def test_a_wallet_opens_once() -> None:
 
 
 def test_nothing_moves_before_open_or_after_close() -> None:
-    assert after(deposit(5), withdraw(3)) == NEVER
+    assert after(deposit(5), withdraw(3)) == NEVER_OPENED
     closed = after(opened(), deposit(5), Close(wallet_id=W, ts=NOON), deposit(7), withdraw(1))
     assert (closed.closed, closed.balance) == (True, 5)
 
@@ -221,8 +221,8 @@ def test_the_daily_window_starts_anew_with_the_day() -> None:
     """5.4, 5.7: day = floor(ts / 86400)."""
     state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + 60))
     assert (state.pending_daily_spent, state.last_limit_reset_ts) == (15, NOON)
-    state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + DAY))
-    assert (state.pending_daily_spent, state.last_limit_reset_ts) == (5, NOON + DAY)
+    state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + DAY_SEC))
+    assert (state.pending_daily_spent, state.last_limit_reset_ts) == (5, NOON + DAY_SEC)
 
 
 def test_without_a_limit_nothing_is_pending_and_null_clears_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from logs import log_of
 from strategies import logs
 from test_wallet import (
-    DAY,
+    DAY_SEC,
     NOON,
     OTHER,
     TO,
@@ -27,11 +27,11 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_overlays.fold.event import Message
 from veen_overlays.identifiers import approval_hash
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER
+from veen_overlays.wallet.account import NEVER_OPENED
 from veen_overlays.wallet.approval import approved_by
 from veen_overlays.wallet.ledger import LEDGER, state_of
 from veen_overlays.wallet.records import LEVELS, WALLET_RECORDS, Adjust, Close, Freeze, Limit, Unfreeze
-from veen_overlays.wallet.rules import USER_RECORDS, Policy, WalCode, refusal, violations
+from veen_overlays.wallet.rules import USER_RECORDS, WalCode, WalletPolicy, refusal, violations
 
 FREEZE, CLOSE = Freeze(wallet_id=W, ts=NOON), Close(wallet_id=W, ts=NOON)
 FUNDED = (opened(), deposit(100))
@@ -82,7 +82,7 @@ def test_a_verifier_reports_it_with_its_seq(case: tuple[tuple[Record, ...], Reco
 
 
 def test_what_is_allowed_is_neither_refused_nor_reported() -> None:
-    records = (*FUNDED, limit(60), withdraw(60), withdraw(40, NOON + DAY), CLOSE)
+    records = (*FUNDED, limit(60), withdraw(60), withdraw(40, NOON + DAY_SEC), CLOSE)
     for n, record in enumerate(records):
         assert refusal(after(*records[:n]), record) is None
     assert list(violations(log_of(*records))) == []
@@ -133,10 +133,10 @@ def test_a_transfer_mirrored_for_its_credit_is_no_payment_of_an_unknown_wallet()
 
 def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
     """2.2, §8."""
-    refused = refusal(NEVER, opened(), Policy(currencies=frozenset(("JPY",))))
+    refused = refusal(NEVER_OPENED, opened(), WalletPolicy(currencies=frozenset(("JPY",))))
     assert refused is not None
     assert refused.code is WalCode.INVALID_CURRENCY
-    bank = Policy(operators=frozenset((b"bank",)))
+    bank = WalletPolicy(operators=frozenset((b"bank",)))
     assert refusal(after(*FUNDED), withdraw(1), bank, (b"phone",)) is None
     for record in (deposit(1), limit(1), FREEZE, Unfreeze(wallet_id=W, ts=NOON)):
         assert type(record) not in USER_RECORDS
@@ -149,7 +149,7 @@ def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
 def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
     """2.2, §8: every record whose author is no operator, and wallets in other currencies."""
     log = log_of(*FUNDED, withdraw(1))
-    policy = Policy(currencies=frozenset(), operators=frozenset((b"bank",)))
+    policy = WalletPolicy(currencies=frozenset(), operators=frozenset((b"bank",)))
 
     def found(author: bytes) -> list[tuple[int, WalCode]]:
         return [(each.seq, each.code) for each in violations(log, policy=policy, authors=lambda _: (author,))]

@@ -34,7 +34,7 @@ from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.msg import Msg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
-from veen_overlays.fold.event import Message, SeenOnce
+from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, wallet_id
 from veen_overlays.live.opening import open_entry
 from veen_overlays.schema.record import Record
@@ -112,7 +112,10 @@ def write_log(root: Path, sizes: Mapping[str, int]) -> None:
         for name, size in sizes.items()
         for first in range(1, size + 1, BATCH)
     ]
-    seen, states = {to: SeenOnce() for to in names.values()}, dict.fromkeys(names.values(), LEDGER.fold(()))
+    seen, states = (
+        {to: MemorySeenKeys() for to in names.values()},
+        dict.fromkeys(names.values(), LEDGER.fold(())),
+    )
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for now, ((to, _, _), messages) in enumerate(
             zip(work, pool.imap(sealed, work), strict=True), start=1

@@ -5,30 +5,30 @@ public face; an overlay's own records and questions are in its module: ``crdt``,
 ``wallet``, ``identity``, ``control``, ``snapshot``.
 """
 
-from veen_overlays.fold.event import Event, Fault, Message, Seen, SeenOnce
+from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
 from veen_overlays.fold.overlay import Overlay, StateHash, Summary
 from veen_overlays.fold.registry import OVERLAYS
-from veen_overlays.schema.record import Record, Rule, Undecodable, decode_record, record, schema_id
+from veen_overlays.schema.record import Record, RecordRule, Undecodable, decode_record, record, schema_id
 from veen_overlays.snapshot import StateCheckpoint, StateId, verify_snapshot
 from veen_overlays.summary_tree.nodes import Range
 from veen_overlays.summary_tree.store import MemoryStore, Store
-from veen_overlays.summary_tree.tree import Folded, SummaryTree, drive
+from veen_overlays.summary_tree.tree import FoldedRange, SummaryTree, drive
 
 __all__ = [
     "OVERLAYS",
     "Event",
-    "Fault",
-    "Folded",
+    "FoldedRange",
+    "IgnoredMessage",
+    "MemorySeenKeys",
     "MemoryStore",
     "Message",
     "Monoid",
     "Overlay",
     "Range",
     "Record",
-    "Rule",
-    "Seen",
-    "SeenOnce",
+    "RecordRule",
+    "SeenKeys",
     "StateCheckpoint",
     "StateHash",
     "StateId",

@@ -8,7 +8,7 @@ from typing import Any
 
 from veen_core.ids import FixedBytes, UnixTime
 from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import KEYS, LWW, TOTAL, Monoid, Written, product, table, wide
+from veen_overlays.fold.monoid import GROW_SET, LWW, SUM, Monoid, StampedValue, int_to_item, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.schema.record import Record, record
 
@@ -61,27 +61,27 @@ class CounterAdd(Record):
     delta: int
 
 
-def _lift_lww(event: Event) -> Mapping[bytes, Written | None]:
+def _lift_lww(event: Event) -> Mapping[bytes, StampedValue | None]:
     write = event.record
     assert isinstance(write, LwwWrite)
     return {write.key: (event.stamp(write.ts), write.value)}
 
 
-def _registers(state: Mapping[bytes, Written | None]) -> dict[bytes, Any]:
+def _registers(state: Mapping[bytes, StampedValue | None]) -> dict[bytes, Any]:
     """Key → value; the stamps decide, they are not the state."""
     return {key: written[1] for key in sorted(state) if (written := state[key]) is not None}
 
 
-LWW_REGISTERS: Overlay[Mapping[bytes, Written | None]] = Overlay(
+LWW_REGISTERS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="crdt.lww",
     title="Last-writer-wins registers: the greatest (ts, stream_seq) holds (CRDT0.1).",
     schemas=(LwwWrite,),
-    monoid=table(LWW),
+    monoid=map_of(LWW),
     lift=_lift_lww,
     view=_registers,
 )
 
-_OR_SET: Monoid[Mapping[str, Any]] = product(added=table(KEYS), gone=KEYS)
+_OR_SET: Monoid[Mapping[str, Any]] = product(added=map_of(GROW_SET), gone=GROW_SET)
 
 
 def _lift_or_set(event: Event) -> Mapping[str, Any]:
@@ -122,15 +122,15 @@ def _lift_counter(event: Event) -> Mapping[bytes, int]:
 
 
 def _shards(state: Mapping[bytes, int]) -> dict[str, Any]:
-    shards = {shard: wide(state[shard]) for shard in sorted(state)}
-    return {"total": wide(sum(state.values())), "shards": shards}
+    shards = {shard: int_to_item(state[shard]) for shard in sorted(state)}
+    return {"total": int_to_item(sum(state.values())), "shards": shards}
 
 
 G_COUNTER: Overlay[Mapping[bytes, int]] = Overlay(
     name="crdt.gcnt",
     title="Grow-only counter: the sum of all deltas, shard by shard (CRDT0.3).",
     schemas=(CounterAdd,),
-    monoid=table(TOTAL),
+    monoid=map_of(SUM),
     lift=_lift_counter,
     view=_shards,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import LWW, Written, table
+from veen_overlays.fold.monoid import LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.schema.record import Record, record
 
@@ -51,27 +51,27 @@ def change_of(event: Event) -> Change:
 _GONE, _HELD = b"\x00", b"\x01"
 
 
-def _lift(event: Event) -> Mapping[bytes, Written | None]:
+def _lift(event: Event) -> Mapping[bytes, StampedValue | None]:
     change = change_of(event)
     content = _GONE if change.value is None else _HELD + change.value
     return {change.key: (event.stamp(0), content)}
 
 
-def get(state: Mapping[bytes, Written | None], key: bytes) -> bytes | None:
+def get(state: Mapping[bytes, StampedValue | None], key: bytes) -> bytes | None:
     """The value of a key, or None if it has none."""
     written = state.get(key)
     return None if written is None or written[1] == _GONE else written[1][1:]
 
 
-def _entries(state: Mapping[bytes, Written | None]) -> dict[bytes, bytes]:
+def _entries(state: Mapping[bytes, StampedValue | None]) -> dict[bytes, bytes]:
     return {key: value for key in sorted(state) if (value := get(state, key)) is not None}
 
 
-KV: Overlay[Mapping[bytes, Written | None]] = Overlay(
+KV: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="kv.map",
     title="A map: each key holds what was put last in stream order (§11.4).",
     schemas=(Put, Delete),
-    monoid=table(LWW),
+    monoid=map_of(LWW),
     lift=_lift,
     view=_entries,
 )

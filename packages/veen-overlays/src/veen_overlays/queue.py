@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from veen_core.ids import FixedBytes, LeafHash, StreamSeq, UnixTime
 from veen_overlays.fold.event import Event, Message
-from veen_overlays.fold.monoid import Monoid, table
+from veen_overlays.fold.monoid import Monoid, map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.schema.record import Record, record
 
@@ -130,27 +130,27 @@ def deliveries(job: Job) -> list[Lease]:
     return counted
 
 
-def holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
+def lease_holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
     """Who holds the job at ``now``; None: nobody. A worker asks before it starts."""
     found = jobs.get(bytes(job), DONE)
     counted = deliveries(found)
     return counted[-1].worker if counted and not found.done and now < counted[-1].until else None
 
 
-def begins(jobs: Jobs, take: Take) -> bool:
+def starts_delivery(jobs: Jobs, take: Take) -> bool:
     """Whether a take, after these jobs, is a delivery: its job waits and nobody holds it.
 
     A take by who holds the job already only renews the lease: two that work under one name are told apart.
     """
     job = jobs.get(bytes(take.job), DONE)
-    return bool(job.seq) and not job.done and holder(jobs, take.job, take.ts) is None
+    return bool(job.seq) and not job.done and lease_holder(jobs, take.job, take.ts) is None
 
 
 def available(jobs: Jobs, now: int) -> Iterator[tuple[bytes, Job]]:
     """The jobs to take at ``now``, oldest first: never taken, or taken and not acknowledged in time."""
     waiting = sorted((job.seq, job_id) for job_id, job in jobs.items() if job.seq and not job.done)
     for _, job_id in waiting:
-        if holder(jobs, job_id, now) is None:
+        if lease_holder(jobs, job_id, now) is None:
             yield job_id, jobs[job_id]
 
 
@@ -171,7 +171,7 @@ QUEUE: Overlay[Jobs] = Overlay(
     name="queue.jobs",
     title="A work queue: the jobs not yet acknowledged, oldest first (§11.4).",
     schemas=(Enqueue, Take, Ack),
-    monoid=table(_JOB),
+    monoid=map_of(_JOB),
     lift=_lift,
     view=_open_jobs,
 )

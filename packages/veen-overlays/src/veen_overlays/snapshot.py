@@ -11,7 +11,7 @@ from veen_core.errors import VerificationError
 from veen_core.hashing import u64be
 from veen_core.ids import FixedBytes, MmrRoot, StreamSeq
 from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import LWW, Written, table
+from veen_overlays.fold.monoid import LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay, StateHash, Summary
 from veen_overlays.schema.record import Record, record
 
@@ -62,22 +62,22 @@ def verify_snapshot(
         raise VerificationError(f"state_hash (spec-3 7.4): is not that of the state at {upto_seq}")
 
 
-def _lift(event: Event) -> Mapping[bytes, Written | None]:
+def _lift(event: Event) -> Mapping[bytes, StampedValue | None]:
     claimed = event.record
     assert isinstance(claimed, StateCheckpoint)
     key = claimed.state_id + u64be(claimed.upto_stream_seq) + claimed.state_class.encode()
     return {key: (event.stamp(0), claimed.encode())}
 
 
-def _published(state: Mapping[bytes, Written | None]) -> list[Any]:
+def _published(state: Mapping[bytes, StampedValue | None]) -> list[Any]:
     return [cbor.decode(written[1]) for key in sorted(state) if (written := state[key]) is not None]
 
 
-SNAPSHOTS: Overlay[Mapping[bytes, Written | None]] = Overlay(
+SNAPSHOTS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="state.checkpoints",
     title="Published snapshots; of several for one state, class and prefix, the latest (spec-3 7.5).",
     schemas=(StateCheckpoint,),
-    monoid=table(LWW),
+    monoid=map_of(LWW),
     lift=_lift,
     view=_published,
 )

@@ -40,10 +40,11 @@ COMMANDS: Final = {
     "link": Own(f"{_RECORDS}:link", "Say who your account is at another provider."),
     "revoke": Own(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
     "whois": Own(
-        "veen_cli.overlays.account:whois", "Say whom a handle names, and how the account shows itself."
+        "veen_cli.overlays.authentication:whois", "Say whom a handle names, and how the account shows itself."
     ),
     "authenticate": Own(
-        "veen_cli.overlays.account:authenticate", "Say as which account a message speaks, or why as none."
+        "veen_cli.overlays.authentication:authenticate",
+        "Say as which account a message speaks, or why as none.",
     ),
 }
 id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")

@@ -14,7 +14,7 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.control import published, shown
-from veen_cli.overlays.overlay_stream import Reach, reaches
+from veen_cli.overlays.overlay_stream import Access, access_options
 from veen_core.ids import HubId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
@@ -41,11 +41,11 @@ authority = Group("authority", AUTHORITY, path="authority", help="Which hub may 
 @click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
 @click.option("--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long it holds.")
 @click.option("--ts", type=times.Moment(), help="From when on [default: now].")
-@reaches
+@access_options
 def authority_set(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     stream: str,
     realm: RealmId,
     primary: HubId,
@@ -62,26 +62,26 @@ def authority_set(
     del out
 
     async def work() -> tuple[Authority, Receipt, Authority | None]:
-        async with reach.at(admin_stream(realm)) as place:
+        async with access.at(admin_stream(realm)) as source:
             record = Authority(
                 realm_id=realm,
                 stream_id=stream_id(stream),
                 primary_hub=primary,
                 replica_hubs=replica,
                 policy="multi-primary" if multi_primary else "single-primary",
-                ts=UnixTime(ts) if ts is not None else place.now,
+                ts=UnixTime(ts) if ts is not None else source.now,
                 ttl=ttl,
             )
-            receipt = await place.send(record)
-            holds = authority_at(await place.state(AUTHORITIES), realm, record.stream_id, record.ts)
+            receipt = await source.send(record)
+            holds = authority_at(await source.state(AUTHORITIES), realm, record.stream_id, record.ts)
             return record, receipt, holds
 
     record, receipt, holds = loop.run(work())
     line = f"{stream}: primary {primary.hex()} for {ttl} s"
     answer = published(record, receipt, admin_stream(realm), line)
     held = [] if holds is None or holds == record else [_until(holds)]
-    told = {**answer.data, "in_force": None if holds is None else not held}
-    return Answer(told, [*answer.lines, *held])
+    data = {**answer.data, "in_force": None if holds is None else not held}
+    return Answer(data, [*answer.lines, *held])
 
 
 def _until(holds: Authority) -> str:
@@ -93,13 +93,13 @@ def _until(holds: Authority) -> str:
 @click.argument("stream")
 @realm_option
 @click.option("--at", type=times.Moment(), help="At this time [default: now].")
-@reaches
-def authority_show(out: Output, *, reach: Reach, stream: str, realm: RealmId, at: int | None) -> Answer:
+@access_options
+def authority_show(out: Output, *, access: Access, stream: str, realm: RealmId, at: int | None) -> Answer:
     """Show the record in force for a stream.
 
     Ends with exit code 1 if there is none: then every hub of the realm accepts.
     """
     del out
-    state = reach.state(admin_stream(realm), AUTHORITIES)
+    state = access.state(admin_stream(realm), AUTHORITIES)
     found = authority_at(state, realm, stream_id(stream), at if at is not None else times.now())
     return shown(found, f"the stream {stream}")

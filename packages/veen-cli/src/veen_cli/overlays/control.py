@@ -21,7 +21,7 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.overlay_stream import Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
 from veen_core.receipt import Receipt
@@ -56,21 +56,21 @@ schema = Group("schema", SCHEMA, path="schema", help="What schema ids mean (META
 
 
 def _publish(
-    reach: Reach, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
+    access: Access, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
 ) -> Answer:
     """Make it for the hub's now, send it, and say so."""
 
     async def work() -> tuple[Record, Receipt]:
-        async with reach.at(stream) as place:
-            record = make(place.now)
-            return record, await place.send(record)
+        async with access.at(stream) as source:
+            record = make(source.now)
+            return record, await source.send(record)
 
     record, receipt = loop.run(work())
     return published(record, receipt, stream, line(record))
 
 
 def published(record: Record, receipt: Receipt, stream: StreamId, line: str) -> Answer:
-    data = {**sent_told(record, receipt, stream.hex()), "record": fields_of(record)}
+    data = {**sent_data(record, receipt, stream.hex()), "record": fields_of(record)}
     return Answer(data, [f"{line} (message {receipt.stream_seq} of the realm's stream)"])
 
 
@@ -91,8 +91,8 @@ def shown(record: Record | None, what: str) -> Answer:
             "read with the realm's key (--reader)",
             Exit.USAGE,
         )
-    told = fields_of(record)
-    return Answer(told, fields(told))
+    data = fields_of(record)
+    return Answer(data, fields(data))
 
 
 @command(
@@ -105,11 +105,11 @@ def shown(record: Record | None, what: str) -> Answer:
 @click.option("--reason", help="Why; whoever is refused sees it.")
 @click.option("--ttl", type=times.Duration(1), help="Until then only [default: for good].")
 @click.option("--ts", type=times.Moment(), help="From when on [default: now].")
-@reaches
+@access_options
 def revoke(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     kind: Any,
     revoked: RevokedId,
     realm: RealmId,
@@ -129,7 +129,7 @@ def revoke(
         return Revocation(kind=kind, target=revoked, reason=reason, ts=at, ttl=ttl)
 
     return _publish(
-        reach,
+        access,
         revocation_stream(realm),
         make,
         lambda record: f"{kind} {revoked.hex()} is revoked from {times.shown(record.ts)} on",
@@ -164,11 +164,11 @@ epoch_option = click.option("--epoch", type=Whole(0), help="With --at-hub, if it
 @realm_option
 @click.option("--sensitivity", help="As in low, medium, high.")
 @click.option("--retention", type=times.Duration(), help="How long payloads should be kept.")
-@reaches
+@access_options
 def class_set(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     label: str,
     class_: str,
     at_hub: HubId | None,
@@ -186,7 +186,7 @@ def class_set(
     found = _label(label, at_hub, epoch)
     record = LabelClass(label=found, class_=class_, sensitivity=sensitivity, retention_hint=retention)
     line = f"label {found.hex()} is {class_}"
-    return _publish(reach, label_class_stream(realm), lambda _now: record, lambda _record: line)
+    return _publish(access, label_class_stream(realm), lambda _now: record, lambda _record: line)
 
 
 @command("veen label-class show LABEL --realm shop --reader realm", name="show")
@@ -194,9 +194,9 @@ def class_set(
 @hub_option
 @epoch_option
 @realm_option
-@reaches
+@access_options
 def class_show(
-    out: Output, *, reach: Reach, label: str, at_hub: HubId | None, epoch: int | None, realm: RealmId
+    out: Output, *, access: Access, label: str, at_hub: HubId | None, epoch: int | None, realm: RealmId
 ) -> Answer:
     """Show a label's class.
 
@@ -204,7 +204,7 @@ def class_show(
     """
     del out
     found = _label(label, at_hub, epoch)
-    return shown(class_of(reach.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
+    return shown(class_of(access.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
 
 
 def _schema(text: str, *, operation: bool) -> SchemaId:
@@ -226,11 +226,11 @@ operation_option = click.option("--operation", is_flag=True, help="NAME is one o
 @click.option("--version", required=True, help="Of the schema.")
 @click.option("--doc", help="Where it is described.")
 @click.option("--owner", type=Hex(VerifyKey), help="Whose it is: an Ed25519 key in hex.")
-@reaches
+@access_options
 def schema_register(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     name: str,
     operation: bool,
     realm: RealmId,
@@ -250,19 +250,19 @@ def schema_register(
             schema_id_=found, name=name, version=version, doc_url=doc, owner=owner, ts=now
         )
 
-    return _publish(reach, schema_stream(realm), make, lambda _record: f"{name} is {found.hex()}")
+    return _publish(access, schema_stream(realm), make, lambda _record: f"{name} is {found.hex()}")
 
 
 @command("veen schema show shop.order.v1 --realm shop", name="show")
 @click.argument("name", metavar="NAME|ID")
 @operation_option
 @realm_option
-@reaches
-def schema_show(out: Output, *, reach: Reach, name: str, operation: bool, realm: RealmId) -> Answer:
+@access_options
+def schema_show(out: Output, *, access: Access, name: str, operation: bool, realm: RealmId) -> Answer:
     """Show what is registered for a schema.
 
     Ends with exit code 1 if nothing is.
     """
     del out
     wanted = _schema(name, operation=operation)
-    return shown(schema_of(reach.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")
+    return shown(schema_of(access.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")

@@ -16,7 +16,14 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.overlays.overlay_stream import Reach, reaches, refused, sent_told, text_or_hex, told_bytes
+from veen_cli.overlays.overlay_stream import (
+    Access,
+    access_options,
+    bytes_data,
+    refused,
+    sent_data,
+    text_or_hex,
+)
 from veen_core.ids import UnixTime
 from veen_core.receipt import Receipt
 from veen_overlays.crdt import (
@@ -62,8 +69,8 @@ crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters t
 @click.argument("value")
 @click.option("--ts", type=times.Moment(), help="When it was written [default: now].")
 @stream_option
-@reaches
-def lww_set(out: Output, *, reach: Reach, stream: str, key: str, value: str, ts: int | None) -> Answer:
+@access_options
+def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, ts: int | None) -> Answer:
     """Write a register.
 
     A write with an earlier time than the one that holds changes nothing.
@@ -71,53 +78,53 @@ def lww_set(out: Output, *, reach: Reach, stream: str, key: str, value: str, ts:
     del out
     at = UnixTime(ts if ts is not None else times.now())
     record = LwwWrite(key=key.encode(), ts=at, value=value.encode())
-    receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "key": key, "value": value, "ts": at}
-    return Answer(told, [f"{key} = {value}, written at {times.shown(at)}"])
+    receipt = access.send(stream, record)
+    data = {**sent_data(record, receipt, stream), "key": key, "value": value, "ts": at}
+    return Answer(data, [f"{key} = {value}, written at {times.shown(at)}"])
 
 
 @command("veen crdt lww get motd --stream board", name="get")
 @click.argument("key", required=False)
 @stream_option
-@reaches
-def lww_get(out: Output, *, reach: Reach, stream: str, key: str | None) -> Answer:
+@access_options
+def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
     """Show a register, or all of them.
 
     A register that was never written ends with exit code 1.
     """
     del out
-    state = reach.state(stream, LWW_REGISTERS)
+    state = access.state(stream, LWW_REGISTERS)
     written = {name: value[1] for name, value in sorted(state.items()) if value is not None}
     if key is None:
-        told = [told_bytes("key", name) | told_bytes("value", value) for name, value in written.items()]
+        data = [bytes_data("key", name) | bytes_data("value", value) for name, value in written.items()]
         lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in written.items()]
-        return Answer({"stream": stream, "registers": told}, lines or [f"{stream} holds no register"])
+        return Answer({"stream": stream, "registers": data}, lines or [f"{stream} holds no register"])
     if (value := written.get(key.encode())) is None:
         raise CommandFailed(f"{stream} has no register {key!r}: `veen crdt lww get` lists them", Exit.USAGE)
-    return Answer({"stream": stream, "key": key, **told_bytes("value", value)}, [text_or_hex(value)])
+    return Answer({"stream": stream, "key": key, **bytes_data("value", value)}, [text_or_hex(value)])
 
 
 @command("veen crdt set add milk --stream shopping", name="add")
 @click.argument("element")
 @stream_option
-@reaches
-def set_add(out: Output, *, reach: Reach, stream: str, element: str) -> Answer:
+@access_options
+def set_add(out: Output, *, access: Access, stream: str, element: str) -> Answer:
     """Add an element.
 
     Adding wins over a removal by somebody who had not seen this addition.
     """
     del out
     record = OrSetAdd(id=AddId(os.urandom(AddId.SIZE)), elem=element.encode())
-    receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "element": element, "add_id": record.id.hex()}
-    return Answer(told, [f"added {element} (message {receipt.stream_seq} of {stream})"])
+    receipt = access.send(stream, record)
+    data = {**sent_data(record, receipt, stream), "element": element, "add_id": record.id.hex()}
+    return Answer(data, [f"added {element} (message {receipt.stream_seq} of {stream})"])
 
 
 @command("veen crdt set remove milk --stream shopping", name="remove")
 @click.argument("element")
 @stream_option
-@reaches
-def set_remove(out: Output, *, reach: Reach, stream: str, element: str) -> Answer:
+@access_options
+def set_remove(out: Output, *, access: Access, stream: str, element: str) -> Answer:
     """Remove an element, as far as you have seen it added.
 
     Nothing is sent, with exit code 6, if it is not in the set.
@@ -125,57 +132,57 @@ def set_remove(out: Output, *, reach: Reach, stream: str, element: str) -> Answe
     del out
 
     async def work() -> tuple[OrSetRemove, Receipt]:
-        async with reach.at(stream) as place:
-            adds = live_adds(await place.state(OR_SET), element.encode())
+        async with access.at(stream) as source:
+            adds = live_adds(await source.state(OR_SET), element.encode())
             if not adds:
                 raise refused("CRDT0.2", f"{element!r} is not in {stream}, there is no addition to remove")
             record = OrSetRemove(tomb=adds)
-            return record, await place.send(record)
+            return record, await source.send(record)
 
     record, receipt = loop.run(work())
-    told = {**sent_told(record, receipt, stream), "element": element, "removed": len(record.tomb)}
-    return Answer(told, [f"removed {element} ({len(record.tomb)} additions)"])
+    data = {**sent_data(record, receipt, stream), "element": element, "removed": len(record.tomb)}
+    return Answer(data, [f"removed {element} ({len(record.tomb)} additions)"])
 
 
 @command("veen crdt set show --stream shopping", name="show")
 @stream_option
-@reaches
-def set_show(out: Output, *, reach: Reach, stream: str) -> Answer:
+@access_options
+def set_show(out: Output, *, access: Access, stream: str) -> Answer:
     """Show the elements.
 
     In the order of their bytes.
     """
     del out
-    elements = OR_SET.view(reach.state(stream, OR_SET))
-    told = [told_bytes("element", each) for each in elements]
-    return Answer({"stream": stream, "elements": told}, [text_or_hex(each) for each in elements])
+    elements = OR_SET.view(access.state(stream, OR_SET))
+    data = [bytes_data("element", each) for each in elements]
+    return Answer({"stream": stream, "elements": data}, [text_or_hex(each) for each in elements])
 
 
 @command("veen crdt counter add 3 --stream visits", name="add")
 @click.argument("delta", type=Whole(0))
 @click.option("--shard", type=Hex(ShardId), help="Whose share, in hex [default: your identity's key].")
 @stream_option
-@reaches
-def counter_add(out: Output, *, reach: Reach, stream: str, delta: int, shard: ShardId | None) -> Answer:
+@access_options
+def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: ShardId | None) -> Answer:
     """Add to your share of a counter.
 
     It never goes down: a delta is zero or more.
     """
     del out
-    whose = shard or ShardId(reach.identity.client_id)
+    whose = shard or ShardId(access.identity.client_id)
     record = CounterAdd(shard=whose, delta=delta)
-    receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "shard": whose.hex(), "delta": delta}
-    return Answer(told, [f"added {delta} (message {receipt.stream_seq} of {stream})"])
+    receipt = access.send(stream, record)
+    data = {**sent_data(record, receipt, stream), "shard": whose.hex(), "delta": delta}
+    return Answer(data, [f"added {delta} (message {receipt.stream_seq} of {stream})"])
 
 
 @command("veen crdt counter show --stream visits", name="show")
 @stream_option
-@reaches
-def counter_show(out: Output, *, reach: Reach, stream: str) -> Answer:
+@access_options
+def counter_show(out: Output, *, access: Access, stream: str) -> Answer:
     """Show the total, and whose share is how much."""
     del out
-    state = reach.state(stream, G_COUNTER)
+    state = access.state(stream, G_COUNTER)
     shards = {shard.hex(): state[shard] for shard in sorted(state)}
     total = sum(shards.values())
     lines = [str(total), *(f"  {amount:>12}  {shard}" for shard, amount in shards.items())]

@@ -12,14 +12,14 @@ from veen_cli.frame import loop
 from veen_cli.frame.command import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.overlay_stream import Reach, reaches
+from veen_cli.overlays.overlay_stream import Access, access_options
 from veen_overlays.fold.registry import OVERLAYS
-from veen_overlays.live import Answer as Folded
+from veen_overlays.live import FoldedState
 
 overlay_argument = click.argument("overlay", type=click.Choice(list(OVERLAYS)), metavar="OVERLAY")
 
 
-def folded_told(folded: Folded[Any]) -> dict[str, Any]:
+def folded_data(folded: FoldedState[Any]) -> dict[str, Any]:
     """What was folded, and what it rests on."""
     summary, receipt = folded.summary, folded.receipt
     return {
@@ -30,7 +30,7 @@ def folded_told(folded: Folded[Any]) -> dict[str, Any]:
         "events": summary.events,
         "foreign": summary.foreign,
         "undecodable": summary.undecodable,
-        "faults": [{"stream_seq": fault.seq, "why": fault.why} for fault in summary.listed if fault.why],
+        "faults": [{"stream_seq": fault.seq, "why": fault.why} for fault in summary.ignored if fault.why],
         "receipt": receipt.encode().hex() if receipt is not None else None,
         "state": folded.overlay.view_json(summary),
     }
@@ -49,9 +49,9 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 @click.argument("stream")
 @click.option("--upto", type=Whole(1), help="As it was after this many messages [default: all].")
 @click.option("--epoch", type=Whole(0), help="Of this epoch alone, at a hub with epochs [default: all].")
-@reaches
+@access_options
 def fold(
-    out: Output, *, reach: Reach, overlay: str, stream: str, upto: int | None, epoch: int | None
+    out: Output, *, access: Access, overlay: str, stream: str, upto: int | None, epoch: int | None
 ) -> Answer:
     """Fold a stream with an overlay and show its state.
 
@@ -61,19 +61,19 @@ def fold(
     """
     del out
 
-    async def work() -> Folded[Any]:
-        async with reach.at(stream) as place:
-            if epoch and not place.hub.connection.profile.epoch_sec:
+    async def work() -> FoldedState[Any]:
+        async with access.at(stream) as source:
+            if epoch and not source.hub.connection.profile.epoch_sec:
                 raise CommandFailed(
                     f"this hub has no epochs, so {stream} has none: leave --epoch out", Exit.USAGE
                 )
-            async with place.view(OVERLAYS[overlay], epoch) as view:
+            async with source.view(OVERLAYS[overlay], epoch) as view:
                 check_upto(upto, view.size, stream)
                 return await view.state(upto)
 
     folded = loop.run(work())
-    told = {"stream": stream, **folded_told(folded)}
-    counted = f"{told['events']} events, {told['foreign']} foreign, {told['undecodable']} undecodable"
-    head = {"messages": f"{told['upto_seq']} ({counted})", "root": told["mmr_root"]}
-    shown = json.dumps(told["state"], indent=2, ensure_ascii=False)
-    return Answer(told, [*fields({**head, "state hash": told["state_hash"]}), *shown.splitlines()])
+    data = {"stream": stream, **folded_data(folded)}
+    counted = f"{data['events']} events, {data['foreign']} foreign, {data['undecodable']} undecodable"
+    head = {"messages": f"{data['upto_seq']} ({counted})", "root": data["mmr_root"]}
+    shown = json.dumps(data["state"], indent=2, ensure_ascii=False)
+    return Answer(data, [*fields({**head, "state hash": data["state_hash"]}), *shown.splitlines()])

@@ -18,7 +18,7 @@ from veen_cli.frame.command import command
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import card_named
 from veen_cli.overlays.arguments import JsonMap, Realm, realm_option
-from veen_cli.overlays.overlay_stream import Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
 from veen_core.ids import AuthRef, Coid, StreamId, UnixTime
 from veen_overlays.identifiers import (
     CtxId,
@@ -43,38 +43,38 @@ def _now() -> UnixTime:
     return UnixTime(times.now())
 
 
-def principal_of(reach: Reach) -> PrincipalPk:
-    return PrincipalPk(reach.identity.client_id)
+def principal_of(access: Access) -> PrincipalPk:
+    return PrincipalPk(access.identity.client_id)
 
 
-def own_org(reach: Reach) -> OrgId:
-    return org_id(OrgPk(reach.identity.client_id))
+def own_org(access: Access) -> OrgId:
+    return org_id(OrgPk(access.identity.client_id))
 
 
 def _publish(
-    reach: Reach, record: Record, told: dict[str, Any], line: str, stream: StreamId | None = None
+    access: Access, record: Record, data: dict[str, Any], line: str, stream: StreamId | None = None
 ) -> Answer:
     """On the stream that the record says it belongs on (ID §6-§11)."""
-    home = stream or ids.homes(record)[0]
-    receipt = reach.send(home, record)
+    home = stream or ids.home_streams(record)[0]
+    receipt = access.send(home, record)
     return Answer(
-        {**sent_told(record, receipt, home.hex()), **told},
+        {**sent_data(record, receipt, home.hex()), **data},
         [line, f"  message {receipt.stream_seq} of stream {home.hex()}"],
     )
 
 
 @command('veen id principal --info \'{"name": "Bob"}\' --client bob')
 @click.option("--info", type=JsonMap(), help="What it says of itself, as a JSON object.")
-@reaches
-def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answer:
+@access_options
+def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> Answer:
     """Publish yourself as a principal: the root of devices and accounts.
 
     A later record replaces what it says of itself.
     """
     del out
-    key = principal_of(reach)
+    key = principal_of(access)
     record = ids.Principal(principal_pk=key, created_at=_now(), info=info)
-    return _publish(reach, record, {"principal_pk": key.hex()}, f"principal {key.hex()}")
+    return _publish(access, record, {"principal_pk": key.hex()}, f"principal {key.hex()}")
 
 
 @command(
@@ -85,16 +85,16 @@ def principal(out: Output, *, reach: Reach, info: dict[str, Any] | None) -> Answ
 @click.option("--label", help="What it is called.")
 @click.option("--expires", type=times.Moment(ahead=True), help="When it ends: a time, or +90d.")
 @click.option("--disable", is_flag=True, help="Switch it off.")
-@reaches
+@access_options
 def device(
-    out: Output, *, reach: Reach, card: str, label: str | None, expires: int | None, disable: bool
+    out: Output, *, access: Access, card: str, label: str | None, expires: int | None, disable: bool
 ) -> Answer:
     """Publish a device of yours, or switch it off.
 
     CARD is the device's identity: its folder or card. It signs with its own key; yours stays at home.
     """
     del out
-    found, key = card_named(card), principal_of(reach)
+    found, key = card_named(card), principal_of(access)
     device_pk = DevicePk(found.id_sign)
     record = ids.Device(
         principal_pk=key,
@@ -106,8 +106,10 @@ def device(
         expires_at=UnixTime(expires) if expires is not None else None,
         flags=ids.DeviceFlags(disabled=True) if disable else None,
     )
-    told = {"device_id": record.device_id.hex(), "device_pk": device_pk.hex(), "disabled": disable}
-    return _publish(reach, record, told, f"device {record.device_id.hex()}{' (disabled)' if disable else ''}")
+    data = {"device_id": record.device_id.hex(), "device_pk": device_pk.hex(), "disabled": disable}
+    return _publish(
+        access, record, data, f"device {record.device_id.hex()}{' (disabled)' if disable else ''}"
+    )
 
 
 @command("veen id ctx --realm shop --name Bob --client bob")
@@ -115,11 +117,11 @@ def device(
 @click.option("--name", "display_name", help="How it is shown.")
 @click.option("--avatar", type=Hex(Coid), help="coid of a picture.")
 @click.option("--prefs", type=JsonMap(), help="Preferences, as a JSON object.")
-@reaches
+@access_options
 def ctx(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     realm: RealmId,
     display_name: str | None,
     avatar: Coid | None,
@@ -130,7 +132,7 @@ def ctx(
     The account's id follows from your key and the realm; in another realm it is another one.
     """
     del out
-    account = ctx_id(principal_of(reach), realm)
+    account = ctx_id(principal_of(access), realm)
     record = ids.CtxProfile(
         ctx_id=account,
         realm_id=realm,
@@ -140,25 +142,25 @@ def ctx(
         updated_at=_now(),
     )
     return _publish(
-        reach, record, {"ctx_id": account.hex(), "realm_id": realm.hex()}, f"account {account.hex()}"
+        access, record, {"ctx_id": account.hex(), "realm_id": realm.hex()}, f"account {account.hex()}"
     )
 
 
 @command("veen id org --name 'Bakery' --client bakery")
 @click.option("--name", "display_name", help="How it is shown.")
 @click.option("--metadata", type=JsonMap(), help="More, as a JSON object.")
-@reaches
-def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
+@access_options
+def org(out: Output, *, access: Access, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
     """Publish the profile of an organisation.
 
     The identity that acts is the organisation: its key names it. Who may write its stream speaks for it.
     """
     del out
-    found, now = own_org(reach), _now()
+    found, now = own_org(access), _now()
     record = ids.OrgProfile(
         org_id=found, display_name=display_name, metadata=metadata, created_at=now, updated_at=now
     )
-    return _publish(reach, record, {"org_id": found.hex()}, f"organisation {found.hex()}")
+    return _publish(access, record, {"org_id": found.hex()}, f"organisation {found.hex()}")
 
 
 @command("veen id group bakers --add CTX_ID --remove CTX_ID --client bakery")
@@ -166,11 +168,11 @@ def org(out: Output, *, reach: Reach, display_name: str | None, metadata: dict[s
 @click.option("--add", multiple=True, type=Hex(CtxId), help="An account to add; may be repeated.")
 @click.option("--remove", multiple=True, type=Hex(CtxId), help="An account to remove; may be repeated.")
 @click.option("--realm", type=Realm(), help="The realm of these accounts, for readers; it restricts nothing.")
-@reaches
+@access_options
 def group(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     name: str,
     add: tuple[CtxId, ...],
     remove: tuple[CtxId, ...],
@@ -178,7 +180,7 @@ def group(
 ) -> Answer:
     """Add accounts to a group of your organisation, or remove them."""
     del out
-    owner = own_org(reach)
+    owner = own_org(access)
     found = group_id(owner, name)
     record = ids.Group(
         org_id=owner,
@@ -189,8 +191,8 @@ def group(
         members_remove=remove or None,
         updated_at=_now(),
     )
-    told = {"org_id": owner.hex(), "group_id": found.hex(), "added": len(add), "removed": len(remove)}
-    return _publish(reach, record, told, f"group {found.hex()}: {len(add)} added, {len(remove)} removed")
+    data = {"org_id": owner.hex(), "group_id": found.hex(), "added": len(add), "removed": len(remove)}
+    return _publish(access, record, data, f"group {found.hex()}: {len(add)} added, {len(remove)} removed")
 
 
 @command("veen id role cashier --ctx CTX_ID --group GROUP_ID --realm shop --client bakery")
@@ -198,11 +200,11 @@ def group(
 @click.option("--ctx", "accounts", multiple=True, type=Hex(CtxId), help="To an account; may be repeated.")
 @click.option("--group", "groups", multiple=True, type=Hex(GroupId), help="To a group; may be repeated.")
 @click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
-@reaches
+@access_options
 def role(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     role: str,
     accounts: tuple[CtxId, ...],
     groups: tuple[GroupId, ...],
@@ -215,7 +217,7 @@ def role(
     del out
     if not accounts and not groups:
         raise click.UsageError("to whom? Name --ctx or --group.")
-    owner = own_org(reach)
+    owner = own_org(access)
     record = ids.Role(
         org_id=owner,
         realm_id=realm,
@@ -224,7 +226,7 @@ def role(
         targets_group=groups or None,
         ts=_now(),
     )
-    return _publish(reach, record, {"org_id": owner.hex(), "role": role}, f"role {role} of {owner.hex()}")
+    return _publish(access, record, {"org_id": owner.hex(), "role": role}, f"role {role} of {owner.hex()}")
 
 
 @command("veen id handle @bob --ctx CTX_ID --realm shop --client registrar --reader realm")
@@ -232,9 +234,9 @@ def role(
 @realm_option
 @click.option("--ctx", "account", type=Hex(CtxId), help="The account it names [default: yours].")
 @click.option("--org", "owner", type=Hex(OrgId), help="The organisation it names.")
-@reaches
+@access_options
 def handle(
-    out: Output, *, reach: Reach, handle: str, realm: RealmId, account: CtxId | None, owner: OrgId | None
+    out: Output, *, access: Access, handle: str, realm: RealmId, account: CtxId | None, owner: OrgId | None
 ) -> Answer:
     """Give a handle of a realm to an account or an organisation.
 
@@ -244,7 +246,7 @@ def handle(
     del out
     if account is not None and owner is not None:
         raise click.UsageError("--ctx or --org, not both.")
-    target = CtxId(owner) if owner is not None else account or ctx_id(principal_of(reach), realm)
+    target = CtxId(owner) if owner is not None else account or ctx_id(principal_of(access), realm)
     record = ids.HandleMap(
         realm_id=realm,
         handle=handle,
@@ -252,8 +254,8 @@ def handle(
         target_id=target,
         ts=_now(),
     )
-    told = {"handle": handle, "target_type": record.target_type, "target_id": target.hex()}
-    return _publish(reach, record, told, f"{handle} names {record.target_type} {target.hex()}")
+    data = {"handle": handle, "target_type": record.target_type, "target_id": target.hex()}
+    return _publish(access, record, data, f"{handle} names {record.target_type} {target.hex()}")
 
 
 @command(
@@ -269,11 +271,11 @@ def handle(
 @click.option("--issuer", help="The provider's issuer, as its tokens name it.")
 @click.option("--audience", help="For whom the token was made.")
 @click.option("--nonce", help="Of the login that the token is for.")
-@reaches
+@access_options
 def link(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     realm: RealmId,
     provider: str,
     sub: str | None,
@@ -289,7 +291,7 @@ def link(
     times were checked against the key set given.
     """
     del out
-    account = ctx_id(principal_of(reach), realm)
+    account = ctx_id(principal_of(access), realm)
     if (sub is None) == (id_token is None):
         raise click.UsageError("who? Name --sub, or give an --id-token; one of them.")
     if id_token is not None:
@@ -304,8 +306,8 @@ def link(
     record = ids.ExternalLink(
         realm_id=realm, ctx_id=account, provider=provider, external_sub=subject, ts=_now()
     )
-    told = {"ctx_id": account.hex(), "provider": provider, "sub": subject, "verified": id_token is not None}
-    return _publish(reach, record, told, f"account {account.hex()} is {subject} at {provider}")
+    data = {"ctx_id": account.hex(), "provider": provider, "sub": subject, "verified": id_token is not None}
+    return _publish(access, record, data, f"account {account.hex()} is {subject} at {provider}")
 
 
 @command(
@@ -317,11 +319,11 @@ def link(
 @click.option("--realm", type=Realm(), help="With --own-ctx: where.")
 @click.option("--own-org", "own_org_", is_flag=True, help="The organisation that you are.")
 @click.option("--reason", help="Why.")
-@reaches
+@access_options
 def revoke(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     device_: DeviceId | None,
     auth_ref: AuthRef | None,
     own_ctx: bool,
@@ -337,17 +339,17 @@ def revoke(
     if own_ctx and realm is None:
         raise click.UsageError("--own-ctx needs --realm: an account is one of a realm.")
     record = ids.Revoke(
-        principal_pk=None if own_org_ else principal_of(reach),
-        org_id=own_org(reach) if own_org_ else None,
+        principal_pk=None if own_org_ else principal_of(access),
+        org_id=own_org(access) if own_org_ else None,
         device_id=device_,
         revoked_auth_ref=auth_ref,
         realm_id=realm,
-        ctx_id=ctx_id(principal_of(reach), realm) if own_ctx and realm is not None else None,
+        ctx_id=ctx_id(principal_of(access), realm) if own_ctx and realm is not None else None,
         reason=reason,
         ts=_now(),
     )
     if (broken := record.broken_rule()) is not None:
         raise click.UsageError(f"what? {broken}: --device, --auth-ref, --own-ctx or --own-org.")
     what = {"device_id": device_, "auth_ref": auth_ref, "ctx_id": record.ctx_id, "org_id": record.org_id}
-    told = {name: value.hex() for name, value in what.items() if value is not None}
-    return _publish(reach, record, told, f"revoked {', '.join(f'{k} {v}' for k, v in told.items())}")
+    data = {name: value.hex() for name, value in what.items() if value is not None}
+    return _publish(access, record, data, f"revoked {', '.join(f'{k} {v}' for k, v in data.items())}")

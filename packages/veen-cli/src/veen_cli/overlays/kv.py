@@ -17,10 +17,17 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.overlays.overlay_stream import Place, Reach, reaches, sent_told, text_or_hex, told_bytes
+from veen_cli.overlays.overlay_stream import (
+    Access,
+    OverlayStream,
+    access_options,
+    bytes_data,
+    sent_data,
+    text_or_hex,
+)
 from veen_core.entry import Entry
 from veen_core.ids import Epoch, StreamSeq
-from veen_overlays.fold.event import Event, SeenOnce
+from veen_overlays.fold.event import Event, MemorySeenKeys
 from veen_overlays.kv import KV, Change, Delete, Put, change_of
 from veen_overlays.kv import get as held
 from veen_overlays.live import open_entry
@@ -37,18 +44,18 @@ kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, put, delete,
 @command("veen kv get colour --stream config", "veen kv get --stream config --json")
 @click.argument("key", required=False)
 @stream_option
-@reaches
-def get(out: Output, *, reach: Reach, stream: str, key: str | None) -> Answer:
+@access_options
+def get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
     """Show the value of a key, or the whole map.
 
     A key that is not there ends with exit code 1.
     """
-    state = reach.state(stream, KV)
+    state = access.state(stream, KV)
     if key is None:
         entries = {name: value for name in sorted(state) if (value := held(state, name)) is not None}
-        told = [told_bytes("key", name) | told_bytes("value", value) for name, value in entries.items()]
+        data = [bytes_data("key", name) | bytes_data("value", value) for name, value in entries.items()]
         lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in entries.items()]
-        return Answer({"stream": stream, "entries": told}, lines or [f"{stream} holds no key"])
+        return Answer({"stream": stream, "entries": data}, lines or [f"{stream} holds no key"])
     value = held(state, key.encode())
     if value is None:
         raise CommandFailed(
@@ -56,61 +63,61 @@ def get(out: Output, *, reach: Reach, stream: str, key: str | None) -> Answer:
         )
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(value))
-    return Answer({"stream": stream, "key": key, **told_bytes("value", value)}, [text_or_hex(value)])
+    return Answer({"stream": stream, "key": key, **bytes_data("value", value)}, [text_or_hex(value)])
 
 
 @command("veen kv put colour green --stream config")
 @click.argument("key")
 @click.argument("value")
 @stream_option
-@reaches
-def put(out: Output, *, reach: Reach, stream: str, key: str, value: str) -> Answer:
+@access_options
+def put(out: Output, *, access: Access, stream: str, key: str, value: str) -> Answer:
     """Set a key.
 
     It holds until somebody sets or removes it later in the stream.
     """
     del out
     record = Put(key=key.encode(), value=value.encode())
-    receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "key": key, "value": value}
-    return Answer(told, [f"{key} = {value} (message {receipt.stream_seq} of {stream})"])
+    receipt = access.send(stream, record)
+    data = {**sent_data(record, receipt, stream), "key": key, "value": value}
+    return Answer(data, [f"{key} = {value} (message {receipt.stream_seq} of {stream})"])
 
 
 @command("veen kv del colour --stream config", name="del")
 @click.argument("key")
 @stream_option
-@reaches
-def del_(out: Output, *, reach: Reach, stream: str, key: str) -> Answer:
+@access_options
+def del_(out: Output, *, access: Access, stream: str, key: str) -> Answer:
     """Remove a key.
 
     Its earlier values stay in the log; the map no longer has it.
     """
     del out
     record = Delete(key=key.encode())
-    receipt = reach.send(stream, record)
-    told = {**sent_told(record, receipt, stream), "key": key}
-    return Answer(told, [f"{key} is gone (message {receipt.stream_seq} of {stream})"])
+    receipt = access.send(stream, record)
+    data = {**sent_data(record, receipt, stream), "key": key}
+    return Answer(data, [f"{key} is gone (message {receipt.stream_seq} of {stream})"])
 
 
 def _say(out: Output, change: Change) -> None:
     if out.as_json:
         value: dict[str, Any] = {"value": None}
         if change.value is not None:
-            value = told_bytes("value", change.value)
-        click.echo(json.dumps({"stream_seq": change.seq, **told_bytes("key", change.key), **value}))
+            value = bytes_data("value", change.value)
+        click.echo(json.dumps({"stream_seq": change.seq, **bytes_data("key", change.key), **value}))
     elif change.value is None:
         click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} is gone")
     else:
         click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} = {text_or_hex(change.value)}")
 
 
-async def _followed(place: Place, from_seq: int | None) -> AsyncGenerator[Entry, None]:
+async def _followed(source: OverlayStream, from_seq: int | None) -> AsyncGenerator[Entry, None]:
     """The stream's entries as they come, from ``from_seq`` on or the next one."""
-    reader, epochs = place.hub.log_reader(), place.hub.epoch_labels(place.stream.id)
+    reader, epochs = source.hub.log_reader(), source.hub.epoch_labels(source.stream.id)
     if epochs is None:
-        head = await place.stream.head()
+        head = await source.stream.head()
         start = from_seq or (head.stream_seq if head is not None else 0) + 1
-        async with aclosing(reader.follow(place.stream.label(), StreamSeq(start))) as entries:
+        async with aclosing(reader.follow(source.stream.label(), StreamSeq(start))) as entries:
             async for entry in entries:
                 yield entry
         return
@@ -120,7 +127,7 @@ async def _followed(place: Place, from_seq: int | None) -> AsyncGenerator[Entry,
     for label in map(epochs.label_of, map(Epoch, epochs.window())):
         head = await reader.head(label)
         before[label] = head.stream_seq if head is not None else 0
-    async with aclosing(place.stream.follow()) as messages:
+    async with aclosing(source.stream.follow()) as messages:
         async for message in messages:
             if message.stream_seq > before.get(message.label, 0):
                 yield message.entry
@@ -131,9 +138,9 @@ async def _followed(place: Place, from_seq: int | None) -> AsyncGenerator[Entry,
 @stream_option
 @click.option("--from", "from_seq", type=Whole(1), help="First message [default: the next one].")
 @click.option("--count", type=Whole(1), help="End after so many changes.")
-@reaches
+@access_options
 def watch(
-    out: Output, *, reach: Reach, stream: str, key: str | None, from_seq: int | None, count: int | None
+    out: Output, *, access: Access, stream: str, key: str | None, from_seq: int | None, count: int | None
 ) -> None:
     """Show each change as it happens, until Ctrl-C.
 
@@ -141,10 +148,10 @@ def watch(
     """
 
     async def work() -> None:
-        seen, left = SeenOnce(), count
-        async with reach.at(stream) as place, aclosing(_followed(place, from_seq)) as entries:
+        seen, left = MemorySeenKeys(), count
+        async with access.at(stream) as source, aclosing(_followed(source, from_seq)) as entries:
             async for entry in entries:
-                event = KV.distinct(open_entry(entry, entry.receipt, place.keys), seen)
+                event = KV.distinct(open_entry(entry, entry.receipt, source.keys), seen)
                 if not isinstance(event, Event):
                     continue
                 change = change_of(event)

@@ -13,27 +13,27 @@ from veen_cli.frame import loop
 from veen_cli.frame.command import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.ledger_scope import Book, books
-from veen_cli.overlays.overlay_stream import Place, Reach, reaches, text_or_hex
-from veen_cli.overlays.wallet import Account, state_told
+from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
+from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, text_or_hex
+from veen_cli.overlays.wallet import WalletAccount, state_data
 from veen_core.ids import AuthRef, ClientId, StreamId
-from veen_overlays.fold.event import UNOPENED, Event, Message, SeenOnce
+from veen_overlays.fold.event import UNOPENED, Event, MemorySeenKeys, Message
 from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.account import NEVER_OPENED, State
 from veen_overlays.wallet.ledger import LEDGER, state_of
-from veen_overlays.wallet.rules import NO_POLICY, Violation, violations
+from veen_overlays.wallet.rules import NO_RESTRICTION, Violation, violations
 from veen_overlays.wallet.settlement import counterparties, halves, unsettled
 
-Streams = Callable[[str | StreamId], Place]
+Streams = Callable[[str | StreamId], OverlayStream]
 
 one_or_all = click.argument("wallet", type=Hex(WalletId), metavar="[WALLET]", required=False)
 
 
-def _account(wallet: WalletId | None, book: Book) -> Account:
-    if wallet is None and book.ledger is None:
+def _account(wallet: WalletId | None, scope: LedgerScope) -> WalletAccount:
+    if wallet is None and scope.ledger is None:
         raise click.UsageError("which wallet? Name it, or a ledger with --ledger.")
-    return Account(wallet or WalletId(bytes(WalletId.SIZE)), book)
+    return WalletAccount(wallet or WalletId(bytes(WalletId.SIZE)), scope)
 
 
 def _lines(wallet: WalletId, state: State) -> list[str]:
@@ -52,38 +52,40 @@ def _lines(wallet: WalletId, state: State) -> list[str]:
 
 @command("veen wallet balance WALLET", "veen wallet balance --ledger shop --json")
 @one_or_all
-@books
-@reaches
-def balance(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> Answer:
+@scope_options
+@access_options
+def balance(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
     """Show a wallet, or all wallets of a ledger.
 
     With --quiet nothing but the balance of the one wallet is printed.
     """
-    account = _account(wallet, book)
-    accounts = reach.state(account.stream, account.overlay)
+    account = _account(wallet, scope)
+    accounts = access.state(account.stream, account.overlay)
     if wallet is None:
         states = {WalletId(each): state_of(accounts, each) for each in sorted(accounts)}
-        told = [state_told(each, state) for each, state in states.items() if state != NEVER]
-        lines = [line for each, state in states.items() if state != NEVER for line in _lines(each, state)]
-        return Answer({"ledger": book.ledger, "wallets": told}, lines or [f"{book.ledger} has no wallet"])
+        data = [state_data(each, state) for each, state in states.items() if state != NEVER_OPENED]
+        lines = [
+            line for each, state in states.items() if state != NEVER_OPENED for line in _lines(each, state)
+        ]
+        return Answer({"ledger": scope.ledger, "wallets": data}, lines or [f"{scope.ledger} has no wallet"])
     state = state_of(accounts, wallet)
     if not state.exists:
         raise CommandFailed(f"wallet {wallet.hex()} was never opened in this stream", Exit.USAGE)
     if out.quiet and not out.as_json:
         click.echo(state.balance)
-    return Answer(state_told(wallet, state), _lines(wallet, state))
+    return Answer(state_data(wallet, state), _lines(wallet, state))
 
 
-async def _messages(place: Place, account: Account) -> list[Message]:
+async def _messages(source: OverlayStream, account: WalletAccount) -> list[Message]:
     """The stream's, in its order."""
-    return [message async for message, _ in place.signed(account.overlay)]
+    return [message async for message, _ in source.signed(account.overlay)]
 
 
 def _value(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _record_told(record: Record) -> dict[str, Any]:
+def _record_data(record: Record) -> dict[str, Any]:
     names = [field.name for field in record.codec.fields]
     return {name: _value(found) for name in names if (found := getattr(record, name)) is not None}
 
@@ -98,11 +100,11 @@ def _line(seq: int, record: Any) -> str:
     what = {
         name: getattr(record, name, None) for name in ("amount", "delta", "daily_limit", "currency", "reason")
     }
-    told = " ".join(str(value) for value in what.values() if value is not None)
+    data = " ".join(str(value) for value in what.values() if value is not None)
     to = getattr(record, "to_wallet_id", None)
     ref = getattr(record, "ref", None)
     return (
-        f"{seq:>4}  {at}  {kind:<9} {told}"
+        f"{seq:>4}  {at}  {kind:<9} {data}"
         + (f" to {to.hex()[:12]}…" if to is not None else "")
         + (f" ({text_or_hex(ref)})" if ref is not None else "")
     )
@@ -110,43 +112,43 @@ def _line(seq: int, record: Any) -> str:
 
 @command("veen wallet ledger WALLET", "veen wallet ledger --ledger shop --json")
 @one_or_all
-@books
-@reaches
-def ledger(out: Output, *, reach: Reach, wallet: WalletId | None, book: Book) -> Answer:
+@scope_options
+@access_options
+def ledger(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
     """List what happened to a wallet, or to all of a ledger.
 
     Each event once: replayed and mirrored copies are left out.
     """
     del out
-    account = _account(wallet, book)
+    account = _account(wallet, scope)
 
     async def work() -> list[Message]:
-        async with reach.at(account.stream) as place:
-            return await _messages(place, account)
+        async with access.at(account.stream) as source:
+            return await _messages(source, account)
 
-    seen, found = SeenOnce(), []
+    seen, found = MemorySeenKeys(), []
     for message in loop.run(work()):
         event = LEDGER.distinct(message, seen)
         if isinstance(event, Event) and _concerns(event.record, wallet):
             found.append(event)
-    told = [
-        {"stream_seq": each.seq, "schema": each.record.NAME, **_record_told(each.record)} for each in found
+    data = [
+        {"stream_seq": each.seq, "schema": each.record.NAME, **_record_data(each.record)} for each in found
     ]
-    return Answer({"events": told}, [_line(each.seq, each.record) for each in found])
+    return Answer({"events": data}, [_line(each.seq, each.record) for each in found])
 
 
-async def _violations(place: Place, account: Account) -> tuple[list[Message], list[Violation]]:
+async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[list[Message], list[Violation]]:
     """Of one log, by its rules and the deployment's."""
     messages, authors = [], {}
     known: dict[tuple[ClientId, AuthRef | None], Collection[bytes]] = {}
-    async for message, msg in place.signed(account.overlay):
+    async for message, msg in source.signed(account.overlay):
         messages.append(message)
-        if account.book.policy.operators is not None:
+        if account.scope.policy.operators is not None:
             behind = msg.client_id, msg.auth_ref
             if behind not in known:
-                known[behind] = await place.authors_of(msg)
+                known[behind] = await source.authors_of(msg)
             authors[message] = known[behind]
-    policy = account.book.policy
+    policy = account.scope.policy
     found = violations(messages, policy=policy, authors=lambda message: authors.get(message, ()))
     return messages, list(found)
 
@@ -158,7 +160,7 @@ async def _across(
     here = halves(messages)
     owned = [wallet] if wallet is not None else [WalletId(each) for each in sorted(here.opened)]
     for other in sorted(counterparties(here)):
-        account = Account(other, Book(None, NO_POLICY))
+        account = WalletAccount(other, LedgerScope(None, NO_RESTRICTION))
         there = halves(await _messages(streams(account.stream), account))
         for own in owned:
             for found in (*unsettled(own, here, other, there), *unsettled(other, there, own, here)):
@@ -168,9 +170,9 @@ async def _across(
 @command("veen wallet verify WALLET --across", "veen wallet verify --ledger shop --json")
 @one_or_all
 @click.option("--across", is_flag=True, help="Compare transfers with the other wallets' own streams, too.")
-@books
-@reaches
-def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, book: Book) -> None:
+@scope_options
+@access_options
+def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool, scope: LedgerScope) -> None:
     """Report every event that should not be in the log.
 
     Overdrafts, limits, payments out of frozen or closed wallets, each with its message; with --policy also
@@ -179,10 +181,10 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
     credit, exactly once. Exits with 3 if there is one, and if there are messages that your keys do not open:
     those are not verified.
     """
-    account = _account(wallet, book)
+    account = _account(wallet, scope)
 
     async def work() -> tuple[list[Message], list[Violation]]:
-        async with reach.streams() as streams:
+        async with access.streams() as streams:
             messages, judged = await _violations(streams(account.stream), account)
             found = [each for each in judged if wallet is None or each.wallet_id == wallet]
             if across:
@@ -190,7 +192,7 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
             return messages, found
 
     messages, found = loop.run(work())
-    told = [
+    data = [
         {
             "stream_seq": each.seq,
             "id": each.origin.hex(),
@@ -205,7 +207,7 @@ def verify(out: Output, *, reach: Reach, wallet: WalletId | None, across: bool, 
     ]
     if unopened := sum(message.schema == UNOPENED for message in messages):
         lines.append(f"{unopened} of {len(messages)} messages do not open with your keys: not verified")
-    read = {"messages": len(messages), "unopened": unopened, "holds": not lines, "violations": told}
+    read = {"messages": len(messages), "unopened": unopened, "holds": not lines, "violations": data}
     out.say(Answer(read, lines or [f"{len(messages)} messages, nothing that should not be there"]))
     if lines:
         raise click.exceptions.Exit(Exit.PROTOCOL)

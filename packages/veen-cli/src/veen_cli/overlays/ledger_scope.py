@@ -19,20 +19,20 @@ import click
 
 from veen_core.errors import DecodeError
 from veen_core.ids import VerifyKey
-from veen_overlays.wallet.rules import NO_POLICY, Policy
+from veen_overlays.wallet.rules import NO_RESTRICTION, WalletPolicy
 
 KEYS: Final = ("currencies", "operators")
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class LedgerScope:
     """A stream that many wallets share, or each wallet's own; and the policy."""
 
     ledger: str | None
-    policy: Policy
+    policy: WalletPolicy
 
 
-def read_policy(path: Path) -> Policy:
+def read_policy(path: Path) -> WalletPolicy:
     """From its file; a usage error names what is wrong with it."""
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -46,7 +46,7 @@ def read_policy(path: Path) -> Policy:
         keys = None if operators is None else frozenset(bytes(VerifyKey.from_hex(key)) for key in operators)
     except DecodeError as exc:
         raise click.UsageError(f"--policy {path}: operators: {exc}") from None
-    return Policy(currencies=None if currencies is None else frozenset(currencies), operators=keys)
+    return WalletPolicy(currencies=None if currencies is None else frozenset(currencies), operators=keys)
 
 
 def _texts(path: Path, key: str, found: object) -> Collection[str]:
@@ -55,13 +55,13 @@ def _texts(path: Path, key: str, found: object) -> Collection[str]:
     return found
 
 
-def books(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The options ``--ledger`` and ``--policy``; the command gets a ``book``."""
+def scope_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The options ``--ledger`` and ``--policy``; the command gets a ``scope``."""
 
     @wraps(work)
     def run(*args: Any, ledger: str | None, policy: Path | None, **options: Any) -> Any:
-        book = Book(ledger, NO_POLICY if policy is None else read_policy(policy))
-        return work(*args, book=book, **options)
+        scope = LedgerScope(ledger, NO_RESTRICTION if policy is None else read_policy(policy))
+        return work(*args, scope=scope, **options)
 
     found: Callable[..., Any] = click.option(
         "--policy",

@@ -41,17 +41,17 @@ View = Materializer[S] | EpochView[S]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class OverlayStream:
     """One stream of a connected hub."""
 
     hub: Hub
     stream: Stream
     keys: tuple[DhKey, ...]
-    reach: Reach
+    access: Access
 
     async def send(self, record: Record, *, parent: LeafHash | None = None, to: str | None = None) -> Receipt:
         """Durable when it returns. ``to``: sealed to somebody else than what else is sent."""
-        to, cap = to or self.reach.to, self.reach.cap
+        to, cap = to or self.access.to, self.access.cap
         return await self.stream.send(
             record,
             to=recipient_named(to) if to is not None else None,
@@ -83,7 +83,7 @@ class Place:
     def _watched(
         self, what: str, counted: Callable[[], int] | None = None
     ) -> AbstractContextManager[Progress]:
-        return self.reach.target.out.progress(what, counted=counted)
+        return self.access.target.out.progress(what, counted=counted)
 
     async def state(self, overlay: Overlay[S]) -> S:
         """As it is now."""
@@ -108,11 +108,11 @@ class Place:
 
     async def authors(self) -> tuple[bytes, ...]:
         """The keys behind a message sent now: those that may sign it, and who issued its token (WAL §8)."""
-        hub, cap = self.hub, self.reach.cap
+        hub, cap = self.hub, self.access.cap
         log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
         token = await hub.tokens.choose(log, self.stream.id, named)
-        signers = (self.reach.identity.client_id, await self.stream.client_id())
+        signers = (self.access.identity.client_id, await self.stream.client_id())
         return signers if token is None else (*signers, token.issuer_pk)
 
     async def authors_of(self, msg: Msg) -> tuple[bytes, ...]:
@@ -128,11 +128,11 @@ class Place:
     @property
     def _views(self) -> Path:
         readers = H(b"".join(key.public for key in self.keys)).hex()[:16]
-        return self.reach.folder.root / "views" / f"{self.hub.hub_id.hex()[:16]}-{readers}"
+        return self.access.folder.root / "views" / f"{self.hub.hub_id.hex()[:16]}-{readers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Access:
     """Which hub, as whom, with whose reader keys; what a command gets before it connects."""
 
     target: Target
@@ -150,7 +150,7 @@ class Reach:
         return Identity.of(self.target.secrets())
 
     @asynccontextmanager
-    async def streams(self) -> AsyncIterator[Callable[[str | StreamId], Place]]:
+    async def streams(self) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
         """Connect; any number of streams, by name or by id."""
         readers = readers_of(self.reader, self.target)
 
@@ -158,19 +158,21 @@ class Reach:
             identity = hub.connection.identity
             assert identity is not None
 
-            def place(name: str | StreamId) -> Place:
+            def at_stream(name: str | StreamId) -> OverlayStream:
                 text = name if isinstance(name, str) else name.hex()
                 keys = (*readers, *identity.dh_keys)
-                return Place(hub=hub, stream=hub.stream(text, readers=readers), keys=keys, reach=self)
+                return OverlayStream(
+                    hub=hub, stream=hub.stream(text, readers=readers), keys=keys, access=self
+                )
 
-            yield place
+            yield at_stream
 
     def send(self, name: str | StreamId, record: Record) -> Receipt:
         """Connect, send one record, and have its receipt."""
 
         async def work() -> Receipt:
-            async with self.at(name) as place:
-                return await place.send(record)
+            async with self.at(name) as source:
+                return await source.send(record)
 
         return loop.run(work())
 
@@ -178,26 +180,26 @@ class Reach:
         """Connect, and fold one stream."""
 
         async def work() -> S:
-            async with self.at(name) as place:
-                return await place.state(overlay)
+            async with self.at(name) as at_stream:
+                return await at_stream.state(overlay)
 
         return loop.run(work())
 
     @asynccontextmanager
-    async def at(self, name: str | StreamId) -> AsyncIterator[Place]:
+    async def at(self, name: str | StreamId) -> AsyncIterator[OverlayStream]:
         """Connect, for one stream."""
-        async with self.streams() as place:
-            yield place(name)
+        async with self.streams() as at_stream:
+            yield at_stream(name)
 
 
-def reaches(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of ``connects`` and those of sealing and reading; the command gets a ``reach``."""
+def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of ``connects`` and those of sealing and reading; the command gets a ``access``."""
 
     @wraps(work)
     def run(
         *args: Any, target: Target, reader: tuple[Path, ...], to: str | None, cap: Path | None, **options: Any
     ) -> Any:
-        return work(*args, reach=Reach(target=target, reader=reader, to=to, cap=cap), **options)
+        return work(*args, access=Access(target=target, reader=reader, to=to, cap=cap), **options)
 
     found: Callable[..., Any] = connects(run)
     for option in (
@@ -236,7 +238,7 @@ def text_or_hex(content: bytes) -> str:
     return text if text.isprintable() else content.hex()
 
 
-def told_bytes(name: str, content: bytes) -> dict[str, str]:
+def bytes_data(name: str, content: bytes) -> dict[str, str]:
     """For a program: ``name`` if it is text, else ``name_hex``."""
     try:
         return {name: content.decode()}
@@ -244,5 +246,5 @@ def told_bytes(name: str, content: bytes) -> dict[str, str]:
         return {f"{name}_hex": content.hex()}
 
 
-def sent_told(record: Record, receipt: Receipt, stream: str) -> dict[str, Any]:
+def sent_data(record: Record, receipt: Receipt, stream: str) -> dict[str, Any]:
     return {"schema": record.NAME, "stream": stream, **receipt_told(receipt)}

@@ -14,13 +14,13 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.overlay_stream import (
-    Place,
-    Reach,
-    reaches,
+    Access,
+    OverlayStream,
+    access_options,
+    bytes_data,
     refused,
-    sent_told,
+    sent_data,
     text_or_hex,
-    told_bytes,
 )
 from veen_core.receipt import Receipt
 from veen_overlays.queue import (
@@ -33,8 +33,8 @@ from veen_overlays.queue import (
     Take,
     WorkerId,
     available,
-    begins,
     job_id,
+    starts_delivery,
 )
 
 COMMANDS: Final = {
@@ -49,41 +49,43 @@ worker_option = click.option(
 )
 
 
-def _worker(reach: Reach, named: WorkerId | None) -> WorkerId:
-    return named or WorkerId(reach.identity.client_id)
+def _worker(access: Access, named: WorkerId | None) -> WorkerId:
+    return named or WorkerId(access.identity.client_id)
 
 
 @command("veen queue put 'resize 17.png' --stream jobs")
 @click.argument("body")
 @stream_option
-@reaches
-def put(out: Output, *, reach: Reach, stream: str, body: str) -> Answer:
+@access_options
+def put(out: Output, *, access: Access, stream: str, body: str) -> Answer:
     """Add a job.
 
     It gets an id, which also a mirrored copy has; a worker names it when it takes and acknowledges the job.
     """
     del out
     record = Enqueue(body=body.encode())
-    receipt = reach.send(stream, record)
+    receipt = access.send(stream, record)
     job = job_id(record, receipt.leaf_hash)
-    told = {**sent_told(record, receipt, stream), "job": job.hex()}
-    return Answer(told, [f"job {job.hex()}"])
+    data = {**sent_data(record, receipt, stream), "job": job.hex()}
+    return Answer(data, [f"job {job.hex()}"])
 
 
-async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job, Take, Receipt] | None:
+async def _claim(
+    source: OverlayStream, worker: WorkerId, lease: int
+) -> tuple[bytes, Job, Take, Receipt] | None:
     """Of several that reach for one job, the first in the stream has it; the others go on to the next."""
-    async with place.view(QUEUE) as view:
+    async with source.view(QUEUE) as view:
         while True:
             jobs = (await view.state()).summary.inner
-            found = next(available(jobs, place.now), None)
+            found = next(available(jobs, source.now), None)
             if found is None:
                 return None
             named, job = found
-            record = Take(job=JobId(named), worker=worker, ts=place.now, lease_sec=lease)
-            receipt = await place.send(record)
+            record = Take(job=JobId(named), worker=worker, ts=source.now, lease_sec=lease)
+            receipt = await source.send(record)
             await view.catch_up()
             before = await view.state(view.position_of(receipt) - 1)
-            if begins(before.summary.inner, record):
+            if starts_delivery(before.summary.inner, record):
                 return named, job, record, receipt
 
 
@@ -91,18 +93,18 @@ async def _claim(place: Place, worker: WorkerId, lease: int) -> tuple[bytes, Job
 @click.option("--lease", type=times.Duration(), default="1m", show_default=True, help="How long it is yours.")
 @worker_option
 @stream_option
-@reaches
-def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId | None) -> Answer:
+@access_options
+def take(out: Output, *, access: Access, stream: str, lease: int, worker: WorkerId | None) -> Answer:
     """Claim the oldest job that nobody holds.
 
     It is yours until the lease ends; then, unless it was acknowledged, others may take it again. With
     --quiet only its body is printed. If there is none, that is no failure: "job" is null.
     """
-    me = _worker(reach, worker)
+    me = _worker(access, worker)
 
     async def work() -> tuple[bytes, Job, Take, Receipt] | None:
-        async with reach.at(stream) as place:
-            return await _claim(place, me, lease)
+        async with access.at(stream) as source:
+            return await _claim(source, me, lease)
 
     claimed = loop.run(work())
     if claimed is None:
@@ -110,41 +112,41 @@ def take(out: Output, *, reach: Reach, stream: str, lease: int, worker: WorkerId
     named, job, record, receipt = claimed
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(job.body))
-    told: dict[str, Any] = {
-        **sent_told(record, receipt, stream),
+    data: dict[str, Any] = {
+        **sent_data(record, receipt, stream),
         "job": named.hex(),
-        **told_bytes("body", job.body),
+        **bytes_data("body", job.body),
         "worker": me.hex(),
         "until": record.ts + record.lease_sec,
     }
     until = times.shown(record.ts + record.lease_sec)
-    return Answer(told, [f"job {named.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
+    return Answer(data, [f"job {named.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
 
 
 @command("veen queue ack JOB --stream jobs")
 @click.argument("job", type=Hex(JobId))
 @worker_option
 @stream_option
-@reaches
-def ack(out: Output, *, reach: Reach, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
+@access_options
+def ack(out: Output, *, access: Access, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
     """Say that a job is done.
 
     Nothing is sent, with exit code 6, if the stream has no such job, or it is done already.
     """
     del out
-    me = _worker(reach, worker)
+    me = _worker(access, worker)
 
     async def work() -> tuple[Ack, Receipt]:
-        async with reach.at(stream) as place:
-            jobs = await place.state(QUEUE)
+        async with access.at(stream) as source:
+            jobs = await source.state(QUEUE)
             held = jobs.get(bytes(job), Job())
             if held == DONE:
                 raise refused("QUEUE.DONE", f"job {job.hex()} is done already")
             if not held.seq:
                 raise refused("QUEUE.NO_JOB", f"{stream} has no job {job.hex()}")
-            record = Ack(job=job, worker=me, ts=place.now)
-            return record, await place.send(record)
+            record = Ack(job=job, worker=me, ts=source.now)
+            return record, await source.send(record)
 
     record, receipt = loop.run(work())
-    told = {**sent_told(record, receipt, stream), "job": job.hex(), "worker": me.hex()}
-    return Answer(told, [f"job {job.hex()} is done"])
+    data = {**sent_data(record, receipt, stream), "job": job.hex(), "worker": me.hex()}
+    return Answer(data, [f"job {job.hex()} is done"])

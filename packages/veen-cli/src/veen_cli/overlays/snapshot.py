@@ -18,7 +18,7 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.fold import check_upto, overlay_argument
-from veen_cli.overlays.overlay_stream import Place, Reach, reaches, sent_told
+from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, sent_data
 from veen_core.receipt import Receipt
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live import Materializer
@@ -45,7 +45,7 @@ class Which:
     def holder(self) -> str:
         return self.into or self.stream
 
-    def id(self, source: Place) -> StateId:
+    def id(self, source: OverlayStream) -> StateId:
         return self.state_id or StateId(source.stream.id)
 
 
@@ -54,10 +54,10 @@ def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
     def declare(work: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(work)
-        def run(out: Output, *, reach: Reach, **which: Any) -> Any:
-            return work(out, reach=reach, which=Which(**which))
+        def run(out: Output, *, access: Access, **which: Any) -> Any:
+            return work(out, access=access, which=Which(**which))
 
-        found: Callable[..., Any] = reaches(run)
+        found: Callable[..., Any] = access_options(run)
         for option in (
             click.option("--into", help="The stream that holds snapshots [default: STREAM itself]."),
             click.option(
@@ -73,7 +73,7 @@ def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return declare
 
 
-def _told(claim: StateCheckpoint) -> dict[str, Any]:
+def _claim_data(claim: StateCheckpoint) -> dict[str, Any]:
     return {
         "state_id": claim.state_id.hex(),
         "upto_seq": claim.upto_stream_seq,
@@ -87,7 +87,7 @@ def _told(claim: StateCheckpoint) -> dict[str, Any]:
     "veen snapshot publish wallet.ledger shop", "veen snapshot publish kv.map config --upto 100 --into proofs"
 )
 @_of_a_state("After this many messages [default: all].")
-def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
+def publish(out: Output, *, access: Access, which: Which) -> Answer:
     """Publish the hash of a state, at a prefix.
 
     Whoever can read the stream can check it with `veen snapshot verify`.
@@ -96,8 +96,8 @@ def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
     into = which.holder
 
     async def work() -> tuple[StateCheckpoint, Receipt]:
-        async with reach.streams() as place:
-            source = place(which.stream)
+        async with access.streams() as at_stream:
+            source = at_stream(which.stream)
             async with _one_label(source, which.overlay) as view:
                 check_upto(which.upto, view.size, which.stream)
                 if not view.size:
@@ -105,16 +105,16 @@ def publish(out: Output, *, reach: Reach, which: Which) -> Answer:
                         f"{which.stream} holds no message yet: nothing to publish", Exit.USAGE
                     )
                 claim = await view.snapshot(which.id(source), which.upto)
-            return claim, await place(into).send(claim)
+            return claim, await at_stream(into).send(claim)
 
     claim, receipt = loop.run(work())
-    told = {**sent_told(claim, receipt, into), **_told(claim)}
-    return Answer(told, [f"published as message {receipt.stream_seq} of {into}", *fields(_told(claim))])
+    data = {**sent_data(claim, receipt, into), **_claim_data(claim)}
+    return Answer(data, [f"published as message {receipt.stream_seq} of {into}", *fields(_claim_data(claim))])
 
 
 @asynccontextmanager
-async def _one_label(place: Place, overlay: str) -> AsyncIterator[Materializer[Any]]:
-    async with place.view(OVERLAYS[overlay]) as view:
+async def _one_label(source: OverlayStream, overlay: str) -> AsyncIterator[Materializer[Any]]:
+    async with source.view(OVERLAYS[overlay]) as view:
         if not isinstance(view, Materializer):
             raise CommandFailed(
                 "a snapshot is bound to one label's root (spec-3 7.2), and this hub gives a stream another "
@@ -124,9 +124,9 @@ async def _one_label(place: Place, overlay: str) -> AsyncIterator[Materializer[A
         yield view
 
 
-async def _claims(place: Place, which: Which, state_id: StateId) -> list[StateCheckpoint]:
+async def _claims(holder: OverlayStream, which: Which, state_id: StateId) -> list[StateCheckpoint]:
     """What was published of this state; of one prefix, the latest."""
-    state = await place.state(SNAPSHOTS)
+    state = await holder.state(SNAPSHOTS)
     claims = [StateCheckpoint.decode(written[1]) for written in state.values() if written is not None]
     return [
         claim
@@ -140,7 +140,7 @@ async def _claims(place: Place, which: Which, state_id: StateId) -> list[StateCh
     "veen snapshot verify wallet.ledger shop", "veen snapshot verify kv.map config --upto 100 --into proofs"
 )
 @_of_a_state("Only that of this prefix [default: all there are].")
-def verify(out: Output, *, reach: Reach, which: Which) -> Answer:
+def verify(out: Output, *, access: Access, which: Which) -> Answer:
     """Fold the log and compare what was published.
 
     Exits with 3 if a snapshot is not what the log folds to, with 1 if there is none.
@@ -148,9 +148,9 @@ def verify(out: Output, *, reach: Reach, which: Which) -> Answer:
     del out
 
     async def work() -> list[StateCheckpoint]:
-        async with reach.streams() as place:
-            source = place(which.stream)
-            claims = await _claims(place(which.holder), which, which.id(source))
+        async with access.streams() as at_stream:
+            source = at_stream(which.stream)
+            claims = await _claims(at_stream(which.holder), which, which.id(source))
             async with _one_label(source, which.overlay) as view:
                 for claim in claims:
                     await view.verify(claim)
@@ -162,5 +162,5 @@ def verify(out: Output, *, reach: Reach, which: Which) -> Answer:
             f"{which.holder} has no such snapshot of {which.overlay}: `veen snapshot publish` makes one",
             Exit.USAGE,
         )
-    told = {"stream": which.stream, "holds": True, "snapshots": [_told(claim) for claim in claims]}
-    return Answer(told, [f"after {each.upto_stream_seq}: {each.state_hash.hex()} holds" for each in claims])
+    data = {"stream": which.stream, "holds": True, "snapshots": [_claim_data(claim) for claim in claims]}
+    return Answer(data, [f"after {each.upto_stream_seq}: {each.state_hash.hex()} holds" for each in claims])

@@ -22,18 +22,18 @@ from veen_cli.frame import loop
 from veen_cli.frame.command import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.overlays.ledger_scope import Book, books
-from veen_cli.overlays.overlay_stream import Place, Reach, reaches, refused, sent_told
+from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
+from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, refused, sent_data
 from veen_cli.overlays.wallet import (
-    Account,
+    WalletAccount,
     amount_argument,
-    state_told,
+    state_data,
     wallet_argument,
 )
 from veen_core.errors import VeenError
 from veen_core.ids import LeafHash, StreamId
 from veen_core.receipt import Receipt
-from veen_overlays.fold.event import Event, SeenOnce
+from veen_overlays.fold.event import Event, MemorySeenKeys
 from veen_overlays.identifiers import TransferId, WalletId
 from veen_overlays.wallet.account import State
 from veen_overlays.wallet.ledger import LEDGER, state_of
@@ -49,10 +49,10 @@ class _Debit(NamedTuple):
     msg_id: LeafHash
 
 
-async def _found(place: Place, account: Account, wanted: TransferId) -> _Debit | None:
+async def _found(origin: OverlayStream, account: WalletAccount, wanted: TransferId) -> _Debit | None:
     """One that is in the log already: the first with this id counts."""
-    seen = SeenOnce()
-    async with aclosing(place.signed(account.overlay)) as signed:
+    seen = MemorySeenKeys()
+    async with aclosing(origin.signed(account.overlay)) as signed:
         async for message, _ in signed:
             event = LEDGER.distinct(message, seen)
             record = event.record if isinstance(event, Event) else None
@@ -61,16 +61,16 @@ async def _found(place: Place, account: Account, wanted: TransferId) -> _Debit |
     return None
 
 
-async def _check_destination(place: Place, account: Account, credit_to: str | None) -> None:
+async def _check_destination(origin: OverlayStream, account: WalletAccount, credit_to: str | None) -> None:
     """A credit to a closed or unopened wallet would be lost, and so would one that its owner cannot open."""
-    async with place.view(account.overlay) as view:
+    async with origin.view(account.overlay) as view:
         summary = (await view.state()).summary
     state = state_of(summary.inner, account.wallet)
     if state.closed:
         raise refused(WalCode.CLOSED, "the destination is closed for good")
     if not state.exists and not summary.foreign:
         raise refused(WalCode.NOT_OPEN, "the destination was never opened")
-    if not state.exists and credit_to is None and place.reach.to is None:
+    if not state.exists and credit_to is None and origin.access.to is None:
         raise CommandFailed(
             "your keys do not open the destination's stream, and its owner would not open a credit sealed to "
             "you: name the owner's card with --credit-to; nothing was sent",
@@ -79,40 +79,40 @@ async def _check_destination(place: Place, account: Account, credit_to: str | No
 
 
 async def _debit(
-    place: Place, account: Account, record: Transfer, *, again: bool
+    origin: OverlayStream, account: WalletAccount, record: Transfer, *, again: bool
 ) -> tuple[Transfer, LeafHash]:
     """Emitted once: one that an earlier call left is taken up as it is, if it is the same.
 
     Only who goes on with an id has the log read for it; one just drawn is in no log.
     """
-    before = await _found(place, account, record.transfer_id) if again else None
+    before = await _found(origin, account, record.transfer_id) if again else None
     if before is None:
-        return record, (await account.send(place, record)).leaf_hash
+        return record, (await account.send(origin, record)).leaf_hash
     if replace(before.record, ts=record.ts) != record:
         raise CommandFailed("--transfer-id: the log has another transfer under this id", Exit.USAGE)
-    async with place.view(account.overlay) as view:
+    async with origin.view(account.overlay) as view:
         await account.check_stands(view, before.position, before.record)
     return before.record, before.msg_id
 
 
 async def _pay(
-    place: Callable[[StreamId], Place],
-    source: Account,
-    to: Account,
+    at_stream: Callable[[StreamId], OverlayStream],
+    source: WalletAccount,
+    to: WalletAccount,
     record: Transfer,
     credit_to: str | None,
     *,
     again: bool,
 ) -> tuple[LeafHash, Receipt | None, State]:
     """The debit; the mirrored credit where the destination has a stream of its own; the source then."""
-    here = place(source.stream)
+    here = at_stream(source.stream)
     if source.wallet != to.wallet:
-        await _check_destination(place(to.stream), to, credit_to)
+        await _check_destination(at_stream(to.stream), to, credit_to)
     record, debit = await _debit(here, source, record, again=again)
     credit = None
     if source.stream != to.stream:
         try:
-            credit = await place(to.stream).send(record, parent=debit, to=credit_to)
+            credit = await at_stream(to.stream).send(record, parent=debit, to=credit_to)
         except VeenError as exc:
             raise CommandFailed(
                 f"debited but not credited yet ({exc}): run it again with "
@@ -135,18 +135,18 @@ async def _pay(
     shell_complete=completions.files,
     help="Seal the credit to its owner: a folder, card, or X25519 key.",
 )
-@books
-@reaches
+@scope_options
+@access_options
 def transfer(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     wallet: WalletId,
     to_wallet: WalletId,
     amount: int,
     transfer_id: TransferId | None,
     credit_to: str | None,
-    book: Book,
+    scope: LedgerScope,
 ) -> Answer:
     """Pay from one wallet to another.
 
@@ -155,29 +155,29 @@ def transfer(
     is or to whom --credit-to names.
     """
     del out
-    source, to = Account(wallet, book), Account(to_wallet, book)
+    source, to = WalletAccount(wallet, scope), WalletAccount(to_wallet, scope)
     chosen = transfer_id or TransferId(os.urandom(TransferId.SIZE))
 
     async def work() -> tuple[Transfer, LeafHash, Receipt | None, State]:
-        async with reach.streams() as place:
+        async with access.streams() as at_stream:
             record = Transfer(
                 wallet_id=wallet,
                 to_wallet_id=to_wallet,
                 amount=amount,
-                ts=place(source.stream).now,
+                ts=at_stream(source.stream).now,
                 transfer_id=chosen,
             )
             again = transfer_id is not None
-            return record, *await _pay(place, source, to, record, credit_to, again=again)
+            return record, *await _pay(at_stream, source, to, record, credit_to, again=again)
 
     record, debit, credit, state = loop.run(work())
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "transfer_id": chosen.hex(),
         "to_wallet": to_wallet.hex(),
         "amount": amount,
         "id": debit.hex(),
-        "credit": sent_told(record, credit, to.stream.hex()) if credit is not None else None,
-        **state_told(wallet, state),
+        "credit": sent_data(record, credit, to.stream.hex()) if credit is not None else None,
+        **state_data(wallet, state),
     }
     lines = [f"paid {amount}; the balance is {state.balance}", f"  transfer {chosen.hex()}"]
-    return Answer(told, lines)
+    return Answer(data, lines)

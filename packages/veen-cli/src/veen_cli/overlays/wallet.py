@@ -22,8 +22,8 @@ from veen_cli.frame.command_groups import Group, Own
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.ledger_scope import Book, books
-from veen_cli.overlays.overlay_stream import Place, Reach, View, reaches, refused, sent_told
+from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
+from veen_cli.overlays.overlay_stream import Access, OverlayStream, View, access_options, refused, sent_data
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
@@ -32,9 +32,9 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet import records as wal
-from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.account import NEVER_OPENED, State
 from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of
-from veen_overlays.wallet.rules import WalCode, refusal, slipped, violations
+from veen_overlays.wallet.rules import WalCode, refusal, violation_of, violations
 
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
@@ -62,44 +62,44 @@ reason_option = click.option("--reason", help="Why.")
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class WalletAccount:
     """A wallet and the stream that it is folded from."""
 
     wallet: WalletId
-    book: Book
+    scope: LedgerScope
 
     @property
     def stream(self) -> StreamId:
-        ledger = self.book.ledger
+        ledger = self.scope.ledger
         return wallet_stream(self.wallet) if ledger is None else stream_id(ledger)
 
     @property
     def overlay(self) -> Overlay[Accounts]:
-        return LEDGER if self.book.ledger is not None else one_wallet(self.wallet)
+        return LEDGER if self.scope.ledger is not None else one_wallet(self.wallet)
 
-    async def state(self, place: Place) -> State:
-        return state_of(await place.state(self.overlay), self.wallet)
+    async def state(self, source: OverlayStream) -> State:
+        return state_of(await source.state(self.overlay), self.wallet)
 
-    async def send(self, place: Place, record: Record) -> Receipt:
+    async def send(self, source: OverlayStream, record: Record) -> Receipt:
         """Refuse what the rules forbid, with their code (§13); else send it, and look who was faster.
 
         The check and the message are two steps. If another producer's event came between them and the record
         should not stand where it does, it stands there all the same: that is said, and not passed over.
         """
-        policy = self.book.policy
-        authors = () if policy.operators is None else await place.authors()
-        if (found := refusal(await self.state(place), record, policy, authors)) is not None:
+        policy = self.scope.policy
+        authors = () if policy.operators is None else await source.authors()
+        if (found := refusal(await self.state(source), record, policy, authors)) is not None:
             raise refused(found.code, found.why)
         if isinstance(record, wal.Withdraw) and record.ref is not None:
-            await self._check_ref(place, record)
-        receipt = await place.send(record)
-        async with place.view(self.overlay) as view:
+            await self._check_ref(source, record)
+        receipt = await source.send(record)
+        async with source.view(self.overlay) as view:
             await self.check_stands(view, view.position_of(receipt), record)
         return receipt
 
-    async def _check_ref(self, place: Place, record: wal.Withdraw) -> None:
+    async def _check_ref(self, source: OverlayStream, record: wal.Withdraw) -> None:
         """A ref that was paid out under is not paid out under again (§7): as a verifier would say."""
-        log = [message async for message, _ in place.signed(self.overlay)]
+        log = [message async for message, _ in source.signed(self.overlay)]
         tried = Message(len(log) + 1, os.urandom(32), bytes(record.SCHEMA), record.encode())
         for found in violations([*log, tried]):
             if found.seq == tried.seq and found.code is WalCode.DUPLICATE_REF:
@@ -107,10 +107,10 @@ class Account:
 
     async def check_stands(self, view: View[Accounts], position: int, record: Record) -> None:
         """Raise if the record should not stand where it does, whoever was faster."""
-        before = NEVER
+        before = NEVER_OPENED
         if position > 1:
             before = state_of((await view.state(position - 1)).summary.inner, self.wallet)
-        if (found := slipped(before, record)) is not None:
+        if (found := violation_of(before, record)) is not None:
             raise CommandFailed(
                 f"{found.code}: {found.why}: another producer was faster, and message {position} "
                 "stands in the log all the same; `veen wallet verify` reports it, `adjust` corrects it",
@@ -118,23 +118,23 @@ class Account:
             )
 
 
-def emit(reach: Reach, account: Account, make: Callable[[UnixTime], Record], done: str) -> Answer:
+def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Record], done: str) -> Answer:
     """Check, send, and show the wallet as it is then."""
 
     async def work() -> tuple[Record, Receipt, State]:
-        async with reach.at(account.stream) as place:
-            record = make(place.now)
-            receipt = await account.send(place, record)
-            return record, receipt, await account.state(place)
+        async with access.at(account.stream) as source:
+            record = make(source.now)
+            receipt = await account.send(source, record)
+            return record, receipt, await account.state(source)
 
     record, receipt, state = loop.run(work())
     return Answer(
-        {**sent_told(record, receipt, account.stream.hex()), **state_told(account.wallet, state)},
+        {**sent_data(record, receipt, account.stream.hex()), **state_data(account.wallet, state)},
         [f"{done}; the balance is {state.balance}", f"  wallet {account.wallet.hex()}"],
     )
 
 
-def state_told(wallet: WalletId, state: State) -> dict[str, Any]:
+def state_data(wallet: WalletId, state: State) -> dict[str, Any]:
     return {"wallet": wallet.hex(), **state._asdict()}
 
 
@@ -146,10 +146,10 @@ def _ref(text: str | None) -> bytes | None:
 @realm_option
 @click.option("--currency", required=True, help="Its code, as in EUR.")
 @click.option("--ctx", type=Hex(CtxId), help="Whose: an account's id [default: yours in the realm].")
-@books
-@reaches
+@scope_options
+@access_options
 def open_(
-    out: Output, *, reach: Reach, realm: RealmId, currency: str, ctx: CtxId | None, book: Book
+    out: Output, *, access: Access, realm: RealmId, currency: str, ctx: CtxId | None, scope: LedgerScope
 ) -> Answer:
     """Open a wallet.
 
@@ -158,23 +158,23 @@ def open_(
     del out
     if not currency or not currency.isascii():
         raise refused(WalCode.INVALID_CURRENCY, "a currency code is ASCII text (WAL 2.2)")
-    owner = ctx or ctx_id(PrincipalPk(reach.identity.client_id), realm)
+    owner = ctx or ctx_id(PrincipalPk(access.identity.client_id), realm)
     wallet = wallet_id(realm, owner, currency)
 
     def make(now: UnixTime) -> Record:
         return wal.Open(wallet_id=wallet, realm_id=realm, ctx_id=owner, currency=currency, created_at=now)
 
-    return emit(reach, Account(wallet, book), make, f"opened a wallet in {currency}")
+    return emit(access, WalletAccount(wallet, scope), make, f"opened a wallet in {currency}")
 
 
 @command("veen wallet deposit WALLET 500 --ref 'invoice 17'")
 @wallet_argument
 @amount_argument
 @ref_option
-@books
-@reaches
+@scope_options
+@access_options
 def deposit(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, book: Book
+    out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
     """Pay in from outside.
 
@@ -185,17 +185,17 @@ def deposit(
     def make(now: UnixTime) -> Record:
         return wal.Deposit(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, book), make, f"deposited {amount}")
+    return emit(access, WalletAccount(wallet, scope), make, f"deposited {amount}")
 
 
 @command("veen wallet withdraw WALLET 200")
 @wallet_argument
 @amount_argument
 @ref_option
-@books
-@reaches
+@scope_options
+@access_options
 def withdraw(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int, ref: str | None, book: Book
+    out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
     """Pay out to outside.
 
@@ -207,7 +207,7 @@ def withdraw(
     def make(now: UnixTime) -> Record:
         return wal.Withdraw(wallet_id=wallet, amount=amount, ts=now, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, book), make, f"withdrew {amount}")
+    return emit(access, WalletAccount(wallet, scope), make, f"withdrew {amount}")
 
 
 @command(
@@ -217,17 +217,17 @@ def withdraw(
 @click.option("--by", "delta", type=Whole(-LARGEST), required=True, help="How much; negative takes away.")
 @click.option("--reason", required=True, help="Why; it stands in the log.")
 @ref_option
-@books
-@reaches
+@scope_options
+@access_options
 def adjust(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     wallet: WalletId,
     delta: int,
     reason: str,
     ref: str | None,
-    book: Book,
+    scope: LedgerScope,
 ) -> Answer:
     """Correct a balance, up or down.
 
@@ -238,17 +238,17 @@ def adjust(
     def make(now: UnixTime) -> Record:
         return wal.Adjust(wallet_id=wallet, delta=delta, ts=now, reason=reason, ref=_ref(ref))
 
-    return emit(reach, Account(wallet, book), make, f"adjusted by {delta}")
+    return emit(access, WalletAccount(wallet, scope), make, f"adjusted by {delta}")
 
 
 @command("veen wallet limit WALLET 1000", "veen wallet limit WALLET --none")
 @wallet_argument
 @click.argument("amount", type=Whole(0), required=False)
 @click.option("--none", "clear", is_flag=True, help="Clear the limit.")
-@books
-@reaches
+@scope_options
+@access_options
 def limit(
-    out: Output, *, reach: Reach, wallet: WalletId, amount: int | None, clear: bool, book: Book
+    out: Output, *, access: Access, wallet: WalletId, amount: int | None, clear: bool, scope: LedgerScope
 ) -> Answer:
     """Set the daily limit of what goes out, or clear it.
 
@@ -262,15 +262,17 @@ def limit(
         return wal.Limit(wallet_id=wallet, daily_limit=amount, ts=now)
 
     done = "cleared the limit" if amount is None else f"limited to {amount} a day"
-    return emit(reach, Account(wallet, book), make, done)
+    return emit(access, WalletAccount(wallet, scope), make, done)
 
 
 @command("veen wallet freeze WALLET --reason 'card lost'")
 @wallet_argument
 @reason_option
-@books
-@reaches
-def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, book: Book) -> Answer:
+@scope_options
+@access_options
+def freeze(
+    out: Output, *, access: Access, wallet: WalletId, reason: str | None, scope: LedgerScope
+) -> Answer:
     """Stop outgoing payments.
 
     Deposits and incoming transfers still count.
@@ -280,29 +282,31 @@ def freeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, b
     def make(now: UnixTime) -> Record:
         return wal.Freeze(wallet_id=wallet, ts=now, reason=reason)
 
-    return emit(reach, Account(wallet, book), make, "frozen")
+    return emit(access, WalletAccount(wallet, scope), make, "frozen")
 
 
 @command("veen wallet unfreeze WALLET")
 @wallet_argument
 @reason_option
-@books
-@reaches
-def unfreeze(out: Output, *, reach: Reach, wallet: WalletId, reason: str | None, book: Book) -> Answer:
+@scope_options
+@access_options
+def unfreeze(
+    out: Output, *, access: Access, wallet: WalletId, reason: str | None, scope: LedgerScope
+) -> Answer:
     """Let outgoing payments go again."""
     del out
 
     def make(now: UnixTime) -> Record:
         return wal.Unfreeze(wallet_id=wallet, ts=now, reason=reason)
 
-    return emit(reach, Account(wallet, book), make, "not frozen any more")
+    return emit(access, WalletAccount(wallet, scope), make, "not frozen any more")
 
 
 @command("veen wallet close WALLET")
 @wallet_argument
-@books
-@reaches
-def close(out: Output, *, reach: Reach, wallet: WalletId, book: Book) -> Answer:
+@scope_options
+@access_options
+def close(out: Output, *, access: Access, wallet: WalletId, scope: LedgerScope) -> Answer:
     """Close an empty wallet, for good.
 
     A closed wallet takes nothing and gives nothing; its id cannot be opened again.
@@ -312,4 +316,4 @@ def close(out: Output, *, reach: Reach, wallet: WalletId, book: Book) -> Answer:
     def make(now: UnixTime) -> Record:
         return wal.Close(wallet_id=wallet, ts=now)
 
-    return emit(reach, Account(wallet, book), make, "closed")
+    return emit(access, WalletAccount(wallet, scope), make, "closed")

@@ -50,7 +50,7 @@ class Level(enum.StrEnum):
         return order.index(self) >= order.index(other)
 
 
-class Bound(NamedTuple, Generic[S]):
+class FoldedPrefix(NamedTuple, Generic[S]):
     """A state and the prefix it rests on."""
 
     label: Label
@@ -109,10 +109,10 @@ class PolicyView:
     level: Level
     realm: RealmId
     hub_id: HubId
-    authorities: Bound[Records] | None = None
-    revocations: Bound[Records] | None = None
-    classes: Bound[Registers] | None = None
-    schemas: Bound[Registers] | None = None
+    authorities: FoldedPrefix[Records] | None = None
+    revocations: FoldedPrefix[Records] | None = None
+    classes: FoldedPrefix[Registers] | None = None
+    schemas: FoldedPrefix[Registers] | None = None
 
     # --- AUTH1
 
@@ -230,9 +230,9 @@ class PolicyView:
         """What the level refuses or does, in words."""
         return tuple(text for level, text in ENFORCED if self.level.includes(level))
 
-    def needed(self) -> dict[str, tuple[StreamId, Bound[Any] | None]]:
+    def needed(self) -> dict[str, tuple[StreamId, FoldedPrefix[Any] | None]]:
         """The admin streams that the level wants followed, and what is held of each."""
-        streams: dict[str, tuple[Level, StreamId, Bound[Any] | None]] = {
+        streams: dict[str, tuple[Level, StreamId, FoldedPrefix[Any] | None]] = {
             "authority": (Level.FEDERATED, admin_stream(self.realm), self.authorities),
             "revocation": (Level.HARDENED, revocation_stream(self.realm), self.revocations),
             "label-class": (Level.META, label_class_stream(self.realm), self.classes),

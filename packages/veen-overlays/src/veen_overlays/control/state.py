@@ -15,13 +15,13 @@ from veen_overlays.control.records import (
     SchemaDescriptor,
 )
 from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import KEYS, LWW, Written, table
+from veen_overlays.fold.monoid import GROW_SET, LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId
 
 Records = Mapping[bytes, frozenset[bytes]]
 """All records of a key, each as its bytes: which one counts depends on the time it is asked for."""
-Registers = Mapping[bytes, Written | None]
+Registers = Mapping[bytes, StampedValue | None]
 
 
 def _all(state: Records) -> list[Any]:
@@ -38,7 +38,7 @@ AUTHORITIES: Final[Overlay[Records]] = Overlay(
     name="fed.authority",
     title="Which hub is the primary of each stream of a realm (FED1).",
     schemas=(Authority,),
-    monoid=table(KEYS),
+    monoid=map_of(GROW_SET),
     lift=_lift_authority,
     view=_all,
 )
@@ -69,7 +69,7 @@ REVOCATIONS: Final[Overlay[Records]] = Overlay(
     name="revocation",
     title="Revoked client keys, auth_refs and tokens, each with its interval (KEX1+).",
     schemas=(Revocation,),
-    monoid=table(KEYS),
+    monoid=map_of(GROW_SET),
     lift=_lift_revocation,
     view=_all,
 )
@@ -96,7 +96,7 @@ LABEL_CLASSES: Final[Overlay[Registers]] = Overlay(
     name="label.class",
     title="The class of each label, the last record in stream order (LCLASS0).",
     schemas=(LabelClass,),
-    monoid=table(LWW),
+    monoid=map_of(LWW),
     lift=_lift_class,
     view=_registers,
 )
@@ -117,7 +117,7 @@ SCHEMAS: Final[Overlay[Registers]] = Overlay(
     name="meta.schema",
     title="What each schema id means, the latest registration (META0+).",
     schemas=(SchemaDescriptor,),
-    monoid=table(LWW),
+    monoid=map_of(LWW),
     lift=_lift_schema,
     view=_registers,
 )

@@ -19,7 +19,7 @@ from veen_overlays.schema.record import Record
 Stamp = tuple[int, int, bytes]
 """``(timestamp, stream_seq, identity)``: the order of §11.1 where a timestamp exists."""
 
-EVENT: Final = b"veen/event\x00"
+EVENT_TAG: Final = b"veen/event\x00"
 """``Ht``'s tag, spelled out: an identity is computed of every message."""
 
 UNOPENED: Final = bytes(32)
@@ -44,7 +44,7 @@ class Message(NamedTuple):
     @property
     def identity(self) -> bytes:
         """What the message is, wherever it was copied from: ``Ht("veen/event", origin, schema, body)``."""
-        return H(EVENT + (self.parent_id or self.msg_id) + self.schema + self.body)
+        return H(EVENT_TAG + (self.parent_id or self.msg_id) + self.schema + self.body)
 
 
 class Event(NamedTuple):
@@ -60,7 +60,7 @@ class Event(NamedTuple):
         return ts, self.seq, self.identity
 
 
-class Fault(NamedTuple):
+class IgnoredMessage(NamedTuple):
     """A message that is no event of this overlay: foreign (another's schema) or undecodable."""
 
     seq: int
@@ -70,14 +70,14 @@ class Fault(NamedTuple):
     """Empty for a foreign one: it is somebody else's, and nothing is wrong with it."""
 
 
-class Seen(Protocol):
+class SeenKeys(Protocol):
     """Which keys came before, in stream order."""
 
     def first(self, key: bytes, seq: int) -> bool:
         """Whether ``seq`` is the first to have the key; then it is taken."""
 
 
-class SeenOnce:
+class MemorySeenKeys:
     """In memory: whoever asks first is first, also if it is the same message again."""
 
     __slots__ = ("_keys",)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 S = TypeVar("S")
 
-WORTHWHILE: Final = 512
+MIN_LAYERED_KEYS: Final = 512
 """Smaller maps are copied whole: that costs less than looking twice."""
 
 
@@ -51,7 +51,7 @@ def join(a: Mapping[Any, S], b: Mapping[Any, S], combine: Callable[[S, S], S]) -
     """Both maps, values of keys in both combined, ``a`` before ``b``."""
     if not a or not b:
         return b or a
-    if len(a) < WORTHWHILE or len(b) > isqrt(len(a)):
+    if len(a) < MIN_LAYERED_KEYS or len(b) > isqrt(len(a)):
         return _onto(dict(a), a, b, combine)
     below, above = a.split() if isinstance(a, Layers) else (dict(a) if type(a) is not dict else a, {})
     above = _onto(dict(above), a, b, combine)

@@ -29,30 +29,30 @@ class Monoid(Generic[S]):
     load: Callable[[Any], S]
 
 
-def wide(n: int) -> int | str:
+def int_to_item(n: int) -> int | str:
     """An integer as an item; beyond 64 bits, where CBOR would need a tag, as decimal text."""
     return n if cbor.INT_MIN <= n <= U64_MAX else str(n)
 
 
-def narrow(item: int | str) -> int:
+def item_to_int(item: int | str) -> int:
     return int(item)
 
 
-TOTAL: Monoid[int] = Monoid(0, lambda a, b: a + b, wide, narrow)
+SUM: Monoid[int] = Monoid(0, lambda a, b: a + b, int_to_item, item_to_int)
 """A sum; it may outgrow 64 bits."""
 
 
-Written = tuple[Stamp, bytes]
+StampedValue = tuple[Stamp, bytes]
 """What a last-writer-wins register holds: stamp and canonical bytes."""
 
 
-def _later(a: Written | None, b: Written | None) -> Written | None:
+def _later(a: StampedValue | None, b: StampedValue | None) -> StampedValue | None:
     if a is None or b is None:
         return b if a is None else a
     return max(a, b)
 
 
-LWW: Monoid[Written | None] = Monoid(
+LWW: Monoid[StampedValue | None] = Monoid(
     None,
     _later,
     lambda w: None if w is None else [*w[0], w[1]],
@@ -61,21 +61,21 @@ LWW: Monoid[Written | None] = Monoid(
 """Last writer wins by (timestamp, stream_seq, identity) (§11.1)."""
 
 
-def _earlier(a: Written | None, b: Written | None) -> Written | None:
+def _earlier(a: StampedValue | None, b: StampedValue | None) -> StampedValue | None:
     if a is None or b is None:
         return b if a is None else a
     return min(a, b)
 
 
-FIRST: Monoid[Written | None] = Monoid(None, _earlier, LWW.dump, LWW.load)
+FIRST_WRITER: Monoid[StampedValue | None] = Monoid(None, _earlier, LWW.dump, LWW.load)
 """First writer wins, by the same order."""
 
 
-KEYS: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sorted, frozenset)
+GROW_SET: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sorted, frozenset)
 """A set that only grows."""
 
 
-def table(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
+def map_of(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
     """A map whose values combine key by key; bytes or text for keys, never both."""
     return Monoid(
         {},

@@ -5,7 +5,7 @@ renders the state of a whole prefix. The frame around every overlay's own summar
 events it holds, how many messages were foreign or undecodable, and the first few of those. A fold never
 fails on a message: what is not an event is counted and listed.
 
-Duplicates (see ``event``) are settled *before* lifting, in stream order, by ``Seen``: were the keys part
+Duplicates (see ``event``) are settled *before* lifting, in stream order, by ``SeenKeys``: were the keys part
 of every summary, a summary would be as long as its range and no fold could be polylogarithmic (§11.3).
 """
 
@@ -19,15 +19,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from veen_core import cbor
 from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes, SchemaId
-from veen_overlays.fold.event import Event, Fault, Message, Seen, SeenOnce
+from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-FORM: Final = 3
+SUMMARY_FORMAT: Final = 3
 """Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
-LISTED: Final = 16
+MAX_LISTED: Final = 16
 """How many foreign or undecodable messages a summary names; it counts them all."""
 
 
@@ -43,7 +43,7 @@ class Summary(NamedTuple, Generic[S]):
     events: int
     foreign: int
     undecodable: int
-    listed: tuple[Fault, ...]
+    ignored: tuple[IgnoredMessage, ...]
     inner: S
 
 
@@ -60,7 +60,7 @@ class Overlay(Generic[S]):
     """The state of a prefix, as a plain item in a fixed order: what is shown and what is hashed."""
     keys: Callable[[Record], tuple[bytes, ...]] | None = None
     """Keys of which only the first use counts, besides the event's identity."""
-    bulk: Callable[[Iterable[Message], Seen], tuple[S, int, list[Message]]] | None = None
+    bulk: Callable[[Iterable[Message], SeenKeys], tuple[S, int, list[Message]]] | None = None
     """A faster fold of many messages: its summary, how many events went into it, and what it left aside."""
     scope: bytes = b""
     """What an overlay that looks at one thing only looks at: a wallet, a stream."""
@@ -83,28 +83,28 @@ class Overlay(Generic[S]):
     @property
     def class_id(self) -> bytes:
         """What a stored summary is bound to: class, scope, schemas, and the form it is stored in (§11.3)."""
-        return Ht("veen/overlay", cbor.encode([self.name, self.scope, list(self.schema_ids), FORM]))
+        return Ht("veen/overlay", cbor.encode([self.name, self.scope, list(self.schema_ids), SUMMARY_FORMAT]))
 
     # --- one message
 
-    def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | Fault:
+    def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | IgnoredMessage:
         """Total (§4.7): the event, or what is wrong with the message."""
         shapes = self.shapes.get(message.schema)
         if shapes is None:
-            return Fault(message.seq, message.origin, message.schema, "")
+            return IgnoredMessage(message.seq, message.origin, message.schema, "")
         record = decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
-            return Fault(message.seq, message.origin, message.schema, record.why)
+            return IgnoredMessage(message.seq, message.origin, message.schema, record.why)
         return Event(message.seq, message.identity, record, repeated)
 
-    def summarise(self, event: Event | Fault) -> Summary[S]:
+    def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
         """Lift into the frame."""
-        if isinstance(event, Fault):
+        if isinstance(event, IgnoredMessage):
             foreign = not event.why
             return Summary(0, int(foreign), int(not foreign), (event,), self.monoid.empty)
         return Summary(1, 0, 0, (), self.lift(event))
 
-    def distinct(self, message: Message, seen: Seen) -> Event | Fault | None:
+    def distinct(self, message: Message, seen: SeenKeys) -> Event | IgnoredMessage | None:
         """The event if it is the first of its identity, else None; ``seen`` learns its keys."""
         if not seen.first(message.identity, message.seq):
             return None
@@ -112,9 +112,9 @@ class Overlay(Generic[S]):
         repeated = tuple([not seen.first(key, message.seq) for key in self.keys_of(event)])
         return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
 
-    def keys_of(self, event: Event | Fault) -> tuple[bytes, ...]:
+    def keys_of(self, event: Event | IgnoredMessage) -> tuple[bytes, ...]:
         """The keys of which the first use counts, besides the identity: what a parallel fold groups by."""
-        return () if self.keys is None or isinstance(event, Fault) else self.keys(event.record)
+        return () if self.keys is None or isinstance(event, IgnoredMessage) else self.keys(event.record)
 
     # --- ranges
 
@@ -124,7 +124,7 @@ class Overlay(Generic[S]):
             a.events + b.events,
             a.foreign + b.foreign,
             a.undecodable + b.undecodable,
-            (a.listed + b.listed)[:LISTED],
+            (a.ignored + b.ignored)[:MAX_LISTED],
             self.monoid.combine(a.inner, b.inner),
         )
 
@@ -138,9 +138,9 @@ class Overlay(Generic[S]):
             stack.append((height, right))
         return reduce(lambda right, left: self.combine(left[1], right), reversed(stack), self.empty)
 
-    def fold(self, messages: Iterable[Message], seen: Seen | None = None) -> Summary[S]:
+    def fold(self, messages: Iterable[Message], seen: SeenKeys | None = None) -> Summary[S]:
         """The messages in stream order; ``seen`` carries what came before them."""
-        seen = SeenOnce() if seen is None else seen
+        seen = MemorySeenKeys() if seen is None else seen
         if self.bulk is not None:
             inner, events, aside = self.bulk(messages, seen)
             faults = self.merge(self.summarise(self.decode(message)) for message in aside)
@@ -152,13 +152,15 @@ class Overlay(Generic[S]):
 
     def encode(self, summary: Summary[S]) -> bytes:
         """Canonical: one summary, one byte string."""
-        return cbor.encode([*summary[:3], [list(f) for f in summary.listed], self.monoid.dump(summary.inner)])
+        return cbor.encode(
+            [*summary[:3], [list(f) for f in summary.ignored], self.monoid.dump(summary.inner)]
+        )
 
     def load(self, data: bytes) -> Summary[S]:
         """The inverse of ``encode``, for bytes that this overlay wrote."""
         item: Any = cbor.decode(data)
-        events, foreign, undecodable, listed, inner = item
-        faults = tuple(Fault(*fault) for fault in listed)
+        events, foreign, undecodable, ignored, inner = item
+        faults = tuple(IgnoredMessage(*fault) for fault in ignored)
         return Summary(events, foreign, undecodable, faults, self.monoid.load(inner))
 
     def view_json(self, summary: Summary[S]) -> Any:

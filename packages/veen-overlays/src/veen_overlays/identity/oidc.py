@@ -25,7 +25,7 @@ from veen_core.wire import parse_json
 from veen_overlays.identifiers import CtxId, RealmId
 from veen_overlays.identity.records import ExternalLink
 
-MAX_TOKEN: Final = 16_384
+MAX_ID_TOKEN_CHARS: Final = 16_384
 MIN_RSA_BITS: Final = 2_048
 LEEWAY_SEC: Final = 60
 """How far the provider's clock may be off."""
@@ -112,10 +112,10 @@ def _verifies(jwk: Mapping[str, Any]) -> bool:
 def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
     """The signature keys of a JWK set by ``kid``; unusable and other keys are passed over."""
     keys: dict[str, PublicKey] = {}
-    listed = _object(jwks, "key set").get("keys")
-    if type(listed) is not list:
+    ignored = _object(jwks, "key set").get("keys")
+    if type(ignored) is not list:
         raise VerificationError("key set: want a list of keys under `keys` (RFC 7517 5.1)")
-    for jwk in listed:
+    for jwk in ignored:
         if type(jwk) is not dict or type(jwk.get("kid")) is not str or not _verifies(jwk):
             continue
         try:
@@ -150,8 +150,8 @@ def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> Non
 
 def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | None = None) -> Subject:
     """Raise unless the provider signed this token, for this audience, for now (and for this nonce)."""
-    if len(token) > MAX_TOKEN:
-        raise VerificationError(f"ID token: {len(token)} characters, at most {MAX_TOKEN}")
+    if len(token) > MAX_ID_TOKEN_CHARS:
+        raise VerificationError(f"ID token: {len(token)} characters, at most {MAX_ID_TOKEN_CHARS}")
     parts = token.split(".")
     if len(parts) != 3:
         raise VerificationError("ID token: want header.claims.signature")

@@ -22,7 +22,7 @@ from veen_overlays.identifiers import (
     org_stream,
     principal_stream,
 )
-from veen_overlays.schema.record import Record, Rule, at_least_one_of, is_map, record
+from veen_overlays.schema.record import Record, RecordRule, at_least_one_of, is_map, record
 
 HANDLE: Final = re.compile(r"@?[a-z0-9]([a-z0-9._+-]{0,62}[a-z0-9])?(@[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?")
 """``@user``, ``user`` or ``user@example.com``: lowercase ASCII, so that no two handles look alike (10.1)."""
@@ -46,7 +46,7 @@ class DeviceFlags(Wire):
     disabled: bool | None = None
 
 
-_IS_ITS_OWN_ID = Rule("device_id is that of device_pk", lambda r: r.device_id == device_id(r.device_pk))
+_IS_ITS_OWN_ID = RecordRule("device_id is that of device_pk", lambda r: r.device_id == device_id(r.device_pk))
 
 
 @record("id.device.v1", section="ID 6.2", rules=(_IS_ITS_OWN_ID,))
@@ -120,7 +120,7 @@ class Role(Record):
     ts: UnixTime
 
 
-_IS_A_HANDLE = Rule(
+_IS_A_HANDLE = RecordRule(
     "handle is lowercase ASCII: @user, user or user@example.com",
     lambda r: HANDLE.fullmatch(r.handle) is not None,
 )
@@ -195,7 +195,7 @@ LEVELS: tuple[tuple[str, tuple[type[Record], ...]], ...] = (
 """ID §14, each with what it adds; it names id.principal.v1 and id.revoke.v1 nowhere, §9 and §11 need them."""
 
 
-def homes(record: Record) -> tuple[StreamId, ...]:
+def home_streams(record: Record) -> tuple[StreamId, ...]:
     """The streams a record says it belongs on (ID §6-§11); none if it does not say."""
     match record:
         case Principal(principal_pk=pk) | Device(principal_pk=pk):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from veen_core import cbor
 from veen_core.ids import StreamId
 from veen_overlays.fold.event import Event
-from veen_overlays.fold.monoid import FIRST, KEYS, LWW, Monoid, Written, product, table
+from veen_overlays.fold.monoid import FIRST_WRITER, GROW_SET, LWW, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identity import records as ids
 from veen_overlays.schema.record import Record
@@ -23,19 +23,19 @@ MEMBER: Final[Monoid[Mapping[str, Any]]] = product(added=LWW, removed=LWW)
 """The last addition and the last removal of one account (8.2)."""
 
 IDENTITY_MONOID: Final[Monoid[Identity]] = product(
-    principals=table(LWW),
-    devices=table(LWW),
-    profiles=table(LWW),
-    orgs=table(LWW),
-    groups=table(product(name=LWW, members=table(MEMBER))),
-    roles=table(KEYS),
-    handles=table(LWW),
-    links=table(LWW),
-    revoked=table(FIRST),
+    principals=map_of(LWW),
+    devices=map_of(LWW),
+    profiles=map_of(LWW),
+    orgs=map_of(LWW),
+    groups=map_of(product(name=LWW, members=map_of(MEMBER))),
+    roles=map_of(GROW_SET),
+    handles=map_of(LWW),
+    links=map_of(LWW),
+    revoked=map_of(FIRST_WRITER),
 )
 
 
-def _written(event: Event, ts: int) -> Written:
+def _written(event: Event, ts: int) -> StampedValue:
     """A register holds the record itself; ``ts`` is 0 where stream order alone counts."""
     return event.stamp(ts), event.record.encode()
 
@@ -58,10 +58,10 @@ def role_key(role: str, target: bytes, realm: bytes | None) -> bytes:
 
 
 def _lift_group(event: Event, group: ids.Group) -> Identity:
-    mark: Written = (event.stamp(group.updated_at), b"")
-    members: dict[bytes, dict[str, Written]] = {}
-    for kind, listed in (("added", group.members_add), ("removed", group.members_remove)):
-        for ctx in listed or ():
+    mark: StampedValue = (event.stamp(group.updated_at), b"")
+    members: dict[bytes, dict[str, StampedValue]] = {}
+    for kind, ignored in (("added", group.members_add), ("removed", group.members_remove)):
+        for ctx in ignored or ():
             members.setdefault(bytes(ctx), {})[kind] = mark
     value: dict[str, Any] = {"name": (mark[0], group.name.encode())}
     if members:
@@ -116,7 +116,7 @@ def lift(event: Event) -> Identity:
     raise AssertionError(f"no record of this overlay: {event.record}")
 
 
-def _bodies(registers: Mapping[bytes, Written]) -> dict[bytes, Any]:
+def _bodies(registers: Mapping[bytes, StampedValue]) -> dict[bytes, Any]:
     return {key: cbor.decode(registers[key][1]) for key in sorted(registers)}
 
 
@@ -167,7 +167,7 @@ IDENTITY: Final = _overlay(lift)
 
 def belongs(record: Record, stream: StreamId) -> bool:
     """Whether a record may speak on a stream: it names it, or it is a revocation that names no owner."""
-    named = ids.homes(record)
+    named = ids.home_streams(record)
     return stream in named or (isinstance(record, ids.Revoke) and not named)
 
 

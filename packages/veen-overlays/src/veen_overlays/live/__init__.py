@@ -1,7 +1,7 @@
 """The drivers that follow a log and keep a view: the only part of the package that waits for anything."""
 
-from veen_overlays.live.answer import Answer
 from veen_overlays.live.epochs import Epochs, EpochView
+from veen_overlays.live.folded_state import FoldedState
 from veen_overlays.live.label import Prefix
 from veen_overlays.live.materializer import Materializer
 from veen_overlays.live.opening import open_entry
@@ -9,9 +9,9 @@ from veen_overlays.live.policy import RealmPolicy
 from veen_overlays.live.realm import RealmFollower
 
 __all__ = [
-    "Answer",
     "EpochView",
     "Epochs",
+    "FoldedState",
     "Materializer",
     "Prefix",
     "RealmFollower",

@@ -32,20 +32,20 @@ from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.live.answer import Answer, drive_from
-from veen_overlays.live.epoch_rows import Row, Rows
+from veen_overlays.live.epoch_table import ClosedEpoch, EpochTable
+from veen_overlays.live.folded_state import FoldedState, drive_from
 from veen_overlays.live.label import Prefix, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.summary_tree.nodes import Range
 from veen_overlays.summary_tree.store import Store
-from veen_overlays.summary_tree.tree import FLOOR, SummaryTree
+from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, SummaryTree
 
 S = TypeVar("S")
 
-MARGIN: Final = 1
+MARGIN_EPOCHS: Final = 1
 """Epochs that a label is still looked at after its window: a hub whose clock was set back may start again a
 little earlier than it said, if it issued nothing in between."""
-TOGETHER: Final = 32
+EPOCHS_PER_REQUEST: Final = 32
 """Past labels that are asked for at a time."""
 
 
@@ -72,7 +72,7 @@ class Epochs(Protocol):
 
 
 @dataclass(slots=True)
-class Held:
+class OpenLabel:
     """A label that may still grow, as far as it was read."""
 
     prefix: Prefix
@@ -90,16 +90,16 @@ class EpochView(Generic[S]):
         *,
         key: DhKey | Sequence[DhKey],
         store: Store,
-        floor: int = FLOOR,
+        block_height: int = BLOCK_HEIGHT,
     ) -> None:
         self.overlay = overlay
         self._epochs, self._reader, self._key = epochs, reader, key
         name = Ht("veen/stream-view", epochs.label_of(Epoch(0)))
-        self._rows = Rows(store, b"epochs/" + overlay.class_id[:16] + name, epochs.since)
-        self._tree = SummaryTree(overlay, Label(name), store, floor)
-        self._held: dict[Epoch, Held] = {}
+        self._closed = EpochTable(store, b"epochs/" + overlay.class_id[:16] + name, epochs.since)
+        self._tree = SummaryTree(overlay, Label(name), store, block_height)
+        self._held: dict[Epoch, OpenLabel] = {}
         self._last: Receipt | None = None
-        self._answer: Answer[S] | None = None
+        self._answer: FoldedState[S] | None = None
         self._passed: set[Label] | None = None
 
     @property
@@ -113,7 +113,7 @@ class EpochView(Generic[S]):
     def labels(self) -> frozenset[Label]:
         """All that it is folded from, or may be when they take a message."""
         if self._passed is None:
-            self._passed = {self._epochs.label_of(row.epoch) for _, row in self._rows.holding(1)}
+            self._passed = {self._epochs.label_of(row.epoch) for _, row in self._closed.holding(1)}
         return frozenset(self._passed.union(held.prefix.label for held in self._held.values()))
 
     @property
@@ -124,9 +124,9 @@ class EpochView(Generic[S]):
     @property
     def _total(self) -> int:
         """Of complete labels."""
-        return self._rows.cursor.total
+        return self._closed.cursor.total
 
-    def _window(self) -> list[Held]:
+    def _window(self) -> list[OpenLabel]:
         """In the stream's order."""
         return [held for _, held in sorted(self._held.items())]
 
@@ -134,13 +134,13 @@ class EpochView(Generic[S]):
 
     async def open(self) -> None:
         """Take up the stored labels; the log must still have the last of them, whole."""
-        self._rows.load()
+        self._closed.load()
         await drive_from(self._tree.load(), self._messages)
         if self._tree.size > self._total:  # of another time, or damaged: the log has it all
             self._tree.clear()
         if (total := self._total) == 0:
             return
-        _, row = next(self._rows.holding(total))
+        _, row = next(self._closed.holding(total))
         label = self._epochs.label_of(row.epoch)
         self._last = await receipt_at(self._reader, label, row.size, row.mmr_root, held=row.encode())
         await self._fill()
@@ -149,14 +149,14 @@ class EpochView(Generic[S]):
         """What complete labels have and the tree has not: it was not stored before a restart or a failure."""
         if self._tree.size == self._total:
             return
-        for start, row in tuple(self._rows.holding(self._tree.size + 1)):
+        for start, row in tuple(self._closed.holding(self._tree.size + 1)):
             missing = Range(max(start, self._tree.size + 1), start + row.size - 1)
             self._tree.extend(await self._messages(missing))
 
     async def _messages(self, wanted: Range) -> list[Message]:
         """Messages of complete labels, by position, from the log."""
         found: list[Message] = []
-        for start, row in self._rows.holding(wanted.from_seq):
+        for start, row in self._closed.holding(wanted.from_seq):
             if start > wanted.to_seq:
                 break
             async for position, entry in self._complete(start, row):
@@ -165,7 +165,7 @@ class EpochView(Generic[S]):
                     found.append(message._replace(seq=position))
         return found
 
-    async def _complete(self, start: int, row: Row) -> AsyncIterator[tuple[int, Entry]]:
+    async def _complete(self, start: int, row: ClosedEpoch) -> AsyncIterator[tuple[int, Entry]]:
         """A complete label's entries by position; an error at its end unless it is the one of the row."""
         prefix = Prefix(self._epochs.label_of(row.epoch))
         async for entry in prefix.entries(self._reader, row.size):
@@ -179,16 +179,16 @@ class EpochView(Generic[S]):
         """Fold everything up to the present ends of the labels; returns how many messages that is."""
         await self._fill()
         window = self._epochs.window()
-        if window.start - MARGIN > self._rows.cursor.next:
-            await self._close_passed((await self._epochs.confirmed()).start - MARGIN)
-        for n in range(self._rows.cursor.next, window.stop):
+        if window.start - MARGIN_EPOCHS > self._closed.cursor.next:
+            await self._close_passed((await self._epochs.confirmed()).start - MARGIN_EPOCHS)
+        for n in range(self._closed.cursor.next, window.stop):
             await self._read(self._held_at(Epoch(n)))
         return self.size
 
     async def _close_passed(self, end: int) -> None:
         """Labels of epochs before ``end`` take nothing any more: read them to their ends, for good."""
-        while (passed := end - self._rows.cursor.next) > 0:
-            some = [Epoch(self._rows.cursor.next + n) for n in range(min(passed, TOGETHER))]
+        while (passed := end - self._closed.cursor.next) > 0:
+            some = [Epoch(self._closed.cursor.next + n) for n in range(min(passed, EPOCHS_PER_REQUEST))]
             asked = (self._reader.page(self._epochs.label_of(e), StreamSeq(1), 1) for e in some)
             for epoch, first in zip(some, await asyncio.gather(*asked), strict=True):
                 held = self._held_at(epoch)
@@ -197,18 +197,18 @@ class EpochView(Generic[S]):
                 self._close(epoch, held)
                 await self._epochs.forget(held.prefix.label)
 
-    def _held_at(self, epoch: Epoch) -> Held:
-        return self._held.setdefault(epoch, Held(Prefix(self._epochs.label_of(epoch))))
+    def _held_at(self, epoch: Epoch) -> OpenLabel:
+        return self._held.setdefault(epoch, OpenLabel(Prefix(self._epochs.label_of(epoch))))
 
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: OpenLabel) -> None:
         """To the label's end."""
         async for entry in held.prefix.entries(self._reader):
             held.messages.append(open_entry(entry, entry.receipt, self._key))
 
-    def _close(self, epoch: Epoch, held: Held) -> None:
+    def _close(self, epoch: Epoch, held: OpenLabel) -> None:
         """The row first, then memory and the tree; what the tree fails to take, ``_fill`` reads again."""
         start = self._total + 1
-        self._rows.close(epoch, len(held.messages), held.prefix.mmr.root)
+        self._closed.close(epoch, len(held.messages), held.prefix.mmr.root)
         del self._held[epoch]
         if held.prefix.last is not None:
             self._last = held.prefix.last
@@ -225,14 +225,14 @@ class EpochView(Generic[S]):
             if held.prefix.label == receipt.label:
                 return start + receipt.stream_seq
             start += len(held.messages)
-        for first, row in self._rows.holding(1):
+        for first, row in self._closed.holding(1):
             if self._epochs.label_of(row.epoch) == receipt.label:
                 return first + receipt.stream_seq - 1
         raise VerificationError(f"label {receipt.label.hex()} is none of this stream's")
 
     async def entries(self) -> AsyncIterator[tuple[int, Entry]]:
         """All that is folded, in the stream's order, each with its position."""
-        for start, row in tuple(self._rows.holding(1)):
+        for start, row in tuple(self._closed.holding(1)):
             async for found in self._complete(start, row):
                 yield found
         at = self._total
@@ -241,7 +241,7 @@ class EpochView(Generic[S]):
                 at += 1
                 yield at, entry
 
-    async def state(self, upto: int | None = None) -> Answer[S]:
+    async def state(self, upto: int | None = None) -> FoldedState[S]:
         """The state now, or as it was after ``upto`` messages; its receipt is that of the last of them."""
         if upto is not None and upto != self.size:
             return await self.fold(1, upto)
@@ -249,10 +249,10 @@ class EpochView(Generic[S]):
             after = self._after()
             summary = self.overlay.combine(self._tree.state(), self.overlay.fold(after, self._tree.beyond()))
             last = next((h.prefix.last for h in reversed(self._window()) if h.prefix.last), self._last)
-            self._answer = Answer(self.overlay, Range(1, self.size), summary, last, self._root(after))
+            self._answer = FoldedState(self.overlay, Range(1, self.size), summary, last, self._root(after))
         return self._answer
 
-    async def fold(self, from_seq: int, to_seq: int) -> Answer[S]:
+    async def fold(self, from_seq: int, to_seq: int) -> FoldedState[S]:
         """What a range of positions did."""
         if not 1 <= from_seq <= to_seq <= self.size:
             raise VerificationError(f"no range {from_seq} to {to_seq} in the {self.size} messages folded")
@@ -269,7 +269,7 @@ class EpochView(Generic[S]):
             summary = self.overlay.combine(summary, self.overlay.fold(after[before:], seen))
             root = self._root(after)
         receipt = await self._receipt_of(to_seq)
-        return Answer(self.overlay, Range(from_seq, to_seq), summary, receipt, root)
+        return FoldedState(self.overlay, Range(from_seq, to_seq), summary, receipt, root)
 
     def _after(self) -> list[Message]:
         """The window's messages, by position."""
@@ -286,7 +286,7 @@ class EpochView(Generic[S]):
     async def _receipt_of(self, position: int) -> Receipt:
         """Of the message there; of a complete label only if all of it is what was folded."""
         if position <= self._total:
-            start, row = next(self._rows.holding(position))
+            start, row = next(self._closed.holding(position))
             found = [entry async for at, entry in self._complete(start, row) if at == position]
             return found[0].receipt
         left = position - self._total

@@ -17,7 +17,7 @@ from veen_core.mmr import Mmr
 from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 
-PAGE: Final = 256
+PAGE_ENTRIES: Final = 256
 """Entries asked for at a time."""
 
 
@@ -59,7 +59,7 @@ class Prefix:
     async def entries(self, reader: LogReader, upto: int | None = None) -> AsyncIterator[Entry]:
         """The next ones, to the label's end or to ``upto``; the prefix grows along."""
         while upto is None or self.mmr.size < upto:
-            room = PAGE if upto is None else min(PAGE, upto - self.mmr.size)
+            room = PAGE_ENTRIES if upto is None else min(PAGE_ENTRIES, upto - self.mmr.size)
             entries = await reader.page(self.label, StreamSeq(self.mmr.size + 1), room)
             for entry in entries:
                 self.mmr, self.last = extended(self.mmr, entry, self.last), entry.receipt

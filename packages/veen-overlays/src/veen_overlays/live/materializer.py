@@ -25,13 +25,13 @@ from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.live.answer import Answer, drive_from
-from veen_overlays.live.label import PAGE, extended, receipt_at
+from veen_overlays.live.folded_state import FoldedState, drive_from
+from veen_overlays.live.label import PAGE_ENTRIES, extended, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.snapshot import StateCheckpoint, StateId, snapshot, verify_snapshot
 from veen_overlays.summary_tree.nodes import Range
 from veen_overlays.summary_tree.store import Store
-from veen_overlays.summary_tree.tree import FLOOR, Folded, SummaryTree
+from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, FoldedRange, SummaryTree
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -48,12 +48,12 @@ class Materializer(Generic[S]):
         *,
         key: DhKey | Sequence[DhKey],
         store: Store,
-        floor: int = FLOOR,
+        block_height: int = BLOCK_HEIGHT,
     ) -> None:
         """``key`` opens messages, or several keys do; what the store holds was opened with the same."""
         self.overlay, self.label = overlay, label
         self._reader, self._key = reader, key
-        self._tree = SummaryTree(overlay, label, store, floor)
+        self._tree = SummaryTree(overlay, label, store, block_height)
         self._last: Receipt | None = None
         self._lock = asyncio.Lock()
         self._grown = asyncio.Condition()
@@ -95,7 +95,7 @@ class Materializer(Generic[S]):
 
     async def catch_up(self) -> int:
         """Fold everything up to the log's present end; returns how far that is."""
-        while entries := await self._reader.page(self.label, StreamSeq(self.size + 1), PAGE):
+        while entries := await self._reader.page(self.label, StreamSeq(self.size + 1), PAGE_ENTRIES):
             for entry in entries:
                 await self._take(entry)
         return self.size
@@ -126,21 +126,21 @@ class Materializer(Generic[S]):
 
     # --- answering
 
-    async def state(self, upto: int | None = None) -> Answer[S]:
+    async def state(self, upto: int | None = None) -> FoldedState[S]:
         """The state now, from memory; or as it was after ``upto`` entries, in O(log n)."""
         async with self._lock:
             if upto is None or upto == self.size:
-                return Answer(self.overlay, Range(1, self.size), self._tree.state(), self._last)
-            folded: Folded[S] = await self._run(self._tree.fold(1, upto))
+                return FoldedState(self.overlay, Range(1, self.size), self._tree.state(), self._last)
+            folded: FoldedRange[S] = await self._run(self._tree.fold(1, upto))
             receipt = await self._receipt_at(upto, folded.mmr_root)
-            return Answer(self.overlay, folded.range, folded.summary, receipt)
+            return FoldedState(self.overlay, folded.range, folded.summary, receipt)
 
-    async def fold(self, from_seq: int, to_seq: int) -> Answer[S]:
+    async def fold(self, from_seq: int, to_seq: int) -> FoldedState[S]:
         """What a range did, proven to lie between the log's own roots (B11)."""
         if from_seq == 1:
             return await self.state(to_seq)
         async with self._lock:
-            folded: Folded[S] = await self._run(self._tree.fold(from_seq, to_seq))
+            folded: FoldedRange[S] = await self._run(self._tree.fold(from_seq, to_seq))
             before = await self._reader.receipt(self.label, StreamSeq(from_seq - 1))
             receipt = await self._reader.receipt(self.label, StreamSeq(to_seq))
             proof = await self._reader.consistency(self.label, before.stream_seq, receipt.stream_seq)
@@ -151,7 +151,7 @@ class Materializer(Generic[S]):
                 path=tuple(map(NodeHash, folded.hashes)),
             )
             verify_consistency(between, before.mmr_root, receipt.mmr_root)
-            return Answer(self.overlay, folded.range, folded.summary, receipt)
+            return FoldedState(self.overlay, folded.range, folded.summary, receipt)
 
     # --- snapshots (spec-3 §7)
 

@@ -32,7 +32,7 @@ from veen_overlays.live.realm import RealmFollower
 from veen_overlays.summary_tree.store import Store
 
 
-class Around(Protocol):
+class HubServices(Protocol):
     """What the hub hands over: ``veen_hub.admission.policy.Surroundings``, by shape."""
 
     @property
@@ -74,7 +74,7 @@ class RealmPolicy(ViewPolicy):
             return dict.fromkeys(self.view.own_labels, FOREVER_SEC)
         return super().retention()
 
-    async def follow(self, around: Around) -> None:
+    async def follow(self, around: HubServices) -> None:
         """Renew the view, for ever; whatever cannot be read or contradicts itself is raised."""
         self._stream_of, self._clock = around.stream_of, around.clock
         follower = RealmFollower(

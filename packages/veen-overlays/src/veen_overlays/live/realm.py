@@ -21,7 +21,7 @@ from veen_core.keys import DhKey
 from veen_core.protocols import Clock, LogReader
 from veen_core.receipt import Receipt
 from veen_overlays.control.admission import ViewPolicy
-from veen_overlays.control.policy import Bound, Level, PolicyView
+from veen_overlays.control.policy import FoldedPrefix, Level, PolicyView
 from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
 from veen_overlays.fold.event import UNOPENED
 from veen_overlays.fold.overlay import Overlay, Summary
@@ -39,7 +39,7 @@ FOLDED_BY: Final[dict[str, tuple[str, Overlay[Any]]]] = {
 """Of each admin stream: which part of the view it is, and its overlay."""
 DESCRIBES: Final = "meta-schema"
 """The stream by which nothing is admitted or refused: META0+ only improves discoverability (7.2)."""
-LAST: Final = b"last receipt/"
+LAST_RECEIPT_PREFIX: Final = b"last receipt/"
 """Before a stream's id, in the store."""
 
 
@@ -80,7 +80,7 @@ class RealmFollower:
 
     async def refresh(self) -> PolicyView:
         """Read all streams that the level needs to their ends; a new view, or an error and none."""
-        parts: dict[str, Bound[Any]] = {}
+        parts: dict[str, FoldedPrefix[Any]] = {}
         for name, view in self._views.items():
             if name not in self._opened:
                 await view.open()
@@ -91,7 +91,7 @@ class RealmFollower:
             answer = await view.state()
             self._keep_last(name, answer.receipt)
             self._check_opened(name, answer.summary)
-            parts[FOLDED_BY[name][0]] = Bound(
+            parts[FOLDED_BY[name][0]] = FoldedPrefix(
                 label=view.label,
                 upto_seq=answer.range.to_seq,
                 mmr_root=answer.mmr_root,
@@ -104,7 +104,7 @@ class RealmFollower:
 
     def _check_opened(self, name: str, summary: Summary[Any]) -> None:
         """A stream of which nothing opens is one that this key does not read, and may revoke anybody."""
-        closed = summary.foreign and all(fault.schema == UNOPENED for fault in summary.listed)
+        closed = summary.foreign and all(fault.schema == UNOPENED for fault in summary.ignored)
         if closed and not summary.events and not summary.undecodable and name != DESCRIBES:
             raise VerificationError(
                 f"of the {summary.foreign} messages of the {name} stream the hub's key opens none: give it "
@@ -113,7 +113,7 @@ class RealmFollower:
             )
 
     def _last_key(self, name: str) -> bytes:
-        return LAST + self._empty.needed()[name][0]
+        return LAST_RECEIPT_PREFIX + self._empty.needed()[name][0]
 
     async def _check_last(self, name: str) -> None:
         """What was the last receipt once, in this run or an earlier one, must stand in the log."""

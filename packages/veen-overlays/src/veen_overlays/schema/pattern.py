@@ -18,7 +18,7 @@ from veen_core import cbor
 from veen_core.kinds import Bytes, Fixed, Int, Kind, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import Field
 
-LONGEST: Final = 64
+MAX_PATTERN_STRING_BYTES: Final = 64
 """Bytes of a variable string up to which a pattern spells out its length."""
 
 _MAX_FIELDS: Final = 23
@@ -49,8 +49,8 @@ def _head(major: int, length: int) -> bytes:
 
 
 def _strings(major: int) -> bytes:
-    """Every length up to ``LONGEST``, spelled out: the head, then so many bytes."""
-    return b"|".join(re.escape(_head(major, n)) + b".{%d}" % n for n in range(LONGEST + 1))
+    """Every length up to ``MAX_PATTERN_STRING_BYTES``, spelled out: the head, then so many bytes."""
+    return b"|".join(re.escape(_head(major, n)) + b".{%d}" % n for n in range(MAX_PATTERN_STRING_BYTES + 1))
 
 
 def _string_content(item: bytes) -> bytes:

@@ -39,30 +39,32 @@ class Undecodable:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RecordRule:
     """What a record must satisfy beyond its fields' types."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
-def at_least_one_of(*names: str) -> Rule:
+def at_least_one_of(*names: str) -> RecordRule:
     """At least one of these optional fields is there."""
-    return Rule(
+    return RecordRule(
         f"at least one of {', '.join(names)} is present",
         lambda record: any(getattr(record, name) is not None for name in names),
     )
 
 
-def is_map(name: str) -> Rule:
+def is_map(name: str) -> RecordRule:
     """The free value of this field, where present, is a map."""
-    return Rule(f"{name} is a map", lambda record: getattr(record, name) is None or _is_dict(record, name))
+    return RecordRule(
+        f"{name} is a map", lambda record: getattr(record, name) is None or _is_dict(record, name)
+    )
 
 
-def nests_little(name: str) -> Rule:
+def nests_little(name: str) -> RecordRule:
     """The free value of this field can be shown inside a state."""
     text = f"{name} nests at most {MAX_NESTING} deep"
-    return Rule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
+    return RecordRule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
 
 
 def _nests(value: Any, left: int) -> bool:
@@ -82,7 +84,7 @@ class Record(Wire):
     __slots__ = ()
     NAME: ClassVar[str]
     SCHEMA: ClassVar[SchemaId]
-    RULES: ClassVar[tuple[Rule, ...]]
+    RULES: ClassVar[tuple[RecordRule, ...]]
     PATTERN: ClassVar[Pattern | None]
     SLOTS: ClassVar[tuple[Callable[[Any, Any], None], ...]]
 
@@ -135,7 +137,7 @@ def schema_id(name: str, *, operation: bool = False) -> SchemaId:
 
 
 def record(
-    name: str, *, section: str, rules: tuple[Rule, ...] = (), operation: bool = False
+    name: str, *, section: str, rules: tuple[RecordRule, ...] = (), operation: bool = False
 ) -> Callable[[R], R]:
     """Declare a record: a text-keyed map in field order (B2)."""
 

@@ -23,7 +23,7 @@ class ClassId(FixedBytes):
     __slots__ = ()
 
 
-class Check(FixedBytes):
+class Checksum(FixedBytes):
     """Over everything else in a stored object."""
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class StoredNode(Wire):
     below: bytes
     """The hashes of the two subtrees below, or nothing."""
     summary: bytes
-    check: Check
+    check: Checksum
 
     @property
     def hashes_below(self) -> list[bytes]:
@@ -51,14 +51,14 @@ class StoredNode(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeBinding:
     """Whose nodes they are: every node of a tree is bound to it."""
 
     class_id: ClassId
     label: Label
 
-    def _check(self, upto_seq: int, root: bytes, node: bytes, below: bytes, summary: bytes) -> Check:
-        return Check(
+    def _check(self, upto_seq: int, root: bytes, node: bytes, below: bytes, summary: bytes) -> Checksum:
+        return Checksum(
             Ht(
                 "veen/summary-node",
                 cbor.encode([self.class_id, self.label, upto_seq, root, node, below, summary]),

@@ -14,14 +14,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from veen_core.errors import VerificationError
 from veen_core.ids import Label
 from veen_core.mmr import Mmr, node_hash, peak_positions, root_of
-from veen_overlays.fold.event import Event, Fault, Message, SeenOnce
+from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
-from veen_overlays.summary_tree.node import ClassId, Place, StoredNode
+from veen_overlays.summary_tree.node import ClassId, NodeBinding, StoredNode
 from veen_overlays.summary_tree.store import Store
 
 S = TypeVar("S")
 
-CACHED: Final = 1024
+MAX_CACHED_NODES: Final = 1024
 """Nodes kept in memory, the longest unused forgotten first."""
 
 
@@ -39,7 +39,7 @@ class Tile(NamedTuple, Generic[S]):
     summary: Summary[S]
 
 
-class Index:
+class KeyIndex:
     """Which event had a key first: in the store, and of the open block in memory."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
@@ -59,15 +59,15 @@ class Index:
         return held is None or held == seq
 
 
-class Beyond:
+class LaterKeys:
     """Which keys came before, for messages after ``size``; an index learns nothing of them.
 
     What the index has of later ones another process has written, which has folded further than we have.
     """
 
-    def __init__(self, index: Index, size: int) -> None:
+    def __init__(self, index: KeyIndex, size: int) -> None:
         self._index, self._size = index, size
-        self._keys = SeenOnce()
+        self._keys = MemorySeenKeys()
 
     def first(self, key: bytes, seq: int) -> bool:
         held = self._index.seq_of(key)
@@ -81,12 +81,12 @@ Reading = Generator[Range, Sequence[Message], Tile[S]]
 class Nodes(Generic[S]):
     """Of one overlay over one label."""
 
-    def __init__(self, overlay: Overlay[S], label: Label, store: Store, floor: int) -> None:
-        self._overlay, self._store, self._floor = overlay, store, floor
-        self._place = Place(ClassId(overlay.class_id), label)
-        self._prefix = overlay.class_id[:16] + label[:16] + bytes([floor])
+    def __init__(self, overlay: Overlay[S], label: Label, store: Store, block_height: int) -> None:
+        self._overlay, self._store, self._block_height = overlay, store, block_height
+        self._binding = NodeBinding(ClassId(overlay.class_id), label)
+        self._prefix = overlay.class_id[:16] + label[:16] + bytes([block_height])
         self._cache: OrderedDict[tuple[int, int], Tile[S]] = OrderedDict()
-        self.index = Index(store, self._prefix)
+        self.index = KeyIndex(store, self._prefix)
         self.head = Mmr()
         """The whole blocks, as they are stored."""
 
@@ -94,33 +94,33 @@ class Nodes(Generic[S]):
         return self._prefix + b"n" + bytes([height]) + index.to_bytes(8, "big")
 
     def _open(self, height: int, index: int) -> StoredNode | None:
-        return self._place.open(self._store.get(self._key(height, index)), (index + 1) << height)
+        return self._binding.open(self._store.get(self._key(height, index)), (index + 1) << height)
 
     # --- head
 
     def load_head(self) -> None:
         """Take up what is stored; nothing, if the head cannot be trusted."""
-        held = self._place.open(self._store.get(self._prefix + b"h"))
+        held = self._binding.open(self._store.get(self._prefix + b"h"))
         fits = held is not None and len(held.hashes_below) == held.upto_seq.bit_count()
         if held is None or not fits or root_of(held.hashes_below) != held.mmr_root:
             self.clear()
         else:
             self.head = Mmr(held.upto_seq, held.hashes_below)
-            self.index = Index(self._store, self._prefix)
+            self.index = KeyIndex(self._store, self._prefix)
 
     def clear(self) -> None:
         """Forget everything: what the store holds of this tree is of no use."""
         stop = self._prefix + b"\xff"
         self._store.write({}, [key for key, _ in self._store.scan(self._prefix, stop)])
         self._cache.clear()
-        self.index, self.head = Index(self._store, self._prefix), Mmr()
+        self.index, self.head = KeyIndex(self._store, self._prefix), Mmr()
 
     def commit(self, head: Mmr, fresh: Iterable[tuple[int, int, Tile[S], bytes]]) -> None:
         """A block and the subtrees it completed, with its keys and the new head, in one step."""
         fresh, root = list(fresh), head.root
         puts = {self._key(h, i): self._sealed(h, i, root, tile, below) for h, i, tile, below in fresh}
         peaks = b"".join(head.peaks)
-        puts[self._prefix + b"h"] = self._place.seal(head.size, root, root, peaks, b"")
+        puts[self._prefix + b"h"] = self._binding.seal(head.size, root, root, peaks, b"")
         self._store.write(puts | self.index.pending)  # commit point; memory follows
         self.index.pending = {}
         self.head = head.copy()
@@ -129,12 +129,12 @@ class Nodes(Generic[S]):
 
     def _sealed(self, height: int, index: int, root: bytes, tile: Tile[S], below: bytes) -> bytes:
         summary = self._overlay.encode(tile.summary)
-        return self._place.seal((index + 1) << height, root, tile.hash, below, summary)
+        return self._binding.seal((index + 1) << height, root, tile.hash, below, summary)
 
     def _remember(self, height: int, index: int, tile: Tile[S]) -> None:
         self._cache[height, index] = tile
         self._cache.move_to_end((height, index))
-        if len(self._cache) > CACHED:
+        if len(self._cache) > MAX_CACHED_NODES:
             self._cache.popitem(last=False)
 
     # --- reading
@@ -178,7 +178,7 @@ class Nodes(Generic[S]):
     def _computed(self, height: int, index: int, wanted: bytes | None, left: Mmr) -> Reading[S]:
         """From the two below, or from the log; checked against what the tree above wants; written back."""
         below = b""
-        if height > self._floor:
+        if height > self._block_height:
             a, b = self._stored_below(height, index, wanted)
             first = yield from self._verified(height - 1, 2 * index, a, left)
             before = _and(left, height - 1, first.hash)
@@ -214,7 +214,7 @@ class Nodes(Generic[S]):
         return self._overlay.fold(messages, self.index)
 
     def lift_one(self, message: Message) -> Summary[S]:
-        event: Event | Fault | None = self._overlay.distinct(message, self.index)
+        event: Event | IgnoredMessage | None = self._overlay.distinct(message, self.index)
         return self._overlay.empty if event is None else self._overlay.summarise(event)
 
 

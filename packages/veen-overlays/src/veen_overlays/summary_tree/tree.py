@@ -23,18 +23,18 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from veen_core.errors import VerificationError
 from veen_core.ids import Label, MmrRoot
 from veen_core.mmr import Mmr, Node, peak_positions, root_of, subtrees
-from veen_overlays.fold.event import Message, Seen
+from veen_overlays.fold.event import Message, SeenKeys
 from veen_overlays.fold.overlay import Overlay, Summary
-from veen_overlays.summary_tree.nodes import Beyond, Nodes, Range, Tile, read
+from veen_overlays.summary_tree.nodes import LaterKeys, Nodes, Range, Tile, read
 from veen_overlays.summary_tree.store import Store
 
 S = TypeVar("S")
 
-FLOOR: Final = 6
+BLOCK_HEIGHT: Final = 6
 """Blocks of 64: a stored node per 32 messages, and at most 126 events to lift at a range's edges."""
 
 
-class Folded(NamedTuple, Generic[S]):
+class FoldedRange(NamedTuple, Generic[S]):
     """A range's summary, and the subtree hashes it rests on, left to right (B11's tiles)."""
 
     range: Range
@@ -49,7 +49,7 @@ class Folded(NamedTuple, Generic[S]):
         return root_of(self.hashes[::-1])
 
 
-Folding = Generator[Range, Sequence[Message], Folded[S]]
+Folding = Generator[Range, Sequence[Message], FoldedRange[S]]
 
 
 def drive(steps: Generator[Range, Sequence[Message], Any], read: Callable[[Range], Sequence[Message]]) -> Any:
@@ -65,9 +65,11 @@ def drive(steps: Generator[Range, Sequence[Message], Any], read: Callable[[Range
 class SummaryTree(Generic[S]):
     """One overlay over one label. ``load`` comes before anything else."""
 
-    def __init__(self, overlay: Overlay[S], label: Label, store: Store, floor: int = FLOOR) -> None:
-        self.overlay, self.label, self.floor = overlay, label, floor
-        self._nodes = Nodes(overlay, label, store, floor)
+    def __init__(
+        self, overlay: Overlay[S], label: Label, store: Store, block_height: int = BLOCK_HEIGHT
+    ) -> None:
+        self.overlay, self.label, self.block_height = overlay, label, block_height
+        self._nodes = Nodes(overlay, label, store, block_height)
         self._begin([])
 
     def _begin(self, peaks: list[Tile[S]]) -> None:
@@ -108,7 +110,7 @@ class SummaryTree(Generic[S]):
         tile = Tile(message.msg_id, self._nodes.lift_one(message))
         grown = self.mmr.copy()
         completed = grown.append(message.msg_id)
-        if len(completed) > self.floor:
+        if len(completed) > self.block_height:
             self._close_block(self.overlay.merge(t.summary for t in (*self._open, tile)), grown, completed)
         else:
             self.mmr = grown
@@ -124,7 +126,7 @@ class SummaryTree(Generic[S]):
                 self.append(message)
                 continue
             block.append(message)
-            if len(block) == 1 << self.floor:
+            if len(block) == 1 << self.block_height:
                 self._append_block(block)
                 block = []
         for message in block:
@@ -145,10 +147,10 @@ class SummaryTree(Generic[S]):
 
         If storing fails, the block's last message is not folded and may be appended again.
         """
-        tile = Tile(completed[self.floor].hash, summary)
+        tile = Tile(completed[self.block_height].hash, summary)
         peaks = list(self._peaks)
-        fresh = [(self.floor, completed[self.floor].index, tile, b"")]
-        for node in completed[self.floor + 1 :]:
+        fresh = [(self.block_height, completed[self.block_height].index, tile, b"")]
+        for node in completed[self.block_height + 1 :]:
             left = peaks.pop()
             below = left.hash + tile.hash
             tile = Tile(node.hash, self.overlay.combine(left.summary, tile.summary))
@@ -165,9 +167,9 @@ class SummaryTree(Generic[S]):
             self._state = self.overlay.merge(tile.summary for tile in tiles)
         return self._state
 
-    def beyond(self) -> Seen:
+    def beyond(self) -> SeenKeys:
         """For messages that follow and are not to be appended yet."""
-        return Beyond(self._nodes.index, self.size)
+        return LaterKeys(self._nodes.index, self.size)
 
     def fold(self, from_seq: int, to_seq: int) -> Folding[S]:
         """Any range of what is folded: O(log n) tiles, the small ones at its edges from the log."""
@@ -193,11 +195,11 @@ class SummaryTree(Generic[S]):
                 summaries.append(self._nodes.lift(messages))
                 ids = [message.msg_id for message in messages]
             hashes += _hashes(low, ids)
-        return Folded(Range(from_seq, to_seq), self.overlay.merge(summaries), tuple(hashes))
+        return FoldedRange(Range(from_seq, to_seq), self.overlay.merge(summaries), tuple(hashes))
 
     def _where(self, position: tuple[int, int]) -> str:
         height, index = position
-        if height >= self.floor:
+        if height >= self.block_height:
             return _STORED
         return _OPEN if index << height >= self.stored else _LOG
 

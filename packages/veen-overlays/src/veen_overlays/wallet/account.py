@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.fold.monoid import Monoid, narrow, wide
+from veen_overlays.fold.monoid import Monoid, int_to_item, item_to_int
 from veen_overlays.wallet.window import NO_WINDOW, Window, dump_window, load_window, set_if_zero
 
 LimitSet = tuple[()] | tuple[int | None]
@@ -47,12 +47,12 @@ class State(NamedTuple):
         fields = self._asdict()
         del fields["lowest"]
         return fields | {
-            "balance": wide(self.balance),
-            "pending_daily_spent": wide(self.pending_daily_spent),
+            "balance": int_to_item(self.balance),
+            "pending_daily_spent": int_to_item(self.pending_daily_spent),
         }
 
 
-NEVER: Final = State()
+NEVER_OPENED: Final = State()
 """``state0`` (§6)."""
 
 
@@ -66,7 +66,7 @@ class Moves(NamedTuple):
         return Moves(self.delta + after.delta, min(self.low, self.delta + after.low))
 
 
-STILL: Final = Moves(0, 0)
+NO_MOVES: Final = Moves(0, 0)
 
 
 class Account(NamedTuple):
@@ -77,7 +77,7 @@ class Account(NamedTuple):
     frozen: bool | None = None
     limit: LimitSet = ()
     reset: int = 0
-    moves: tuple[Moves, Moves] = (STILL, STILL)
+    moves: tuple[Moves, Moves] = (NO_MOVES, NO_MOVES)
     windows: tuple[Window, Window, Window, Window] = (NO_WINDOW,) * 4
 
     def apply(self, state: State) -> State:
@@ -148,16 +148,18 @@ def _joined(a: Account, b: Account) -> Effects:
 
 def dump(account: Account) -> list[Any]:
     """Canonical: state and windows as arrays, big sums as text."""
-    opened = account.opened and [wide(field) if type(field) is int else field for field in account.opened]
-    moves = [wide(n) for move in account.moves for n in move]
+    opened = account.opened and [
+        int_to_item(field) if type(field) is int else field for field in account.opened
+    ]
+    moves = [int_to_item(n) for move in account.moves for n in move]
     windows = [dump_window(window) for window in account.windows]
     return [opened, account.closes, account.frozen, list(account.limit), account.reset, moves, windows]
 
 
 def load(item: Any) -> Account:
     opened, closes, frozen, limit, reset, moves, windows = item
-    state = opened and State._make(narrow(field) if type(field) is str else field for field in opened)
-    free, held = (Moves(narrow(moves[n]), narrow(moves[n + 1])) for n in (0, 2))
+    state = opened and State._make(item_to_int(field) if type(field) is str else field for field in opened)
+    free, held = (Moves(item_to_int(moves[n]), item_to_int(moves[n + 1])) for n in (0, 2))
     a, b, c, d = map(load_window, windows)
     return Account(state, closes, frozen, tuple(limit), reset, (free, held), (a, b, c, d))
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from veen_core.hashing import H
-from veen_overlays.fold.event import EVENT, Event, Message, Seen
-from veen_overlays.fold.monoid import table
+from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
+from veen_overlays.fold.monoid import map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.pattern import uint
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet import records as wal
-from veen_overlays.wallet.account import ACCOUNT, NEVER, UNTOUCHED, Account, State
-from veen_overlays.wallet.run import Run
+from veen_overlays.wallet.account import ACCOUNT, NEVER_OPENED, UNTOUCHED, Account, State
+from veen_overlays.wallet.movements import MovementRun
 from veen_overlays.wallet.window import set_if_zero
 
 Accounts = Mapping[bytes, Account]
@@ -43,7 +43,7 @@ def control_of(record: Record) -> Account | None:
     return None
 
 
-def lift_into(runs: Runs, record: Record, repeated: tuple[bool, ...]) -> None:
+def lift_into(runs: MovementRuns, record: Record, repeated: tuple[bool, ...]) -> None:
     """One record into the runs of the wallets it names."""
     match record:
         case wal.Deposit(wallet_id=wallet, amount=amount):
@@ -63,18 +63,18 @@ def lift_into(runs: Runs, record: Record, repeated: tuple[bool, ...]) -> None:
             runs[record.wallet_id].control(control)  # type: ignore[attr-defined]  # every wallet record has one
 
 
-class Runs(dict[bytes, Run]):
+class MovementRuns(dict[bytes, MovementRun]):
     """A run for each wallet that is named; of others than ``only``, if given, nothing is kept."""
 
     def __init__(self, only: WalletId | None = None) -> None:
         super().__init__()
         self.only = only
-        self._ignored = Run()
+        self._ignored = MovementRun()
 
-    def __missing__(self, wallet: bytes) -> Run:
+    def __missing__(self, wallet: bytes) -> MovementRun:
         if self.only is not None and wallet != self.only:
             return self._ignored
-        run = self[bytes(wallet)] = Run()
+        run = self[bytes(wallet)] = MovementRun()
         return run
 
     def accounts(self) -> dict[bytes, Account]:
@@ -113,16 +113,16 @@ class _Bulk:
         self.shapes = {bytes(shape.SCHEMA): (shape,) for shape in wal.WALLET_RECORDS}
 
     def __call__(
-        self, messages: Iterable[Message], seen: Seen
+        self, messages: Iterable[Message], seen: SeenKeys
     ) -> tuple[dict[bytes, Account], int, list[Message]]:
-        runs, aside, events = Runs(self.only), [], 0
+        runs, aside, events = MovementRuns(self.only), [], 0
         first = seen.first
         deposit, withdraw, transfer = map(_expression, (wal.Deposit, wal.Withdraw, wal.Transfer))
         deposit_id, withdraw_id = bytes(wal.Deposit.SCHEMA), bytes(wal.Withdraw.SCHEMA)
         transfer_id = bytes(wal.Transfer.SCHEMA)
         for message in messages:
             seq, msg_id, schema, body, parent_id = message
-            if not first(H(EVENT + (parent_id or msg_id) + schema + body), seq):
+            if not first(H(EVENT_TAG + (parent_id or msg_id) + schema + body), seq):
                 continue
             if schema == deposit_id and (groups := deposit(body)) is not None:
                 runs[groups[0]].credit(uint(groups[1]))
@@ -140,7 +140,7 @@ class _Bulk:
             events += 1
         return runs.accounts(), events, aside
 
-    def _slowly(self, runs: Runs, message: Message, seen: Seen) -> bool:
+    def _slowly(self, runs: MovementRuns, message: Message, seen: SeenKeys) -> bool:
         """Any record, in any canonical form; False if it is none."""
         shapes = self.shapes.get(message.schema)
         record = Undecodable("") if shapes is None else decode_record(shapes, message.body)
@@ -153,7 +153,7 @@ class _Bulk:
 
 def _lifter(only: WalletId | None) -> Any:
     def lift(event: Event) -> Accounts:
-        runs = Runs(only)
+        runs = MovementRuns(only)
         lift_into(runs, event.record, event.repeated)
         return runs.accounts()
 
@@ -162,12 +162,12 @@ def _lifter(only: WalletId | None) -> Any:
 
 def state_of(accounts: Accounts, wallet: bytes) -> State:
     """A wallet after a prefix that starts with the log."""
-    return accounts.get(bytes(wallet), UNTOUCHED).apply(NEVER)
+    return accounts.get(bytes(wallet), UNTOUCHED).apply(NEVER_OPENED)
 
 
 def _states(accounts: Accounts) -> dict[bytes, Any]:
     states = ((wallet, state_of(accounts, wallet)) for wallet in sorted(accounts))
-    return {wallet: state.item() for wallet, state in states if state != NEVER}
+    return {wallet: state.item() for wallet, state in states if state != NEVER_OPENED}
 
 
 def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
@@ -176,7 +176,7 @@ def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
         scope=only or b"",
         title=title,
         schemas=wal.WALLET_RECORDS,
-        monoid=table(ACCOUNT),
+        monoid=map_of(ACCOUNT),
         lift=_lifter(only),
         view=_states,
         keys=transfer_keys,

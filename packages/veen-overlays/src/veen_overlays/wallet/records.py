@@ -9,10 +9,10 @@ from veen_core.ids import UnixTime
 from veen_core.kinds import SIGNED
 from veen_core.wire import EXPLICIT
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, WalletId, wallet_id
-from veen_overlays.schema.record import Record, Rule, is_map, record
+from veen_overlays.schema.record import Record, RecordRule, is_map, record
 
-_IS_ASCII = Rule("currency is ASCII", lambda r: r.currency.isascii())
-_IS_ITS_OWN_ID = Rule(
+_IS_ASCII = RecordRule("currency is ASCII", lambda r: r.currency.isascii())
+_IS_ITS_OWN_ID = RecordRule(
     "wallet_id is that of realm_id, ctx_id and currency",
     lambda r: r.wallet_id == wallet_id(r.realm_id, r.ctx_id, r.currency),
 )

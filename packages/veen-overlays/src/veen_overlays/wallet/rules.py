@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.fold.event import Event, Message, Seen, SeenOnce
+from veen_overlays.fold.event import Event, MemorySeenKeys, Message, SeenKeys
 from veen_overlays.schema.record import Record
-from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.account import NEVER_OPENED, State
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import (
     Adjust,
@@ -26,7 +26,7 @@ from veen_overlays.wallet.records import (
     Unfreeze,
     Withdraw,
 )
-from veen_overlays.wallet.window import DAY
+from veen_overlays.wallet.window import DAY_SEC
 
 
 class WalCode(enum.StrEnum):
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class WalletPolicy:
     """What a deployment decides (WAL 2.2, §8). None: no restriction."""
 
     currencies: frozenset[str] | None = None
@@ -86,7 +86,7 @@ class Policy:
         )
 
 
-NO_POLICY: Final = Policy()
+NO_RESTRICTION: Final = WalletPolicy()
 
 
 class Violation(NamedTuple):
@@ -126,7 +126,7 @@ def _to_oneself(_state: State, record: Transfer) -> str | None:
 
 def spent_today(state: State, ts: int) -> int:
     """What counts against the limit at ``ts``: nothing of an earlier day (5.4)."""
-    return state.pending_daily_spent if ts // DAY == state.last_limit_reset_ts // DAY else 0
+    return state.pending_daily_spent if ts // DAY_SEC == state.last_limit_reset_ts // DAY_SEC else 0
 
 
 def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
@@ -169,13 +169,13 @@ RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, Broken, bool], ...]]
 
 
 def refusal(
-    state: State, record: Record, policy: Policy = NO_POLICY, authors: Collection[bytes] = ()
+    state: State, record: Record, policy: WalletPolicy = NO_RESTRICTION, authors: Collection[bytes] = ()
 ) -> Refusal | None:
     """Why a producer with these keys must not emit this record for a wallet in this state; None: it may."""
     return policy.refusal(record, authors) or next(_broken(state, record, reported=False), None)
 
 
-def slipped(state: State, record: Record) -> Refusal | None:
+def violation_of(state: State, record: Record) -> Refusal | None:
     """What a verifier reports of a record that was emitted for a wallet in this state; None: nothing.
 
     A producer's check and its emission are two steps: another producer's event may come between them.
@@ -193,9 +193,9 @@ def _broken(state: State, record: Record, *, reported: bool) -> Iterator[Refusal
 
 def violations(
     messages: Iterable[Message],
-    seen: Seen | None = None,
+    seen: SeenKeys | None = None,
     *,
-    policy: Policy = NO_POLICY,
+    policy: WalletPolicy = NO_RESTRICTION,
     authors: Callable[[Message], Collection[bytes]] = lambda _message: (),
 ) -> Iterator[Violation]:
     """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6).
@@ -206,7 +206,7 @@ def violations(
     """
     states: dict[bytes, State] = {}
     refs: dict[tuple[bytes, bytes], int] = {}
-    seen = SeenOnce() if seen is None else seen
+    seen = MemorySeenKeys() if seen is None else seen
     for message in messages:
         event = LEDGER.distinct(message, seen)
         if not isinstance(event, Event):
@@ -214,7 +214,7 @@ def violations(
         wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
         if (refused := policy.refusal(event.record, authors(message))) is not None:
             yield Violation(event.seq, message.origin, wallet, *refused)
-        only_credits = message.parent_id is not None and not states.get(wallet, NEVER).exists
+        only_credits = message.parent_id is not None and not states.get(wallet, NEVER_OPENED).exists
         if not only_credits and not (event.repeated and event.repeated[0]):
             yield from _of_source(states, event, message.origin)
             yield from _of_its_ref(states, refs, event, message.origin)
@@ -226,12 +226,12 @@ def violations(
 def advance(states: dict[bytes, State], event: Event) -> None:
     """One event on, for the wallets it names (§6)."""
     for wallet, account in LEDGER.lift(event).items():
-        states[wallet] = account.apply(states.get(wallet, NEVER))
+        states[wallet] = account.apply(states.get(wallet, NEVER_OPENED))
 
 
 def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
-    broken = slipped(states.get(wallet, NEVER), event.record)
+    broken = violation_of(states.get(wallet, NEVER_OPENED), event.record)
     if broken is not None:
         yield Violation(event.seq, origin, wallet, *broken)
 
@@ -243,7 +243,7 @@ def _of_its_ref(
     if not isinstance(record := event.record, Withdraw) or record.ref is None:
         return
     wallet = bytes(record.wallet_id)
-    if not states.get(wallet, NEVER).pays_out:
+    if not states.get(wallet, NEVER_OPENED).pays_out:
         return
     first = refs.setdefault((wallet, record.ref), event.seq)
     if first != event.seq:
@@ -268,6 +268,6 @@ def _of_destination(states: dict[bytes, State], event: Event, origin: bytes) -> 
     if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:
         return
     wallet, credited_before = bytes(record.to_wallet_id), bool(event.repeated and event.repeated[1])
-    if states.get(wallet, NEVER).closed and not credited_before:
+    if states.get(wallet, NEVER_OPENED).closed and not credited_before:
         why = "the destination is closed; it was not credited"
         yield Violation(event.seq, origin, wallet, WalCode.CLOSED, why)

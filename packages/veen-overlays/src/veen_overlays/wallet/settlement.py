@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from veen_overlays.fold.event import UNOPENED, Event, Message, SeenOnce
+from veen_overlays.fold.event import UNOPENED, Event, MemorySeenKeys, Message
 from veen_overlays.identifiers import WalletId
-from veen_overlays.wallet.account import NEVER, State
+from veen_overlays.wallet.account import NEVER_OPENED, State
 from veen_overlays.wallet.ledger import LEDGER
 from veen_overlays.wallet.records import Transfer
 from veen_overlays.wallet.rules import Violation, WalCode, advance
@@ -48,15 +48,15 @@ def halves(messages: Iterable[Message]) -> Halves:
     states: dict[bytes, State] = {}
     debits: dict[Key, Half] = {}
     credits_: dict[Key, Half] = {}
-    seen, sealed = SeenOnce(), 0
+    seen, sealed = MemorySeenKeys(), 0
     for message in messages:
         sealed += message.schema == UNOPENED
         event = LEDGER.distinct(message, seen)
         if not isinstance(event, Event):
             continue
         if isinstance(record := event.record, Transfer):
-            source = states.get(record.wallet_id, NEVER)
-            to = states.get(record.to_wallet_id, NEVER)
+            source = states.get(record.wallet_id, NEVER_OPENED)
+            to = states.get(record.to_wallet_id, NEVER_OPENED)
             debit = Half(event.seq, message.origin, record, source.pays_out)
             transfer_id = bytes(record.transfer_id)
             debits.setdefault((bytes(record.wallet_id), transfer_id), debit)

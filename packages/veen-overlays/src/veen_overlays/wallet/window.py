@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from veen_overlays.fold.monoid import narrow, wide
+from veen_overlays.fold.monoid import int_to_item, item_to_int
 
-DAY: Final = 86_400
+DAY_SEC: Final = 86_400
 """``needs_reset``: the two times lie on different days of UTC (WAL 5.7, its canonical choice)."""
 
 
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
         return Outcome(self.kept and after.kept, spent, reset)
 
 
-AS_IT_WAS: Final = Outcome(True, 0, None)
+UNCHANGED: Final = Outcome(True, 0, None)
 
 
 class Window(NamedTuple):
@@ -50,7 +50,7 @@ class Window(NamedTuple):
         """For a known reset time."""
         if reset == 0:
             return self.zero
-        return self.same if self.day is None or reset // DAY == self.day else self.other
+        return self.same if self.day is None or reset // DAY_SEC == self.day else self.other
 
     def _of_day(self, day: int) -> Outcome:
         """For a reset time that is not 0 and lies on ``day``."""
@@ -73,13 +73,13 @@ class Window(NamedTuple):
         return (pending if out.kept else 0) + out.spent, reset if out.reset is None else out.reset
 
 
-NO_WINDOW: Final = Window(None, AS_IT_WAS, AS_IT_WAS, AS_IT_WAS)
+NO_WINDOW: Final = Window(None, UNCHANGED, UNCHANGED, UNCHANGED)
 """The identity."""
 
 
 def set_if_zero(ts: int) -> Window:
     """A limit that is not null: the reset time becomes its ts if it was 0 (§6)."""
-    return Window(None, Outcome(True, 0, ts), AS_IT_WAS, AS_IT_WAS) if ts else NO_WINDOW
+    return Window(None, Outcome(True, 0, ts), UNCHANGED, UNCHANGED) if ts else NO_WINDOW
 
 
 def debits(first_ts: int, spent: int, reset: int | None) -> Window:
@@ -88,7 +88,7 @@ def debits(first_ts: int, spent: int, reset: int | None) -> Window:
     ``reset`` is when they last started a new day, None if all lie on one day; ``spent`` is their sum
     since then.
     """
-    day = first_ts // DAY
+    day = first_ts // DAY_SEC
     if reset is not None:
         fresh = Outcome(False, spent, reset)
         return Window(day, fresh, fresh, fresh)
@@ -99,12 +99,12 @@ def debits(first_ts: int, spent: int, reset: int | None) -> Window:
 def dump_window(window: Window) -> Any:
     if window == NO_WINDOW:
         return None
-    outcomes = ([out.kept, wide(out.spent), out.reset] for out in window[1:])
+    outcomes = ([out.kept, int_to_item(out.spent), out.reset] for out in window[1:])
     return [window.day, *outcomes]
 
 
 def load_window(item: Any) -> Window:
     if item is None:
         return NO_WINDOW
-    zero, same, other = (Outcome(kept, narrow(spent), reset) for kept, spent, reset in item[1:])
+    zero, same, other = (Outcome(kept, item_to_int(spent), reset) for kept, spent, reset in item[1:])
     return Window(item[0], zero, same, other)

@@ -17,7 +17,7 @@ from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.overlay_stream import Place, Reach, reaches
+from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, StreamId, StreamSeq
@@ -38,12 +38,12 @@ from veen_overlays.identity.authentication import authenticate as by_path
 from veen_overlays.identity.directory import Directory
 from veen_overlays.identity.state import on_stream
 
-Streams = Callable[[str | StreamId], Place]
+Streams = Callable[[str | StreamId], OverlayStream]
 
 
-async def directory(place: Streams, *streams: StreamId) -> Directory:
+async def directory(at_stream: Streams, *streams: StreamId) -> Directory:
     """The states of these identity streams, each only of what belongs on it."""
-    return Directory({stream: await place(stream).state(on_stream(stream)) for stream in streams})
+    return Directory({stream: await at_stream(stream).state(on_stream(stream)) for stream in streams})
 
 
 def _id(text: str) -> CtxId | None:
@@ -53,11 +53,11 @@ def _id(text: str) -> CtxId | None:
         return None
 
 
-async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
+async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]:
     target: CtxId | OrgId | None = _id(who)
     if target is None:
         handles = handle_stream(realm)
-        target = (await directory(place, handles)).resolve(realm, who)
+        target = (await directory(at_stream, handles)).resolve(realm, who)
         if target is None:
             raise CommandFailed(
                 f"nobody is {who} in this realm, as far as your keys open it: check spelling and --realm, "
@@ -65,10 +65,10 @@ async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
                 Exit.USAGE,
             )
     if isinstance(target, OrgId):
-        org = (await directory(place, org_stream(target))).org(target)
+        org = (await directory(at_stream, org_stream(target))).org(target)
         name = org.display_name if org is not None else None
         return {"handle": who, "org_id": target.hex(), "display_name": name}
-    profile = (await directory(place, ctx_stream(target, realm))).profile(target, realm)
+    profile = (await directory(at_stream, ctx_stream(target, realm))).profile(target, realm)
     found: dict[str, Any] = {"ctx_id": target.hex()} if _id(who) else {"handle": who, "ctx_id": target.hex()}
     return {
         **found,
@@ -80,8 +80,8 @@ async def _whois(place: Streams, realm: RealmId, who: str) -> dict[str, Any]:
 @command("veen id whois @bob --realm shop --reader realm", "veen id whois CTX_ID --realm shop")
 @click.argument("who", metavar="HANDLE|CTX_ID")
 @realm_option
-@reaches
-def whois(out: Output, *, reach: Reach, who: str, realm: RealmId) -> Answer:
+@access_options
+def whois(out: Output, *, access: Access, who: str, realm: RealmId) -> Answer:
     """Say whom a handle names, and how the account shows itself.
 
     Ends with exit code 1 if nobody has the handle.
@@ -89,15 +89,15 @@ def whois(out: Output, *, reach: Reach, who: str, realm: RealmId) -> Answer:
     del out
 
     async def work() -> dict[str, Any]:
-        async with reach.streams() as place:
-            return await _whois(place, realm, who)
+        async with access.streams() as at_stream:
+            return await _whois(at_stream, realm, who)
 
-    told = loop.run(work())
-    return Answer(told, fields(told))
+    data = loop.run(work())
+    return Answer(data, fields(data))
 
 
 async def _judge(
-    place: Streams,
+    at_stream: Streams,
     stream: str,
     seq: int,
     *,
@@ -107,7 +107,7 @@ async def _judge(
     org: OrgId | None,
     roles: Any,
 ) -> Authenticated | Denied:
-    source = place(stream)
+    source = at_stream(stream)
     entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
         raise CommandFailed(
@@ -133,7 +133,7 @@ async def _judge(
         org=org,
         roles=roles,
     )
-    return by_path(claim, await directory(place, *streams))
+    return by_path(claim, await directory(at_stream, *streams))
 
 
 @command(
@@ -152,11 +152,11 @@ async def _judge(
 @realm_option
 @click.option("--org", type=Hex(OrgId), help="On whose behalf: its roles and revocations count.")
 @click.option("--role", "roles", multiple=True, help="A role that the account must have; may be repeated.")
-@reaches
+@access_options
 def authenticate(
     out: Output,
     *,
-    reach: Reach,
+    access: Access,
     stream: str,
     seq: int,
     epoch: int | None,
@@ -174,16 +174,18 @@ def authenticate(
     made = CapToken.decode(token.read_bytes()) if token is not None else None
 
     async def work() -> Authenticated | Denied:
-        async with reach.streams() as place:
+        async with access.streams() as at_stream:
             at = Epoch(epoch) if epoch is not None else None
-            return await _judge(place, stream, seq, epoch=at, token=made, realm=realm, org=org, roles=roles)
+            return await _judge(
+                at_stream, stream, seq, epoch=at, token=made, realm=realm, org=org, roles=roles
+            )
 
     found = loop.run(work())
     if isinstance(found, Denied):
         raise CommandFailed(f"not authenticated, ID {found.step.value}: {found.why}", Exit.POLICY)
-    told = {
+    data = {
         "ctx_id": found.ctx_id.hex(),
         "principal_pk": found.principal_pk.hex(),
         "device_id": found.device_id.hex(),
     }
-    return Answer(told, fields(told))
+    return Answer(data, fields(data))

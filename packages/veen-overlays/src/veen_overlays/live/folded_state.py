@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[S]):
+class FoldedState(Generic[S]):
     """A summary, and the signed receipt of the last entry it rests on."""
 
     overlay: Overlay[S]

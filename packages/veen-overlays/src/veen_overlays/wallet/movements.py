@@ -7,10 +7,10 @@ movements needs one pass over plain integers. One movement alone is a run of one
 from __future__ import annotations
 
 from veen_overlays.wallet.account import UNTOUCHED, Account, Moves, combine
-from veen_overlays.wallet.window import DAY, NO_WINDOW, debits
+from veen_overlays.wallet.window import DAY_SEC, NO_WINDOW, debits
 
 
-class Run:
+class MovementRun:
     """A wallet's summary so far, and the movements after it."""
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Run:
         self.moved = True
         self.free -= amount
         self.free_low = min(self.free_low, self.free)
-        day = ts // DAY
+        day = ts // DAY_SEC
         if day == self.day:
             self.spent += amount
             return
