@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from veen_core import cbor, hub_identity
+from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import ChunkSummary, decode_peaks, parse_chunk_name
 from veen_core.entry import split_entries
-from veen_core.ids import HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
+from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
+from veen_core.keys import SigningKey
 from veen_core.limits import Limits
 from veen_core.msg import Msg
+from veen_core.profile import PROFILES
 from veen_core.receipt import Receipt
 from veen_storage.chunks.retention import Rule
 from veen_storage.copies.export import export, export_window, verify_export
@@ -42,6 +45,7 @@ from .conftest import MakeStore
 from .sample import (
     CONTROL,
     HUB_ID,
+    HUB_KEY,
     ORDERS,
     Unsynced,
     at,
@@ -372,6 +376,57 @@ def test_a_checkpoint_that_is_there_twice_is_refused(written: Store, tmp_path: P
     resealed(out)
     with pytest.raises(DamageError, match=rf"checkpoints\.cborseq at byte {len(once)}: .* already"):
         verify_export(out, HUB_ID)
+
+
+@pytest.mark.parametrize(
+    ("fields", "witnesses", "why"),
+    [
+        pytest.param({"epoch": Epoch(1)}, (), "epoch", id="epoch"),
+        pytest.param({"label_prev": CONTROL}, (), "label_prev", id="label_prev"),
+        pytest.param({}, (signing_key("stranger"),), "witness", id="witness"),
+    ],
+)
+@pytest.mark.parametrize("where", ["in the range", "later"])
+@forms
+def test_a_checkpoint_with_a_false_epoch_label_prev_or_witness_is_refused(
+    written: Store,
+    tmp_path: Path,
+    form: Form,
+    where: str,
+    fields: dict[str, Any],
+    witnesses: tuple[SigningKey, ...],
+    why: str,
+) -> None:
+    """The hub's key signs all three, so that only the rules of core §4.4.1 and H9 can refuse them."""
+    out = tmp_path / "out"
+    held = export(written, ORDERS, seq(1), seq(20), out, form=form)
+    assert held.later is not None
+
+    def forged(made: Checkpoint) -> Checkpoint:
+        unsigned = dataclasses.replace(made, witness_sigs=None, **fields)
+        return sign_checkpoint(HUB_KEY, unsigned, witnesses)
+
+    if where == "later":
+        later = dataclasses.replace(held.later, checkpoint=forged(held.later.checkpoint))
+        resealed(out, later=later)
+    else:
+        name = f"checkpoint-{ORDERS.hex()}-{16:020d}.cbor" if form == "chunks" else "checkpoints.cborseq"
+        *kept, last = items(out / name)
+        changed = [*kept, forged(Checkpoint.decode(last)).encode()]
+        (out / name).write_bytes(b"".join(changed))
+        resealed(out)
+    with pytest.raises(DamageError, match=f"(later|checkpoint at 16): .*{why}"):
+        verify_export(out, HUB_ID)
+
+
+def test_a_label_that_rotated_is_exported_and_verifies(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(profile=PROFILES["rotating"], previous_label=lambda _label: CONTROL)
+    for second in range(0, 240, 30):
+        send(store, ORDERS, 3, now=at(second))
+    for first, last in ((1, 24), (1, 10), (9, 24), (10, 24), (17, 20)):
+        out = tmp_path / f"{first}-{last}"
+        export(store, ORDERS, seq(first), seq(last), out)
+        assert verify_export(out, HUB_ID).entries == last - first + 1
 
 
 def test_a_pruned_entry_that_acknowledges_what_is_not_there_is_refused(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from veen_core.ids import StreamSeq
+from veen_core.ids import Label, StreamSeq
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.commit.journal import ANCHOR, CHECKPOINT, ENTRY, PRUNE, Item
 from veen_storage.errors import DamageError
 from veen_storage.fsck import Report, fsck
+from veen_storage.fsck.repair import repair
 from veen_storage.store import Store
 
 from .conftest import MakeStore
@@ -94,3 +97,82 @@ def test_a_gap_among_applied_batches_is_no_fault(make_store: MakeStore) -> None:
     first.write_bytes(content)
     assert judged(store).ok
     Store(store.layout.root, background=False).close()
+
+
+def cut_off_before_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the applier write its files, and fail where the index would commit to them."""
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "cut off")
+
+    monkeypatch.setattr(store._index, "write", fail)
+    with pytest.raises(OSError, match="cut off"):
+        store.apply()
+
+
+@pytest.mark.parametrize("order", [(ORDERS, INVOICES, NEWS), (NEWS, INVOICES, ORDERS)], ids=["one", "other"])
+def test_several_labels_checkpointed_in_one_batch_are_clean_after_a_kill(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, order: tuple[Label, ...]
+) -> None:
+    store = make_store()
+    for name in (ORDERS, INVOICES, NEWS):
+        send(store, name)
+    store.apply()
+    batch = store.batch(at(1))
+    for name in order:
+        batch.checkpoint(name)
+    store.commit(batch)
+    cut_off_before_the_index(store, monkeypatch)
+    report = judged(store)
+    assert report.ok, str(report)
+
+
+def twice_pruned(store: Store, *, applied: int) -> None:
+    """Journal two decisions to prune the same chunk, and apply the first or neither."""
+    send_each(store, ORDERS, 20)
+    store.apply()
+    for second in (60, 61):
+        batch = store.batch(at(second))
+        batch.prune(Prune(label=ORDERS, start_seq=seq(1), end_seq=seq(8), pruned_at=at(second)))
+        store.commit(batch)
+        if second == 60 and applied:
+            send(store, INVOICES, now=at(60))
+            store.apply()
+    send(store, INVOICES, now=at(62))
+
+
+@pytest.mark.parametrize("applied", [0, 1], ids=["neither is applied", "the first is applied"])
+def test_a_chunk_whose_prune_was_journaled_twice_is_clean_and_repairs(
+    make_store: MakeStore, applied: int
+) -> None:
+    store = make_store()
+    twice_pruned(store, applied=applied)
+    report = judged(store)
+    assert report.ok, str(report)
+    shutil.rmtree(store.layout.index)
+    repair(store.layout.root)
+    with Store(store.layout.root, background=False) as opened:
+        assert opened.read.head(INVOICES) is not None
+    assert fsck(store.layout.root, processes=1).ok
+
+
+def test_a_prune_that_was_cut_off_after_an_earlier_one_was_refused_is_clean(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first decision found the chunk damaged and was dropped; the file was restored before the second."""
+    store = make_store()
+    send_each(store, ORDERS, 20)
+    store.apply()
+    chunk = store.layout.chunk(ORDERS, seq(1), seq(8))
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[:-1])
+    for second in (60, 61):
+        batch = store.batch(at(second))
+        batch.prune(Prune(label=ORDERS, start_seq=seq(1), end_seq=seq(8), pruned_at=at(second)))
+        store.commit(batch)
+        if second == 60:
+            store.apply()
+            chunk.write_bytes(content)
+    cut_off_before_the_index(store, monkeypatch)
+    report = judged(store)
+    assert report.ok, str(report)

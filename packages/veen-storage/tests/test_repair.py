@@ -293,3 +293,20 @@ def test_a_token_that_was_used_before_it_was_authorized_keeps_its_record(tmp_pat
     shutil.rmtree(root / "index")
     repair(root)
     assert rows(root) == before
+
+
+def test_a_token_used_beyond_its_rate_before_it_was_authorized_in_the_same_second_is_no_fault(
+    tmp_path: Path,
+) -> None:
+    """The hub did not know the rate yet; the log does not tell in which order the two happened."""
+    root = tmp_path / "data"
+    create(root, HUB_KEY, BORN, limits=SMALL)
+    given = token(rate=Rate(per_sec=0, burst=2))
+    with Store(root, background=False) as store:
+        send(store, ORDERS, 3, now=at(5), auth_ref=given.auth_ref)
+        authorize(store, given, at(5))
+        send(store, ORDERS, 1, now=at(6), auth_ref=given.auth_ref)
+        store.apply()
+    report = fsck(root, processes=1)
+    assert report.ok, str(report)
+    assert any(given.claims_ref.hex() in note for note in report.notes)

@@ -41,15 +41,15 @@ class Bindings:
 
     applied: dict[bytes, tuple[Label, StreamSeq]] = field(default_factory=dict)
     ahead: list[tuple[int, bytes]] = field(default_factory=list)
-    """With the journal's batch, which dictates their order."""
+    """With their position in the journal, which is the order in which they are applied."""
     complete: bool = True
     """False once a checkpoint could not be read: then more lines than these are right."""
 
-    def expect(self, line: bytes, of: tuple[Label, StreamSeq], batch: int | None) -> None:
-        if batch is None:
+    def expect(self, line: bytes, of: tuple[Label, StreamSeq], order: int | None) -> None:
+        if order is None:
             self.applied[line] = of
         else:
-            self.ahead.append((batch, line))
+            self.ahead.append((order, line))
 
     @property
     def size(self) -> int:
@@ -77,7 +77,7 @@ class Bindings:
                 offset += len(line)
         except DecodeError:
             pass  # what is left is judged below
-        beyond = b"".join(line for _batch, line in sorted(self.ahead, key=lambda row: row[0]))
+        beyond = b"".join(line for _order, line in sorted(self.ahead))
         rest = data[offset:]
         foreign = len(rest) > len(beyond) or foreign_at(rest, beyond, offset) is not None
         if foreign or (missing and rest):

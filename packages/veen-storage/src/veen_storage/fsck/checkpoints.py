@@ -72,8 +72,8 @@ class CheckpointFold:
         ahead = item is not None and item.batch > self._book.applied
         self._folded.checkpoints.add(upto)
         self._beside.checkpointed(step, ahead=ahead)
-        batch = item.batch if item is not None and ahead else None
-        self._book.bindings.expect(step.binding.encode(), (self._label, upto), batch)
+        order = item.order if item is not None and ahead else None
+        self._book.bindings.expect(step.binding.encode(), (self._label, upto), order)
 
     def _without_checkpoint(self, upto: StreamSeq) -> None:
         """Go on as if it were there: its absence is reported."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from veen_core.cap import CapToken, ClaimsRef
 from veen_core.ids import AuthRef, HubId, Label, UnixTime
-from veen_core.rate import Bucket
 from veen_storage.commit.applier import NOTHING_TO_FINISH, write_index
 from veen_storage.commit.changes import Changes
 from veen_storage.commit.ledger import Draft, Ledger
@@ -52,13 +51,18 @@ class DerivedDraft(Draft):
             self.note_claims(record)
         if record is not None and record.control_seq and cursor.hub_ts < self._tokens.authorized_at[auth_ref]:
             return  # the hub did not know its rate yet
+        self._note_overdraft(cursor, auth_ref)
         super().note_use(cursor, auth_ref)
-        claims = record.claims_ref if record is not None else None
-        bucket = self.changes.buckets.get((claims, cursor.number)) if claims is not None else None
-        if bucket is not None and bucket.tokens < 0:  # uses before it, in the same second, are counted too
-            assert claims is not None
-            self.changes.buckets[claims, cursor.number] = Bucket(0, bucket.refilled_at)
-            self._tokens.late.add(claims)
+
+    def _note_overdraft(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
+        """Note a use that an empty bucket forbids: the hub took it in the second before it knew the token."""
+        record, bucket = self.cap(auth_ref), self.bucket(auth_ref, cursor.label)
+        token = record.token if record is not None else None
+        rate = token.allow.rate if token is not None else None
+        if token is None or rate is None or bucket is None:
+            return
+        if not bucket.at(rate, cursor.hub_ts).allows:
+            self._tokens.late.add(token.claims_ref)
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
         if self.cap(auth_ref) is not None:

@@ -196,6 +196,8 @@ class Journaled(NamedTuple):
     """One item of the journal, and where it stands."""
 
     batch: int
+    order: int
+    """Position among all items of the journal: items of one batch are applied in this order."""
     file: str
     offset: int
     data: bytes
@@ -208,7 +210,8 @@ class LabelJournal:
     entries: dict[StreamSeq, Journaled] = field(default_factory=dict)
     checkpoints: dict[StreamSeq, Journaled] = field(default_factory=dict)
     anchors: dict[StreamSeq, list[Journaled]] = field(default_factory=dict)
-    prunes: dict[StreamSeq, Journaled] = field(default_factory=dict)
+    prunes: dict[StreamSeq, list[Journaled]] = field(default_factory=dict)
+    """Decisions by the chunk's first entry, oldest first: one may be journaled again before it is applied."""
     hashes: dict[StreamSeq, EntryHash] = field(default_factory=dict)
     """Of the entries."""
 
@@ -222,6 +225,7 @@ class JournalFiles:
     last: int | None = None
     damaged: bool = False
     size: int = 0
+    items: int = 0
 
     def of(self, label: Label) -> LabelJournal:
         return self.labels.get(label) or LabelJournal()
@@ -272,7 +276,8 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFil
         for offset, batch in _batches(path, held, report, last=path == segments[-1]):
             _check_number(path, offset, batch, held, report, applied=applied)
             for item in batch.items:
-                _keep(held, report, Journaled(batch.number, path.name, offset, item.data), item)
+                held.items += 1
+                _keep(held, report, Journaled(batch.number, held.items, path.name, offset, item.data), item)
     return held
 
 
@@ -328,7 +333,7 @@ def _keep(held: JournalFiles, report: Report, where: Journaled, item: Item) -> N
                 _label(held, anchor.label).anchors.setdefault(anchor.upto_seq, []).append(where)
             case journal.PRUNE:
                 decision = Prune.decode(item.data)
-                _label(held, decision.label).prunes[decision.start_seq] = where
+                _label(held, decision.label).prunes.setdefault(decision.start_seq, []).append(where)
             case unknown:
                 raise DamageError(where.file, where.offset, f"holds an item of unknown kind {unknown}")
     except VeenError as exc:
@@ -377,7 +382,7 @@ def _finished(log: LogFiles, held: JournalFiles) -> int:
         files = log.of(label)
         sealed = [pending.entries.get(StreamSeq(end + 1)) for end in files.logs.values()]
         there = files.logs.keys() | files.growing
-        gone = [item for start, item in pending.prunes.items() if start in files.pruned.keys() - there]
+        gone = [items[0] for start, items in pending.prunes.items() if start in files.pruned.keys() - there]
         finished = max([finished, *(item.batch for item in (*sealed, *gone) if item is not None)])
     return finished
 

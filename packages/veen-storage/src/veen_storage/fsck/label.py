@@ -262,10 +262,7 @@ class LabelFold:
             self._prune(start, upto)
 
     def _prune(self, start: StreamSeq, end: StreamSeq) -> None:
-        item = self._pending.prunes.get(start)
         path = self._book.layout.pruned(self._label, start, end)
-        if item is not None and item.batch > self._book.applied:
-            return
         try:
             head = read_pruned_head(path)
         except (OSError, VeenError) as exc:
@@ -278,11 +275,25 @@ class LabelFold:
             self._book.fault(path.name, what, offset=0, label=self._label, seq=start)
             self._state.distrust()
         decision = Prune(label=self._label, start_seq=start, end_seq=end, pruned_at=head.pruned_at)
+        if self._waits(decision):
+            return
         self._state.draft.note_prune(decision)
         if start in self._files.logs or start in self._files.growing:
             step, name = self._state.draft.changes.steps[-1], chunk_name(self._label, start, end)
             self._book.leave_open(step, ("prune", self._label, start, end), name)
             self._check_stays(path, decision)
+
+    def _waits(self, decision: Prune) -> bool:
+        """Whether the file was written by a round that was cut off: the index does not know the decision.
+
+        The file's ``pruned_at`` says which decision made it. The chunk goes only after the index knows.
+        """
+        start = decision.start_seq
+        if start not in self._files.logs and start not in self._files.growing:
+            return False
+        items = self._pending.prunes.get(start, ())
+        made_by = [item.batch for item in items if item.data == decision.encode()]
+        return bool(made_by) and min(made_by) > self._book.applied
 
     def _check_stays(self, path: Path, decision: Prune) -> None:
         """The chunk is still there, and will go: what stays of it must be all of it."""

@@ -45,7 +45,8 @@ def check_pending(book: Book, label: Label, folded: Folded) -> None:
     for upto, item in _ahead(book, anchors):
         if upto not in folded.checkpoints:
             _fault(book, label, upto, item, f"an anchor of a checkpoint at {upto}, which there is not")
-    for start, item in _ahead(book, pending.prunes.items()):
+    prunes = ((start, item) for start, items in pending.prunes.items() for item in items)
+    for start, item in _ahead(book, prunes):
         end = Prune.decode(item.data).end_seq
         if folded.sealed.get(start) != end or folded.tokens:
             what = f"prunes entries {start} to {end}, which are no chunk that may be pruned"

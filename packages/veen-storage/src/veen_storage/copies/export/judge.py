@@ -11,11 +11,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from veen_core import cap, checkpoint, consistency, hub_identity
+from veen_core import cap, checkpoint, consistency, hub_identity, stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry, verify_authorize
-from veen_core.errors import InvariantError, VeenError
+from veen_core.errors import CheckpointError, InvariantError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
@@ -161,11 +161,25 @@ class Judge:
             checkpoint.check_transition(made, self.tree)
             if self._checkpoints and made.upto_seq == self._checkpointed:
                 raise InvariantError("§4.4.1", "there is one at this place already")
-            hub_identity.verify_checkpoint(self._identity, made, self.registry.profile.epoch_sec)
+            if made.epoch != (epoch := stream.epoch_at(self._hub_ts, self.registry.profile.epoch_sec)):
+                raise CheckpointError(f"epoch {made.epoch} is not {epoch}, the epoch of its last entry (H9)")
+            self._check_signers(made)
         except VeenError as exc:
             raise damage(where, f"checkpoint at {made.upto_seq}: {exc}", offset) from exc
         self._checkpoints += 1
         self._checkpointed = made.upto_seq
+
+    def _check_signers(self, made: Checkpoint) -> None:
+        """Raise unless label_prev, the hub's signature and the witnesses' hold (core §4.4.1, §8.4, H9).
+
+        Only a label's first checkpoint may name another label_prev. Whether the first checkpoint of a range
+        is the label's first cannot be told, unless the range starts at 1 and the checkpoint lies in it.
+        """
+        epoch_sec = self.registry.profile.epoch_sec
+        if made.rotates and (self._checkpoints or not epoch_sec):
+            raise CheckpointError("label_prev is another label, and this is not the label's first (H9)")
+        hub_identity.verify_checkpoint(self._identity, made, epoch_sec)
+        checkpoint.verify_witnesses(made, (), [key.hub_pk for key in self._identity.hub_keys])
 
     def conclude(self) -> Verified:
         """What must hold once everything was seen."""
@@ -196,6 +210,10 @@ class Judge:
             if made.label_curr != self.manifest.label:
                 raise InvariantError("I2", "CHECKPOINT.label_curr is of another label")
             consistency.verify_consistency(proof, self.tree.root, made.mmr_root)
-            hub_identity.verify_checkpoint(self._identity, made, self.registry.profile.epoch_sec)
+            if made.epoch < (epoch := stream.epoch_at(self._hub_ts, self.registry.profile.epoch_sec)):
+                raise CheckpointError(f"epoch {made.epoch} is before {epoch}, the epoch of entry to_seq (H9)")
+            if made.epoch and not self.registry.profile.epoch_sec:
+                raise CheckpointError(f"epoch {made.epoch} of a profile without epochs (H9)")
+            self._check_signers(made)
         except VeenError as exc:
             raise damage(MANIFEST, f"later: {exc}") from exc
