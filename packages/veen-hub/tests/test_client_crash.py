@@ -597,14 +597,14 @@ def test_a_piece_that_several_change_loses_no_change(kind: str, tmp_path: Path) 
 
     def work(number: int) -> None:
         for _ in range(25):
-            update(store, hub, "counts", lambda held: (held or b"") + bytes([number]), patience=20.0)
+            update(store, hub, "counts", lambda held: (held or b"") + bytes([number]), lock_timeout=20.0)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert Counter(store.load(hub, "counts") or b"") == dict.fromkeys(range(4), 25)
     assert store.lock(hub, "counts") is not None
-    with pytest.raises(StateError, match="another process holds counts"):
-        update(store, hub, "counts", lambda held: held or b"", patience=0.0)
+    with pytest.raises(StateError, match="another process has locked the record counts"):
+        update(store, hub, "counts", lambda held: held or b"", lock_timeout=0.0)
 
 
 def test_tokens_of_two_clients_on_one_state_are_all_kept(tmp_path: Path) -> None:

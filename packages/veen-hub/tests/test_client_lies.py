@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,11 +25,21 @@ from veen_core.api import (
     StreamResponse,
     SubmitResponse,
 )
-from veen_core.errors import CheckpointError, DivergenceError, IdentityError, SignatureError
-from veen_core.ids import LeafHash, MmrRoot, NodeHash, UnixTime
+from veen_core.errors import CheckpointError, DivergenceError, IdentityError, SignatureError, StateError
+from veen_core.ids import HubId, LeafHash, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse, Status
-from veen_hub.client import CapRefused, Diverged, Hub, Misbehaved, NotFound, Retry, Stream, connect
+from veen_hub.client import (
+    CapRefused,
+    Diverged,
+    Hub,
+    MemoryStateStore,
+    Misbehaved,
+    NotFound,
+    Retry,
+    Stream,
+    connect,
+)
 from veen_hub.client.wire.connection import HubConnection
 from veen_hub.client.wire.framing import Framer
 
@@ -235,22 +245,10 @@ def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_pa
                 gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no checkpoint")
                 return web.Response(status=404, body=gone.encode()) if path == "/v1/checkpoint" else answer
 
-            def no_such_entry(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
-                if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq <= 11:
-                    return answer
-                gone = ErrorEnvelope(code=Code.NOT_FOUND, message="no entry")
-                return web.Response(status=404, body=gone.encode())
-
             for lie, error in ((stale, CheckpointError), (nothing, Misbehaved)):
                 proxy.lie = lie
                 with pytest.raises(error):
                     await stream.checkpoint()
-            proxy.lie = honest
-            await direct.stream("taken back").send("12")
-            await admin.checkpoint(stream.label())
-            proxy.lie = no_such_entry
-            with pytest.raises(Misbehaved, match="a checkpoint at 12, and no such entry"):
-                await stream.head()
         async with between(hub.url) as proxy:
             proxy.lie = stale  # and after a restart, from what was written down
             async with connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
@@ -561,6 +559,7 @@ def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
                 with pytest.raises(DivergenceError) as caught:
                     await act(client.stream("fork"))
                 _check_evidence(caught.value, client.identity)
+                _check_saved(caught.value, state)
                 await client.report_equivocation(_evidence(caught.value))
             # and after a restart, from what was written down
             async with connect(proxy.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
@@ -609,6 +608,18 @@ def _check_evidence(error: DivergenceError, identity: object) -> None:
     assert evidence.first.receipt.stream_seq == evidence.second.receipt.stream_seq
 
 
+def _check_saved(error: DivergenceError, state: Path) -> None:
+    """The evidence is in the client's state folder, and the error says where."""
+    assert isinstance(error, Diverged)
+    assert error.folder is not None
+    assert error.folder.is_relative_to(state)
+    assert str(error.folder) in str(error)
+    saved = {path.name: path.read_bytes() for path in error.folder.iterdir()}
+    assert saved.pop("equivocation.cbor") == _evidence(error).encode()
+    assert saved == {"held.cbor": error.held, "shown.cbor": error.shown}
+    assert {path.stat().st_mode & 0o777 for path in error.folder.iterdir()} == {0o600}
+
+
 def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(tmp_path / "one") as one:
@@ -621,10 +632,39 @@ def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> 
                 async with connect(one.url, ALICE, trust=one.hub_id, state=state) as client:
                     await client.stream("memory").send("forgotten")
                 async with connect(two.url, ALICE, trust=one.hub_id, state=state, retry=QUICK) as client:
-                    with pytest.raises(Diverged, match="has no such entry any more"):
+                    with pytest.raises(Diverged, match="has no such entry any more") as caught:
                         await client.stream("memory").send("next")
-                    with pytest.raises(Diverged):
+                    with pytest.raises(Diverged) as again:
                         _ = [m async for m in client.stream("memory").read()]
+                assert caught.value.folder is not None
+                assert (caught.value.folder / "held.cbor").read_bytes() == caught.value.held
+                assert again.value.folder == caught.value.folder, "the same evidence is kept once"
+                async with connect(one.url, ALICE, trust=one.hub_id, retry=QUICK) as client:
+                    stream = client.stream("memory")
+                    assert (await stream.head()).stream_seq == 2  # type: ignore[union-attr]
+                    client.connection.api.transport.url = two.url
+                    with pytest.raises(Diverged, match="save the evidence that this error carries"):
+                        await stream.receipt(2)
+
+    run(story())
+
+
+def test_evidence_that_cannot_be_written_is_still_in_the_error(tmp_path: Path) -> None:
+    class Full(MemoryStateStore):
+        def save_evidence(self, hub: HubId, files: Mapping[str, bytes]) -> Path | None:
+            raise StateError(f"{hub.hex()}: no space left for {len(files)} files")
+
+    async def story() -> None:
+        async with (
+            forked(tmp_path, "full") as (one, two),
+            between(one.url) as proxy,
+            connect(proxy.url, ALICE, trust=one.hub_id, state=Full(), retry=QUICK) as client,
+        ):
+            assert len([m async for m in client.stream("full").read(1, 15)]) == 15
+            proxy.upstream = two.url
+            with pytest.raises(Diverged, match="no space left for 3 files") as caught:
+                await client.stream("full").head()
+            _check_evidence(caught.value, client.identity)
 
     run(story())
 
@@ -654,6 +694,23 @@ def test_evidence_of_a_log_that_shrank_is_not_merely_not_found(tmp_path: Path, s
                     with pytest.raises(Diverged, match="has no such entry any more") as caught:
                         await steps[step]()
                     assert Receipt.decode(caught.value.held) == last
+
+    run(story())
+
+
+def test_a_head_before_entries_that_are_known_is_refused(hub: HubProcess) -> None:
+    async def story() -> None:
+        async with talking(hub, "older head") as (proxy, client, stream):
+            _ = await _texts(stream)
+            older = await client.connection.api.receipt(stream.label(), StreamSeq(12))
+
+            def stale(path: str, request: bytes, answer: bytes) -> bytes:
+                asked = path == "/v1/receipt" and ReceiptRequest.decode(request).stream_seq == 0
+                return ReceiptResponse(receipt=older).encode() if asked else answer
+
+            proxy.lie = stale
+            with pytest.raises(Misbehaved, match="newest entry is 12, but 20 are known"):
+                await stream.head()
 
     run(story())
 

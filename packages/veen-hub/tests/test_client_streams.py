@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from veen_core import LogReader, LogWriter, StreamSeq
+from veen_core.api import ErrorEnvelope, ReceiptRequest
 from veen_core.cap import Rate
 from veen_core.client_state import ClientBounds
 from veen_core.entry import verify_authorize
@@ -35,7 +37,8 @@ from veen_hub.client import (
 )
 from veen_hub.client.reading.message import Message
 
-from .client_fixtures import ADMIN, HubProcess, person, run, serving, token_for
+from .client_fixtures import ADMIN, QUICK, HubProcess, person, run, serving, token_for
+from .client_proxy import between
 
 ALICE, BOB = person("alice"), person("bob")
 
@@ -442,6 +445,37 @@ def test_receipts_proofs_and_checkpoints_come_verified(open_hub: HubProcess) -> 
             assert await stream.checkpoint(37) == made
             assert await hub.admin(ADMIN).retention() == (0, 0)
             assert (await hub.status()).identity == open_hub.identity
+
+    run(story())
+
+
+@pytest.mark.parametrize("hub_knows_its_head", [True, False], ids=["newest receipt", "by search"])
+def test_the_head_costs_few_requests(open_hub: HubProcess, hub_knows_its_head: bool) -> None:
+    """The hub returns its newest receipt; a hub that does not is searched, twice log2(n) requests."""
+
+    def no_newest(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
+        if hub_knows_its_head or path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq:
+            return answer
+        return web.Response(
+            status=404, body=ErrorEnvelope(code=Code.NOT_FOUND, message="no entry 0").encode()
+        )
+
+    async def story() -> None:
+        name = f"head {hub_knows_its_head}"
+        async with (
+            between(open_hub.url) as proxy,
+            connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as alice,
+            connect(proxy.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as bob,
+        ):
+            proxy.lie = no_newest
+            assert await bob.stream(name).head() is None
+            *_, last = [r async for r in alice.stream(name).send_many(f"{n}" for n in range(300))]
+            proxy.requests.clear()
+            assert await bob.stream(name).head() == last
+            assert len(proxy.requests) <= (3 if hub_knows_its_head else 22), proxy.requests
+            proxy.requests.clear()
+            assert await bob.stream(name).head() == last
+            assert len(proxy.requests) <= (1 if hub_knows_its_head else 2), proxy.requests
 
     run(story())
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import errno
 import re
-import tempfile
-from pathlib import Path
 from typing import Final
 
 from veen_cli.frame.exits import Exit
@@ -17,7 +15,6 @@ from veen_cli.frame.explanations import explain
 from veen_core.errors import (
     ConfigError,
     DecodeError,
-    DivergenceError,
     EncodeError,
     IdentityError,
     KeystoreError,
@@ -105,8 +102,8 @@ def judge(error: BaseException) -> tuple[str, Exit] | None:
     message = _as_commands(str(error) or type(error).__name__)
     if isinstance(error, Refused):
         return _of_refusal(error), code
-    if isinstance(error, DivergenceError) and (kept := keep_evidence(error)) is not None:
-        return f"{message}; stop using this hub: the evidence is in {kept} (`veen inspect {kept}/*`)", code
+    if isinstance(error, Diverged):
+        return message, code
     if isinstance(error, Unreachable):
         return _of_silence(message.partition("; gave up")[0]), code
     hint = next((hint for kind, hint in NEXT if isinstance(error, kind)), None) or _of_cause(error)
@@ -125,23 +122,6 @@ def _as_commands(message: str) -> str:
     for method, named in COMMANDS.items():
         message = message.replace(method, named)
     return message
-
-
-def keep_evidence(error: DivergenceError) -> Path | None:
-    """What the hub signed earlier and what contradicts it, as files: nobody else may have them."""
-    evidence = error.equivocation if isinstance(error, Diverged) else None
-    found = {
-        "held.cbor": error.held,
-        "shown.cbor": error.shown,
-        "equivocation.cbor": evidence.encode() if evidence is not None else b"",
-    }
-    if not any(found.values()):
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="veen-evidence-"))
-    for name, content in found.items():
-        if content:
-            (folder / name).write_bytes(content)
-    return folder
 
 
 def _of_refusal(error: Refused) -> str:

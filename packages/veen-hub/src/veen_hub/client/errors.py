@@ -22,6 +22,8 @@ VeenError
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Final
 
 from veen_core.api import ErrorEnvelope
@@ -166,13 +168,32 @@ class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
 
 
 class Diverged(DivergenceError):  # noqa: N818 - what the hub did
-    """The hub contradicts what it signed; ``equivocation`` convicts it where two receipts differ."""
+    """The hub contradicts what it signed before (§9 Resync, spec-1 §14).
+
+    ``equivocation`` is evidence that convicts the hub, if two of its receipts contradict each other.
+    ``folder`` is the folder in the client's state where ``held``, ``shown`` and ``equivocation`` were saved;
+    None if the client keeps no files, or could not write them.
+    """
 
     def __init__(
-        self, message: str, *, held: bytes = b"", shown: bytes = b"", equivocation: Equivocation | None = None
+        self,
+        message: str,
+        *,
+        held: bytes = b"",
+        shown: bytes = b"",
+        equivocation: Equivocation | None = None,
+        folder: Path | None = None,
+        unsaved: str | None = None,
     ) -> None:
         super().__init__(message, held=held, shown=shown)
         self.equivocation = equivocation
+        self.folder = folder
+        if folder is not None:
+            kept = f"keep the evidence in {folder} (`veen inspect {shlex.quote(str(folder))}/*` shows it)"
+        else:
+            why = f" ({unsaved})" if unsaved is not None else ""
+            kept = f"save the evidence that this error carries, it is not on disk{why}"
+        self.action = f"stop using this hub and {kept}"
 
 
 class BoundsReached(StateError):  # noqa: N818 - a state of the client_id

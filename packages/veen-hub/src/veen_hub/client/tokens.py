@@ -52,7 +52,7 @@ class Tokens:
             connection.hub_id,
             TOKENS_RECORD,
             self._with_ours,
-            patience=connection.lock_timeout,
+            lock_timeout=connection.lock_timeout,
         )
         return receipt
 

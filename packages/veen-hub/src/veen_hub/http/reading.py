@@ -32,6 +32,7 @@ from veen_core.entry import Entry
 from veen_core.errors import ApiError, DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
+from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
 from veen_hub.http.connections import Connection
@@ -229,11 +230,21 @@ async def _wait(*events: asyncio.Event) -> None:
 
 
 async def receipt(request: web.Request) -> web.Response:
-    """``POST /v1/receipt``."""
+    """``POST /v1/receipt``: the receipt at ``stream_seq``; 0 means the newest, as for checkpoints."""
     hub = hub_of(request)
     asked = await read_as(request, ReceiptRequest, hub.config.listen.request_timeout_sec)
-    found = await hub.reading(lambda: hub.store.read.receipt(asked.label, asked.stream_seq))
+    found = await hub.reading(lambda: read_receipt(hub, asked))
     return reply(request, ReceiptResponse(receipt=found, server_version=VERSION))
+
+
+def read_receipt(hub: Hub, asked: ReceiptRequest) -> Receipt:
+    """The receipt at ``stream_seq``, or the newest one of the label."""
+    if asked.stream_seq:
+        return hub.store.read.receipt(asked.label, asked.stream_seq)
+    head = hub.store.read.head(asked.label)
+    if head is None:
+        raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} holds nothing")
+    return hub.store.read.receipt(asked.label, head.stream_seq)
 
 
 async def proof(request: web.Request) -> web.Response:

@@ -1,11 +1,15 @@
-"""From a contradiction to something that convicts: two receipts of one hub for one place (spec-1 §14)."""
+"""Evidence against a hub that contradicts itself: two of its receipts for one stream_seq (spec-1 §14).
+
+The client writes what it holds into its state store before it raises ``Diverged``: nobody else may have the
+receipt that the hub signed first.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
 from veen_core.equivocation import Equivocation, Statement, verify_evidence
-from veen_core.errors import DecodeError, DivergenceError, VeenError, VerificationError
+from veen_core.errors import DecodeError, DivergenceError, StateError, VeenError, VerificationError
 from veen_core.hub_identity import HubIdentity, verify_receipt
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
@@ -14,7 +18,7 @@ from veen_hub.client.wire.connection import HubConnection
 
 
 def find_equivocation(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivocation | None:
-    """Evidence that stands on its own, or None if these two prove nothing."""
+    """Build evidence from two receipts; None if the two do not prove equivocation."""
     try:
         statements = [Statement(hub_pk=verify_receipt(identity, r).hub_pk, receipt=r) for r in (a, b)]
         first, second = sorted(statements, key=Statement.encode)
@@ -25,24 +29,51 @@ def find_equivocation(identity: HubIdentity, a: Receipt, b: Receipt) -> Equivoca
     return evidence
 
 
-def _receipt(wire: bytes) -> Receipt | None:
-    try:
-        return Receipt.decode(wire)
-    except DecodeError:
-        return None  # a checkpoint, or nothing
+async def with_evidence(connection: HubConnection, label: Label, found: DivergenceError) -> Diverged:
+    """Turn a contradiction into ``Diverged``: with an ``Equivocation`` if possible, and saved to disk.
 
-
-async def convict(connection: HubConnection, label: Label, found: DivergenceError) -> Diverged:
-    """``found`` with an ``Equivocation``, if two receipts of one place can be had.
-
-    They are the two at hand, or the one held and what the hub now shows in its place.
+    The second receipt is the one that the hub has just shown, or the one that it now returns for the
+    stream_seq of the receipt held.
     """
     held, shown = _receipt(found.held), _receipt(found.shown)
     evidence = None
     if held is not None:
         others = [shown] if shown is not None else []
-        with contextlib.suppress(VeenError):  # it has none, or does not answer: then there is no second one
+        with contextlib.suppress(VeenError):  # the hub does not answer or denies the entry
             others.append(await connection.api.receipt(label, held.stream_seq))
         for other in others:
             evidence = evidence or find_equivocation(connection.status.identity, held, other)
-    return Diverged(str(found), held=found.held, shown=found.shown, equivocation=evidence)
+    return await save_evidence(connection, found, evidence)
+
+
+async def save_evidence(
+    connection: HubConnection, found: DivergenceError, evidence: Equivocation | None = None
+) -> Diverged:
+    """Write the evidence into the state store; returns the error that names its folder."""
+    files = {
+        "held.cbor": found.held,
+        "shown.cbor": found.shown,
+        "equivocation.cbor": evidence.encode() if evidence is not None else b"",
+    }
+    files = {name: content for name, content in files.items() if content}
+    folder, unsaved = None, None
+    try:
+        folder = await connection.workers.run(connection.store.save_evidence, connection.hub_id, files)
+    except StateError as exc:  # the divergence is the news, even on a full disk
+        unsaved = exc.message
+    return Diverged(
+        found.message,
+        held=found.held,
+        shown=found.shown,
+        equivocation=evidence,
+        folder=folder,
+        unsaved=unsaved,
+    )
+
+
+def _receipt(wire: bytes) -> Receipt | None:
+    """Decode a receipt; None for a checkpoint or an empty string."""
+    try:
+        return Receipt.decode(wire)
+    except DecodeError:
+        return None

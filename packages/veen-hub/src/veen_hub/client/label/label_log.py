@@ -21,7 +21,7 @@ from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged, Misbehaved, NotFound
-from veen_hub.client.label.evidence import convict
+from veen_hub.client.label.evidence import save_evidence, with_evidence
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.label.label_state import LabelState
@@ -93,11 +93,12 @@ class LabelLog:
         call = partial(self.connection.api.receipt_or_none, self.label, head.stream_seq)
         shown = await (call() if once else self.connection.ask(call))
         if shown is None:
-            raise Diverged(
+            lost = DivergenceError(
                 f"the hub signed a receipt for stream_seq {head.stream_seq} of label {self.label.hex()} "
                 "and has no such entry any more",
                 held=head.encode(),
             )
+            raise await save_evidence(self.connection, lost)
         await self._judged(lambda: self._compare(shown))
 
     async def _compare(self, shown: Receipt) -> None:
@@ -120,7 +121,7 @@ class LabelLog:
         except Diverged:
             raise
         except DivergenceError as exc:
-            raise await convict(self.connection, self.label, exc) from exc
+            raise await with_evidence(self.connection, self.label, exc) from exc
 
     async def _has_new_key(self) -> bool:
         """Whether the hub has come back from a restart with a key that it did not have before (§8.4)."""
@@ -306,24 +307,31 @@ class LabelLog:
         await self.state.note_progress()
 
     async def head(self) -> Receipt | None:
-        """The newest receipt; the prefix is extended to it. O(log) questions: the API names no newest one."""
+        """Return the newest receipt, verified, and extend the prefix to it; None if the label is empty."""
         await self.check_head_once()
-        api, low, found = self.connection.api, int(self.client.size), None
-        latest = await self.connection.ask(lambda: api.checkpoint(self.label))
-        if latest is not None and latest.upto_seq > low:
-            low = latest.upto_seq
-            found = await self.connection.ask(lambda: api.receipt_or_none(self.label, latest.upto_seq))
-            if found is None:
-                raise Misbehaved(f"a checkpoint at {low}, and no such entry")
-        step, high = 1, 0
+        known = self.client.size
+        newest = await self.connection.ask(lambda: self.connection.api.newest_receipt(self.label))
+        if newest is None:
+            newest = await self._search_head(known)
+        head = self.client.state.head
+        if newest is None or (newest == head and newest.stream_seq == self.client.size):
+            return head
+        if newest.stream_seq < known:
+            raise Misbehaved(f"the hub says the newest entry is {newest.stream_seq}, but {known} are known")
+        await self.verify(newest)
+        return newest
+
+    async def _search_head(self, known: int) -> Receipt | None:
+        """Find the newest receipt by bisection, at a hub that does not return it on request.
+
+        Core §10.4 has no such request: it is an extension of this project's hub.
+        """
+        low, high, step, found = known, 0, 1, None
         while not high or high - low > 1:
             at = StreamSeq(low + step if not high else (low + high) // 2)
-            shown = await self.connection.ask(lambda at=at: api.receipt_or_none(self.label, at))  # type: ignore[misc]
+            shown = await self.connection.ask(partial(self.connection.api.receipt_or_none, self.label, at))
             if shown is None:
                 high = at
             else:
                 low, found, step = at, shown, step * 2
-        if found is None:
-            return self.client.state.head
-        await self.verify(found)
         return found

@@ -17,7 +17,7 @@ from veen_core.errors import StateError
 from veen_core.ids import NodeHash
 from veen_hub.client.label.keyring import KeyRing
 from veen_hub.client.state.records import LabelRecord, decode_record
-from veen_hub.client.state.store import POLL, Lock
+from veen_hub.client.state.store import LOCK_POLL_SECONDS, Lock
 
 if TYPE_CHECKING:
     from veen_hub.client.label.label_log import LabelLog
@@ -61,7 +61,7 @@ class LabelState:
                     f"another process is sending on label {self._name} with this state store: "
                     "let it finish, or give this client a store of its own"
                 )
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(LOCK_POLL_SECONDS)
 
     async def try_own(self) -> bool:
         """Become the label's only writer, if nobody else is."""

@@ -121,7 +121,12 @@ class Epochs:
 
         connection = self._connection
         await connection.workers.run(
-            update, connection.store, connection.hub_id, self._name, changed, patience=connection.lock_timeout
+            update,
+            connection.store,
+            connection.hub_id,
+            self._name,
+            changed,
+            lock_timeout=connection.lock_timeout,
         )
 
 

@@ -1,4 +1,9 @@
-"""Small files that are replaced whole and survive a crash: the old content or the new, never a part."""
+"""Small files that are replaced atomically: after a crash a file has its old or its new content.
+
+``veen_storage.disk.files`` also replaces files, for a data directory with a single writer, through an
+injectable file system that its fault tests use. Here several processes write the same file at once, each
+through a temporary file of its own, and the client must not depend on the storage package.
+"""
 
 from __future__ import annotations
 
@@ -12,86 +17,88 @@ from typing import Final
 
 from veen_core.errors import ConfigError, StateError
 
-SECRET: Final = 0o600
-FOLDER: Final = 0o700
-ABANDONED: Final = 600.0
-"""Seconds; writing takes milliseconds."""
-NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""What file systems that have none say when asked for one."""
+SECRET_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+STALE_SECONDS: Final = 600.0
+"""Age after which a temporary file is taken to be left by a killed process; a write takes milliseconds."""
+NO_HARD_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""Error numbers of file systems that have no hard links."""
 
 
 def expand_user(path: Path | str) -> Path:
-    """As the user wrote it, ``~`` included."""
+    """Expand a leading ``~`` or ``~user``."""
     try:
         return Path(path).expanduser()
     except RuntimeError as exc:
-        raise ConfigError(f"{path}: whose home is meant? {exc}") from None
+        raise ConfigError(
+            f"{path}: the home folder is unknown: {exc}", action="write the whole path"
+        ) from None
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write beside, sync, rename, sync the folder. Not ``durable``: a power cut may bring back the old one.
+    """Replace a file: write a temporary file, sync it, rename it, and sync the folder if ``durable``.
 
-    The content is synced before the rename in either case: else a power cut could leave a name without
-    content, and what had been durable would be gone. Several processes may do so at once: each writes a file
-    of its own, and the last rename counts.
+    Without ``durable`` a power cut may bring back the old content. The new content is synced before the
+    rename in either case: otherwise a power cut could leave the name with no content at all. If several
+    processes replace the file at once, the last rename wins.
     """
-    beside: str | None = None
+    temporary: str | None = None
     try:
-        path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
-        fd, beside = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        fd, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)  # 0600
         try:
             _write(fd, content)
             os.fdatasync(fd)
         finally:
             os.close(fd)
-        os.rename(beside, path)
+        os.rename(temporary, path)
         if durable:
             _sync_folder(path.parent)
     except OSError as exc:
-        if beside is not None:
+        if temporary is not None:
             with contextlib.suppress(OSError):
-                os.unlink(beside)
+                os.unlink(temporary)
         raise StateError(f"{path}: the state cannot be written: {exc.strerror or exc}") from exc
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Like ``replace``, if nothing is there; False if somebody else was first."""
-    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+    """Create a file with its whole content; False if it exists, also if another process was first."""
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     try:
-        replace(beside, content)
-        _link(beside, path)
+        replace(temporary, content)
+        _publish(temporary, path)
         _sync_folder(path.parent)
     except FileExistsError:
         return False
     except OSError as exc:
-        raise StateError(f"{path}: cannot be written: {exc.strerror or exc}") from exc
+        raise StateError(f"{path}: the file cannot be created: {exc.strerror or exc}") from exc
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
     return True
 
 
-def _link(beside: Path, path: Path) -> None:
-    """``path`` gets the content of ``beside``, unless it is taken.
+def _publish(temporary: Path, path: Path) -> None:
+    """Give ``path`` the content of ``temporary``; raises FileExistsError if ``path`` exists.
 
-    FAT has no links, nor have some network file systems: there the name is taken first, and for a moment
-    there is nothing behind it, which no reader takes for content.
+    FAT and some network file systems have no hard links. There an empty file reserves the name before the
+    rename; readers treat an empty file as unreadable, never as content.
     """
     try:
-        os.link(beside, path)
+        os.link(temporary, path)
     except OSError as exc:
-        if exc.errno not in NO_LINKS:
+        if exc.errno not in NO_HARD_LINKS:
             raise
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET))
-        os.rename(beside, path)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
+        os.rename(temporary, path)
 
 
 def remove_stale_temporaries(root: Path, pattern: str) -> None:
-    """What writers left beside that were killed before their rename; not what one may still be writing."""
+    """Remove temporary files that killed processes left; files that may still be written to stay."""
     with contextlib.suppress(OSError):
-        for beside in root.glob(f"{pattern}.*.tmp"):
-            if time.time() - beside.stat().st_mtime > ABANDONED:
-                beside.unlink()
+        for temporary in root.glob(f"{pattern}.*.tmp"):
+            if time.time() - temporary.stat().st_mtime > STALE_SECONDS:
+                temporary.unlink()
 
 
 def _write(fd: int, content: bytes) -> None:

@@ -1,10 +1,15 @@
-"""Where a client keeps what must survive: per hub, named pieces of bytes (RESYNC0.4).
+"""Where a client keeps its state: named records per hub (RESYNC0.4).
 
-Contract of a ``StateStore``: ``save`` replaces a piece atomically, and durably unless told otherwise: then a
-power cut may bring back the piece before it, whole;
-``load`` gives the last one saved; ``lock`` gives a piece to one holder at a time, across processes, until
-``release`` or the holder's death. A piece's name is a word, a label in hex, or one in a folder
-(``epochs/…``). Contents are secret (client_id seeds): files are 0600 in folders of 0700.
+The contract of a ``StateStore``:
+
+- ``save`` replaces a record atomically, and durably unless told otherwise. After ``durable=False`` a power
+  cut may bring back the previous record, whole.
+- ``load`` returns the record that was saved last.
+- ``lock`` gives a record to one holder at a time, across processes, until ``release`` or the holder's death.
+- ``save_evidence`` writes evidence against a hub durably and never changes it afterwards.
+
+A record's name is a word, a label in hex, or either of them in a folder (``epochs/…``). Records contain
+secrets (seeds of client_ids): files have mode 0600 in folders of mode 0700.
 """
 
 from __future__ import annotations
@@ -12,43 +17,64 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from veen_core.errors import StateError
 from veen_core.ids import HubId
-from veen_hub.client.state.atomic_files import FOLDER, SECRET, expand_user, remove_stale_temporaries, replace
+from veen_hub.client.state.atomic_files import (
+    FOLDER_MODE,
+    SECRET_MODE,
+    expand_user,
+    remove_stale_temporaries,
+    replace,
+)
 
-POLL: Final = 0.01
-"""Seconds between two looks at a lock that somebody else holds."""
+LOCK_POLL_SECONDS: Final = 0.01
+"""Time between two attempts to take a lock that another holder has."""
+EVIDENCE_FOLDER: Final = "evidence"
 
 
 class Lock(Protocol):
-    """Held until released."""
+    """A record held by this process until ``release``."""
 
     def release(self) -> None: ...
 
 
 @runtime_checkable
 class StateStore(Protocol):
-    """See the module's contract; every method may be called from any thread."""
+    """Durable storage of a client's records; the module docstring states the contract.
 
-    def load(self, hub: HubId, name: str) -> bytes | None: ...
-    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None: ...
+    Every method may be called from any thread.
+    """
+
+    def load(self, hub: HubId, name: str) -> bytes | None:
+        """Return the record, or None if there is none."""
+
+    def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace the record."""
+
     def lock(self, hub: HubId, name: str) -> Lock | None:
-        """None if somebody else holds it."""
+        """Lock the record; None if another holder has it."""
+
+    def save_evidence(self, hub: HubId, files: Mapping[str, bytes]) -> Path | None:
+        """Write evidence against ``hub`` and return its folder; None if this store keeps no files."""
 
 
 def update(
-    store: StateStore, hub: HubId, name: str, change: Callable[[bytes | None], bytes], patience: float
+    store: StateStore, hub: HubId, name: str, change: Callable[[bytes | None], bytes], *, lock_timeout: float
 ) -> None:
-    """Replace a piece that several processes change by what ``change`` makes of it; for a thread."""
-    until = time.monotonic() + patience
+    """Replace a record, under its lock, with what ``change`` returns for it. Blocks; run it in a thread."""
+    until = time.monotonic() + lock_timeout
     while (lock := store.lock(hub, name)) is None:
         if time.monotonic() > until:
-            raise StateError(f"another process holds {name} of hub {hub.hex()} in this state store")
-        time.sleep(POLL)
+            raise StateError(
+                f"another process has locked the record {name} of hub {hub.hex()} for {lock_timeout:g} s",
+                action="let that process finish, or give this client a state folder of its own",
+            )
+        time.sleep(LOCK_POLL_SECONDS)
     try:
         store.save(hub, name, change(store.load(hub, name)))
     finally:
@@ -56,7 +82,7 @@ def update(
 
 
 class FileLock:
-    """``flock`` on a file of its own: the kernel lets go of it when the process dies."""
+    """An ``flock`` on a lock file; the kernel releases it when the process dies."""
 
     __slots__ = ("_fd",)
 
@@ -70,11 +96,14 @@ class FileLock:
 
 
 class FileStateStore:
-    """``root/<hub_id>/<name>.state``, with ``<name>.lock`` beside it; a slash in a name makes a folder."""
+    """Records as files: ``root/<hub_id>/<name>.state`` and its lock ``<name>.lock``.
+
+    Evidence against a hub is in ``root/<hub_id>/evidence/<digest>/``.
+    """
 
     def __init__(self, root: Path | str) -> None:
         self.root = expand_user(root)
-        for pattern in ("*/*.state", "*/*/*.state"):  # keys are in them
+        for pattern in ("*/*.state", "*/*/*.state"):  # temporary files hold keys too
             remove_stale_temporaries(self.root, pattern)
 
     def _path(self, hub: HubId, name: str, suffix: str) -> Path:
@@ -95,10 +124,10 @@ class FileStateStore:
     def lock(self, hub: HubId, name: str) -> Lock | None:
         path = self._path(hub, name, "lock")
         try:
-            path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET)
+            path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
         except OSError as exc:
-            raise StateError(f"{path}: cannot be opened: {exc.strerror}") from exc
+            raise StateError(f"{path}: the lock file cannot be opened: {exc.strerror}") from exc
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -106,39 +135,51 @@ class FileStateStore:
             return None
         return FileLock(fd)
 
+    def save_evidence(self, hub: HubId, files: Mapping[str, bytes]) -> Path | None:
+        """Write the files into a folder named by their digest: the same evidence is kept once."""
+        digest = sha256(b"".join(files.values())).hexdigest()[:16]
+        folder = self.root / hub.hex() / EVIDENCE_FOLDER / digest
+        for name, content in files.items():
+            replace(folder / name, content)
+        return folder
+
 
 class MemoryLock:
-    """Whoever is under a name in a dictionary holds it."""
+    """An entry in a dictionary of locks, keyed by hub and record name."""
 
-    __slots__ = ("_held", "_name")
+    __slots__ = ("_key", "_locks")
 
-    def __init__(self, held: dict[tuple[HubId, str], MemoryLock], name: tuple[HubId, str]) -> None:
-        self._held = held
-        self._name = name
+    def __init__(self, locks: dict[tuple[HubId, str], MemoryLock], key: tuple[HubId, str]) -> None:
+        self._locks = locks
+        self._key = key
 
     def take(self) -> bool:
-        """In one step, since threads may ask at once."""
-        return self._held.setdefault(self._name, self) is self
+        """Take the lock if it is free; atomic, since several threads may try at once."""
+        return self._locks.setdefault(self._key, self) is self
 
     def release(self) -> None:
-        if self._held.get(self._name) is self:
-            del self._held[self._name]
+        if self._locks.get(self._key) is self:
+            del self._locks[self._key]
 
 
 class MemoryStateStore:
-    """For throwaway clients: forgets everything with the process, and cannot settle what that left open."""
+    """Records in memory, for throwaway clients: a message pending when the process ends stays unsettled."""
 
     def __init__(self) -> None:
-        self._pieces: dict[tuple[HubId, str], bytes] = {}
-        self._held: dict[tuple[HubId, str], MemoryLock] = {}
+        self._records: dict[tuple[HubId, str], bytes] = {}
+        self._locks: dict[tuple[HubId, str], MemoryLock] = {}
 
     def load(self, hub: HubId, name: str) -> bytes | None:
-        return self._pieces.get((hub, name))
+        return self._records.get((hub, name))
 
     def save(self, hub: HubId, name: str, content: bytes, *, durable: bool = True) -> None:
         del durable
-        self._pieces[hub, name] = content
+        self._records[hub, name] = content
 
     def lock(self, hub: HubId, name: str) -> Lock | None:
-        lock = MemoryLock(self._held, (hub, name))
+        lock = MemoryLock(self._locks, (hub, name))
         return lock if lock.take() else None
+
+    def save_evidence(self, hub: HubId, files: Mapping[str, bytes]) -> Path | None:
+        del hub, files
+        return None

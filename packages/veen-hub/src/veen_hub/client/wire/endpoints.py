@@ -38,7 +38,7 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
-from veen_hub.client.errors import Misbehaved, NotFound, Refused, refusal
+from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, refusal
 from veen_hub.client.wire.framing import HEADS, Framer, item_end
 from veen_hub.client.wire.transport import CBOR_SEQ, Transport
 
@@ -154,6 +154,17 @@ class Endpoints:
         found = (await self._ask("/v1/receipt", question, ReceiptResponse)).receipt
         if (found.label, found.stream_seq) != (label, stream_seq):
             raise Misbehaved(f"a receipt of another entry than {stream_seq}")
+        return found
+
+    async def newest_receipt(self, label: Label) -> Receipt | None:
+        """The label's newest receipt; None if the label is empty, or this hub has no such request."""
+        question = ReceiptRequest(label=label, stream_seq=NOTHING)
+        try:
+            found = (await self._ask("/v1/receipt", question, ReceiptResponse)).receipt
+        except (NotFound, BadRequest):
+            return None
+        if found.label != label:
+            raise Misbehaved("the hub's answer is a receipt of another label")
         return found
 
     async def receipt_or_none(self, label: Label, stream_seq: StreamSeq) -> Receipt | None:
