@@ -18,7 +18,7 @@ from veen_storage.chunks.retention import LONG_TERM, Policy, Rule, due
 from veen_storage.errors import DamageError, PrunedError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.repair import repair
-from veen_storage.index.records import LABEL_SEQ, MANIFEST, U64, Segment
+from veen_storage.index.records import LABEL_SEQ, MANIFEST_KEY, U64, Segment
 from veen_storage.store import Store
 
 from .conftest import MakeStore
@@ -150,7 +150,7 @@ def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
         assert LABEL_SEQ.unpack(key)[1] == 1
         assert value == U64.pack(8) + U64.pack(at(110))
         segments = [
-            (MANIFEST.unpack(k)[2:], Segment.unpack(v)) for k, v in view.scan("manifest", number, number)
+            (MANIFEST_KEY.unpack(k)[2:], Segment.unpack(v)) for k, v in view.scan("manifest", number, number)
         ]
     assert [(place, segment.pruned) for place, segment in segments] == [
         ((1, 8), True),

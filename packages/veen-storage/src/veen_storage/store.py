@@ -36,8 +36,8 @@ from veen_storage.disk.identity_artifacts import Artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import check_limits, check_profile, read_registry
 from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
-from veen_storage.index.lmdb_index import INDEX_FORMAT, Index
-from veen_storage.index.records import U64, CapRecord
+from veen_storage.index import tables
+from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
@@ -122,15 +122,16 @@ class Store:
 
     def _open_index(self) -> None:
         with self._index.reading() as view:
-            stored, applied = view.get("meta", b"hub_id"), view.get("meta", b"applied")
-            finishing, index_format = view.get("meta", b"finishing"), view.get("meta", b"format")
+            stored = tables.META.get(view, tables.HUB_ID)
+            index_format = tables.META.get(view, tables.FORMAT)
+            self._applied = tables.read_number(view, tables.APPLIED)
+            finishing = tables.META.get(view, tables.UNFINISHED)
         if stored != self.registry.hub_id:
             raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
-        if index_format != INDEX_FORMAT:
+        if index_format != tables.INDEX_FORMAT:
             raise MismatchError(
                 "index/data.mdb has the format of another veen version", action="run `veen hub repair`"
             )
-        self._applied = U64.unpack(applied)[0] if applied is not None else 0
         open_checks.check_journal(self.layout, self._applied)
         zstd_level = self.registry.zstd_level
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
@@ -231,7 +232,7 @@ class Store:
     def tokens(self) -> list[CapToken]:
         """Every token that was ever authorized."""
         with self._index.reading() as view:
-            held = [CapRecord.unpack(packed).token for _auth_ref, packed in view.scan("caps", b"")]
+            held = [record.token for _auth_ref, record in tables.CAPS.scan(view)]
         return [token for token in held if token is not None]
 
     def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
@@ -266,7 +267,7 @@ class Store:
         """Raise unless the directory can still be read and the index answers."""
         self.layout.registry.stat()
         with self._index.reading() as view:
-            if view.get("meta", b"hub_id") != self.registry.hub_id:
+            if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:
                 raise DamageError("index/data.mdb", None, "does not answer as it did", "run `veen hub fsck`")
 
     @property

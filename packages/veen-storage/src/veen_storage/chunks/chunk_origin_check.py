@@ -22,7 +22,8 @@ from veen_storage.disk.identity_artifacts import read_artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, MismatchError, unreadable
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import LABEL_SEQ, LabelCursor, LabelNo, Location
+from veen_storage.index.records import LabelCursor, LabelNo, Location
+from veen_storage.index.tables import ENTRIES
 
 MOST_FILES: Final = 16_384
 """So many names are remembered, about 4 MB; with one more, all are forgotten and judged anew."""
@@ -57,11 +58,8 @@ class Origin:
         """Raise unless the label's last entry is where the index says, with its root (I3), and this hub's."""
         if not self._is_judged(cursor.number):
             with self._index.reading() as view:
-                row = view.get("entries", LABEL_SEQ.pack(cursor.number, cursor.log.size))
-            if row is None:
-                what = f"has no newest entry of label {cursor.label.hex()}"
-                raise DamageError("index/data.mdb", None, what, "run `veen hub repair`")
-            self._check_newest(cursor, Location.unpack(row))
+                location = ENTRIES.require(view, (cursor.number, cursor.log.stream_seq))
+            self._check_newest(cursor, location)
             self._labels[cursor.number] = 1
 
     def _is_judged(self, number: LabelNo) -> bool:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from veen_core.chunk import PrunedEntry, PrunedHead, prune
 from veen_core.entry import unframe
 from veen_core.errors import DecodeError
-from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import Epoch, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_storage.chunks.chunk_files import open_chunk
 from veen_storage.chunks.pruned_chunk import encode_pruned, read_pruned_chunk
@@ -31,17 +31,8 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, unreadable
 from veen_storage.index.lmdb_index import Index, Transaction, View
-from veen_storage.index.records import (
-    LABEL_SEQ,
-    MANIFEST,
-    U32,
-    U64,
-    ChunkRecord,
-    LabelCursor,
-    LabelNo,
-    Segment,
-    control_key,
-)
+from veen_storage.index.records import ChunkRecord, LabelNo, Segment, Tombstone
+from veen_storage.index.tables import CHUNKS, LABELS, MANIFEST, TOMBSTONES, is_control_label, read_cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +71,8 @@ class SealedChunk:
 def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
     """The decisions that a rule demands now, oldest chunk first; none for a label that holds tokens."""
     with index.reading() as view:
-        number = view.get("labels", label)
-        if number is None or view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) is not None:
+        number = LABELS.get(view, label)
+        if number is None or is_control_label(view, number):
             return []
         live = list(_live_chunks(view, number))
     decisions: list[Prune] = []
@@ -101,20 +92,14 @@ def is_held_back(index: Index, label: Label, rule: Rule, now: UnixTime) -> bool:
     if rule.max_age_sec is None:
         return False
     with index.reading() as view:
-        number = view.get("labels", label)
-        head = view.get("heads", number) if number is not None else None
-    if number is None or head is None:
-        return False
-    newest = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head).hub_ts
-    return newest + rule.max_age_sec < now
+        cursor = read_cursor(view, label)
+    return cursor is not None and cursor.hub_ts + rule.max_age_sec < now
 
 
-def _live_chunks(view: View, number: bytes) -> Iterator[SealedChunk]:
-    for key, value in view.scan("manifest", number, number):
-        _number, _epoch, start, end = MANIFEST.unpack(key)
-        segment = Segment.unpack(value)
+def _live_chunks(view: View, number: LabelNo) -> Iterator[SealedChunk]:
+    for (_number, _epoch, start, end), segment in MANIFEST.scan_label(view, number):
         if not segment.pruned:
-            yield SealedChunk(StreamSeq(start), StreamSeq(end), segment.total_bytes, segment.last_ts)
+            yield SealedChunk(start, end, segment.total_bytes, segment.last_ts)
 
 
 # --- what may go, and what stays of it
@@ -153,11 +138,7 @@ class Pruner:
         if not self.layout.chunk(label, start, end).exists():
             return
         with self.index.reading() as view:
-            row = view.get("tombstones", _key(view, label, start))
-        if row is None:
-            what = f"has no tombstone of entries {start} to {end} of label {label.hex()}"
-            raise DamageError("index/data.mdb", None, what, "run `veen hub repair`")
-        pruned_at = UnixTime(U64.unpack_from(row, U64.size)[0])
+            pruned_at = TOMBSTONES.require(view, (LABELS.require(view, label), start)).pruned_at
         decision = Prune(label=label, start_seq=start, end_seq=end, pruned_at=pruned_at)
         try:
             stays = self._checked(decision)
@@ -173,8 +154,9 @@ class Pruner:
 
     def _is_pruned(self, decision: Prune) -> bool:
         with self.index.reading() as view:
-            record = view.get("chunks", _key(view, decision.label, decision.start_seq))
-        return record is not None and ChunkRecord.unpack(record).pruned
+            number = LABELS.get(view, decision.label)
+            record = CHUNKS.get(view, (number, decision.start_seq)) if number is not None else None
+        return record is not None and record.pruned
 
     def _is_gone(self, decision: Prune) -> bool:
         """Whether only what stays of the chunk is there, all of it."""
@@ -192,8 +174,7 @@ class Pruner:
 
     def _segment(self, decision: Prune) -> Segment:
         with self.index.reading() as view:
-            number = LabelNo(U32.unpack(view.get("labels", decision.label) or b"")[0])
-            return _segment(view, number, decision.start_seq)[1]
+            return _segment(view, LABELS.require(view, decision.label), decision.start_seq)[1]
 
     def _read(self, decision: Prune) -> bytes | None:
         """What stays of the chunk; None if it is not the one that it must be."""
@@ -249,26 +230,23 @@ def what_stays(layout: Layout, decision: Prune, *, zstd: bool) -> Stays:
     return Stays(encode_pruned(head, kept), hashes.root)
 
 
-def _key(view: View, label: Label, start: StreamSeq) -> bytes:
-    """Of a chunk's rows."""
-    return (view.get("labels", label) or b"") + U64.pack(start)
-
-
-def _segment(view: View, number: LabelNo, start: StreamSeq) -> tuple[bytes, Segment]:
+def _segment(
+    view: View, number: LabelNo, start: StreamSeq
+) -> tuple[tuple[LabelNo, Epoch, StreamSeq, StreamSeq], Segment]:
     """The manifest's leaf for the chunk that a decision names."""
-    record = ChunkRecord.unpack(view.get("chunks", LABEL_SEQ.pack(number, start)) or b"")
-    key = MANIFEST.pack(number, record.epoch, start, record.end)
-    return key, Segment.unpack(view.get("manifest", key) or b"")
+    record = CHUNKS.require(view, (number, start))
+    key = (number, record.epoch, start, record.end)
+    return key, MANIFEST.require(view, key)
 
 
 def index_pruned(txn: Transaction, step: Pruned) -> None:
     """Tombstone, and the manifest's leaf turned to pruned."""
     decision = step.decision
-    key = LABEL_SEQ.pack(step.number, decision.start_seq)
-    record = ChunkRecord.unpack(txn.get("chunks", key) or b"")
+    key = (step.number, decision.start_seq)
+    record = CHUNKS.require(txn, key)
     if record.pruned:
         return  # decided twice before it was applied once: the first decision stands
-    txn.put("chunks", key, ChunkRecord(record.end, record.epoch, True).pack())
+    CHUNKS.put(txn, key, ChunkRecord(record.end, record.epoch, True))
     manifest_key, segment = _segment(txn, step.number, decision.start_seq)
-    txn.put("manifest", manifest_key, dataclasses.replace(segment, pruned=True).pack())
-    txn.put("tombstones", key, U64.pack(decision.end_seq) + U64.pack(decision.pruned_at))
+    MANIFEST.put(txn, manifest_key, dataclasses.replace(segment, pruned=True))
+    TOMBSTONES.put(txn, key, Tombstone(decision.end_seq, decision.pruned_at))

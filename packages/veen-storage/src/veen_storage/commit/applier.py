@@ -32,22 +32,9 @@ from veen_storage.commit.journal import foreign_at
 from veen_storage.disk.files import Files, read_exactly
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
+from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
-from veen_storage.index.records import (
-    EPOCH_LABEL_SEQ,
-    LABEL_SEQ,
-    MANIFEST,
-    NODE,
-    TIME_LABEL,
-    U32,
-    U64,
-    ChunkRecord,
-    Segment,
-    bucket_key,
-    client_key,
-    control_key,
-    pack_bucket,
-)
+from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, Segment
 
 ROUND_BYTES: Final = 8 * 1_048_576
 """A round takes about this much of the journal."""
@@ -223,31 +210,27 @@ def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) 
                     )
                     if last_ts.get(step.number) != step.hub_ts:
                         last_ts[step.number] = step.hub_ts
-                        txn.put_if_absent("times", LABEL_SEQ.pack(step.number, step.hub_ts), U64.pack(seq))
-                        txn.put_if_absent(
-                            "all_times", TIME_LABEL.pack(step.hub_ts, step.number), U64.pack(seq)
-                        )
+                        tables.TIMES.put_if_absent(txn, (step.number, step.hub_ts), seq)
+                        tables.ALL_TIMES.put_if_absent(txn, (step.hub_ts, step.number), seq)
                 case Sealed():
                     index_sealed(txn, step)
                 case Checkpointed():
                     _index_checkpoint(txn, step)
                 case Anchored():
-                    txn.put(
-                        "anchors", LABEL_SEQ.pack(step.number, step.anchor.upto_seq), step.anchor.anchor_ref
-                    )
+                    tables.ANCHORS.put(txn, (step.number, step.anchor.upto_seq), step.anchor.anchor_ref)
                 case Pruned():
                     retention.index_pruned(txn, step)
         _index_cursors(txn, change)
-    txn.put_many("entries", entries)
-    txn.put_many("nodes", nodes)
-    txn.put("meta", b"finishing", finishing)
+    txn.put_many(tables.ENTRIES.name, entries)
+    txn.put_many(tables.NODES.name, nodes)
+    tables.META.put(txn, tables.UNFINISHED, finishing)
 
 
 def index_sealed(txn: Transaction, step: Sealed, *, pruned: bool = False) -> None:
     """The manifest's leaf for a chunk that ended."""
     summary = step.summary
     start, end = summary.start_seq, summary.end_seq
-    txn.put("chunks", LABEL_SEQ.pack(step.number, start), ChunkRecord(end, step.epoch, pruned).pack())
+    tables.CHUNKS.put(txn, (step.number, start), ChunkRecord(end, step.epoch, pruned))
     segment = Segment(
         summary.entry_count,
         summary.total_bytes,
@@ -256,32 +239,32 @@ def index_sealed(txn: Transaction, step: Sealed, *, pruned: bool = False) -> Non
         summary.mmr_root_end,
         summary.entry_hashes_root,
     )
-    txn.put("manifest", MANIFEST.pack(step.number, step.epoch, start, end), segment.pack())
+    tables.MANIFEST.put(txn, (step.number, step.epoch, start, end), segment)
 
 
 def _index_checkpoint(txn: Transaction, step: Checkpointed) -> None:
     upto = step.checkpoint.upto_seq
-    txn.put("checkpoints", LABEL_SEQ.pack(step.number, upto), step.checkpoint.encode())
-    txn.put("epochs", EPOCH_LABEL_SEQ.pack(step.checkpoint.epoch, step.number, upto), b"")
+    tables.CHECKPOINTS.put(txn, (step.number, upto), step.checkpoint)
+    tables.EPOCHS.put(txn, (step.checkpoint.epoch, step.number, upto), b"")
 
 
 def _index_cursors(txn: Transaction, change: Changes) -> None:
     for label, number in change.new_labels.items():
-        txn.put("labels", label, U32.pack(number))
-        txn.put("meta", b"next_label", U64.pack(number + 1))
+        tables.LABELS.put(txn, label, number)
+        tables.write_number(txn, tables.NEXT_LABEL, number + 1)
     for cursor in change.heads.values():
-        txn.put("heads", U32.pack(cursor.number), cursor.pack())
-    for (number, client), client_cursor in change.clients.items():
-        txn.put("clients", client_key(number, client), client_cursor.pack())
+        tables.HEADS.put(txn, cursor.number, cursor.pack())
+    for client, client_cursor in change.clients.items():
+        tables.CLIENTS.put(txn, client, client_cursor)
     for ref, record in change.caps.items():
-        txn.put("caps", ref, record.pack())
-    for (claims, number), bucket in change.buckets.items():
-        txn.put("buckets", bucket_key(claims, number), pack_bucket(bucket))
+        tables.CAPS.put(txn, ref, record)
+    for key, bucket in change.buckets.items():
+        tables.BUCKETS.put(txn, key, bucket)
     for number in change.controls:
-        txn.put("meta", control_key(number), b"")
-    txn.put("meta", b"applied", U64.pack(change.batch))
-    txn.put("meta", b"hub_ts", U64.pack(change.hub_ts))
-    txn.put("meta", b"binding_bytes", U64.pack(change.binding_bytes))
+        tables.mark_control_label(txn, number)
+    tables.write_number(txn, tables.APPLIED, change.batch)
+    tables.write_number(txn, tables.HUB_TS, change.hub_ts)
+    tables.write_number(txn, tables.BINDING_BYTES, change.binding_bytes)
 
 
 # --- what step 4 has to do, as the transaction of step 3 records it

@@ -13,7 +13,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import CheckpointIndexEntry, ChunkSummary
 from veen_core.entry import Entry
 from veen_core.hub_identity import CheckpointBinding
-from veen_core.ids import AuthRef, ClientId, Label, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import AuthRef, ClientId, Epoch, Label, NodeHash, StreamSeq, UnixTime
 from veen_core.mmr import Node
 from veen_core.rate import Bucket
 from veen_core.wire import Wire, int_map
@@ -62,7 +62,7 @@ class Sealed:
 
     number: LabelNo
     summary: ChunkSummary
-    epoch: int
+    epoch: Epoch
     last_ts: UnixTime
 
 

@@ -26,22 +26,10 @@ from veen_core.rate import Bucket
 from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, Placed, Prune, Pruned, Sealed
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
+from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import (
-    LABEL_SEQ,
-    U32,
-    U64,
-    CapRecord,
-    ChunkRecord,
-    ClientCursor,
-    LabelCursor,
-    LabelNo,
-    Location,
-    bucket_key,
-    client_key,
-    control_key,
-    unpack_bucket,
-)
+from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, LabelNo, Location
+from veen_storage.index.tables import BUCKETS, CAPS, CHECKPOINTS, CHUNKS, CLIENTS, LABELS, Table, read_cursor
 
 CACHED: Final = 4_096
 """Cursors of each kind that are kept beyond those still to be applied."""
@@ -107,48 +95,39 @@ class Ledger:
         self._buckets: Cache[tuple[ClaimsRef, LabelNo], Bucket] = Cache()
         self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
         with index.reading() as view:
-            self._next_label = _number(view.get("meta", b"next_label"))
-            self.hub_ts = UnixTime(_number(view.get("meta", b"hub_ts")))
-            self.binding_bytes = _number(view.get("meta", b"binding_bytes"))
+            self._next_label = tables.read_number(view, tables.NEXT_LABEL)
+            self.hub_ts = UnixTime(tables.read_number(view, tables.HUB_TS))
+            self.binding_bytes = tables.read_number(view, tables.BINDING_BYTES)
 
     def label(self, label: Label) -> LabelCursor | None:
         """The label's cursor, or None if it holds nothing."""
         if (cached := self._labels.get(label)) is not None:
             return cached
         with self._index.reading() as view:
-            if (number := view.get("labels", label)) is None:
-                return None
-            head = view.get("heads", number)
-        if head is None:
+            cursor = read_cursor(view, label)
+        if cursor is None:
             return None
-        cursor = LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head)
         self._judge(cursor)
         self._labels.put(label, cursor, 0)
         return cursor
 
     def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
-        return self._through(
-            self._clients, (number, client), "clients", client_key(number, client), ClientCursor.unpack
-        )
+        return self._through(self._clients, CLIENTS, (number, client))
 
     def cap(self, ref: AuthRef | ClaimsRef) -> CapRecord | None:
-        return self._through(self._caps, ref, "caps", ref, CapRecord.unpack)
+        return self._through(self._caps, CAPS, ref)
 
     def bucket(self, claims: ClaimsRef, number: LabelNo) -> Bucket | None:
-        key = (claims, number)
-        return self._through(self._buckets, key, "buckets", bucket_key(claims, number), unpack_bucket)
+        return self._through(self._buckets, BUCKETS, (claims, number))
 
-    def _through(
-        self, cache: Cache[K, V], key: K, table: str, packed: bytes, unpack: Callable[[bytes], V]
-    ) -> V | None:
+    def _through(self, cache: Cache[K, V], table: Table[K, V], key: K) -> V | None:
         if (cached := cache.get(key)) is not None:
             return cached
         with self._index.reading() as view:
-            stored = view.get(table, packed)
-        if stored is None:
-            return None
-        cache.put(key, value := unpack(stored), 0)
-        return value
+            stored = table.get(view, key)
+        if stored is not None:
+            cache.put(key, stored, 0)
+        return stored
 
     def next_label(self, already_drafted: int) -> LabelNo:
         return LabelNo(self._next_label + already_drafted)
@@ -176,17 +155,15 @@ class Ledger:
         if self._checkpoints.get((number, upto)) is not None:
             return True
         with self._index.reading() as view:
-            return view.get("checkpoints", LABEL_SEQ.pack(number, upto)) is not None
+            return CHECKPOINTS.get(view, (number, upto)) is not None
 
     def check_prune(self, decision: Prune) -> None:
         """Raise unless the decision can be applied whatever comes after it."""
         with self._index.reading() as view:
-            number = view.get("labels", decision.label)
-            key = (number or b"") + U64.pack(decision.start_seq)
-            record = view.get("chunks", key) if number is not None else None
-            tokens = view.get("meta", control_key(LabelNo(U32.unpack(number)[0]))) if number else None
-        chunk = ChunkRecord.unpack(record) if record is not None else None
-        if chunk is None or chunk.end != decision.end_seq or tokens is not None:
+            number, chunk = LABELS.get(view, decision.label), None
+            if number is not None and not tables.is_control_label(view, number):
+                chunk = CHUNKS.get(view, (number, decision.start_seq))
+        if chunk is None or chunk.end != decision.end_seq:
             where = f"{decision.start_seq} to {decision.end_seq} of label {decision.label.hex()}"
             raise AbsentError(f"{where} is no sealed chunk that may be pruned")
 
@@ -373,7 +350,3 @@ class Draft:
         cursor.checkpointed = upto
         cursor.index_bytes += len(line.encode())
         self.changes.binding_bytes += len(binding.encode())
-
-
-def _number(stored: bytes | None) -> int:
-    return U64.unpack(stored)[0] if stored is not None else 0

@@ -17,7 +17,8 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, write_registry
 from veen_storage.errors import StorageError
-from veen_storage.index.lmdb_index import Index, mark_index
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.tables import mark_index
 
 
 def create(

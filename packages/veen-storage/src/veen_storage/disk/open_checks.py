@@ -17,8 +17,9 @@ from veen_storage.commit import journal
 from veen_storage.commit.journal_floor import read_floor
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
+from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, View
-from veen_storage.index.records import U32, LabelCursor, LabelNo
+from veen_storage.index.records import U32, LabelCursor
 
 LABELS: Final = 384
 """So many labels are looked at: about 150 µs each."""
@@ -52,14 +53,11 @@ def check_newest_entries(origin: Origin, index: Index) -> None:
 
 def _newest(view: View) -> Iterator[LabelCursor]:
     """Of every label, if there are no more than ``LABELS``; else of some, always the same, evenly spread."""
-    every = view.count("labels") <= LABELS
+    every = view.count(tables.LABELS.name) <= LABELS
     starts = [b""] if every else [U32.pack((part << 32) // LABELS) for part in range(LABELS)]
     seen: set[bytes] = set()
     for start in starts:
-        for label, number in islice(view.scan("labels", start), None if every else 1):
-            if label in seen:
-                continue
-            seen.add(label)
-            if (head := view.get("heads", number)) is None:
-                raise DamageError("index/data.mdb", None, f"has no head of label {label.hex()}", REPAIR)
-            yield LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head)
+        for label, number in islice(tables.LABELS.scan(view, start), None if every else 1):
+            if label not in seen:
+                seen.add(label)
+                yield LabelCursor.unpack(number, tables.HEADS.require(view, number))

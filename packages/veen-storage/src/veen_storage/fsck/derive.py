@@ -18,8 +18,9 @@ from veen_storage.commit.applier import NOTHING_TO_FINISH, write_index
 from veen_storage.commit.changes import Changes
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.disk.registry import Registry
-from veen_storage.index.lmdb_index import Index, Transaction, mark_index
+from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64, LabelCursor, LabelNo
+from veen_storage.index.tables import mark_index
 
 ROUND: Final = 4_096
 """Steps that are held before they are written."""

@@ -28,7 +28,7 @@ from veen_storage.index.records import (
     CAP_LABEL,
     EPOCH_LABEL_SEQ,
     LABEL_SEQ,
-    MANIFEST,
+    MANIFEST_KEY,
     NODE,
     TIME_LABEL,
     U32,
@@ -273,7 +273,7 @@ def _gaps(view: View) -> Iterator[Row]:
     """The manifest's ranges of each label tile everything up to the growing chunk (§3.4.1)."""
     number, expected = -1, 1
     for key, value in _rows(view, "manifest"):
-        of, _epoch, start, end = MANIFEST.unpack(key)
+        of, _epoch, start, end = MANIFEST_KEY.unpack(key)
         if of != number:
             number, expected = of, 1
         if start != expected:
@@ -302,7 +302,7 @@ _SEQ_OF: Final = {
     "tombstones": (LABEL_SEQ, 1),
     "checkpoints": (LABEL_SEQ, 1),
     "anchors": (LABEL_SEQ, 1),
-    "manifest": (MANIFEST, 2),
+    "manifest": (MANIFEST_KEY, 2),
     "epochs": (EPOCH_LABEL_SEQ, 2),
 }
 

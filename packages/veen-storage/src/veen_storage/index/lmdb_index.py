@@ -11,37 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import lmdb
 
 from veen_storage.errors import ClosedError, DamageError, StorageError
+from veen_storage.index.tables import ADDED_LATER, TABLES
+from veen_storage.index.transactions import Transaction, View
+
+__all__ = ["TABLES", "Index", "Transaction", "View"]
 
 T = TypeVar("T")
 
-TABLES: Final = (
-    "labels",  # label → number
-    "heads",  # number → LabelCursor
-    "clients",  # number, client_id → ClientCursor
-    "entries",  # number, seq → Location
-    "nodes",  # number, height > 0, index → hash; leaves are read from receipts
-    "chunks",  # number, start → ChunkRecord
-    "manifest",  # number, epoch, start, end → Segment
-    "tombstones",  # number, start → end, pruned_at
-    "times",  # number, hub_ts → first seq
-    "all_times",  # hub_ts, number → first seq
-    "caps",  # auth_ref or claims_ref → CapRecord
-    "buckets",  # claims_ref, number → Bucket
-    "checkpoints",  # number, upto_seq → CHECKPOINT
-    "epochs",  # epoch, number, upto_seq → nothing
-    "anchors",  # number, upto_seq → anchor_ref
-    "attachments",  # coid → size
-    "meta",  # name → value
-)
-YOUNGER: Final = frozenset({"attachments"})
-"""Tables that an older directory has only once a hub has opened it; until then they count as empty."""
-INDEX_FORMAT: Final = b"2"
-"""Value of ``meta.format``. 2: buckets and issued_at are keyed by a token's claims."""
 FIRST_MAP: Final = 64 * 1_048_576
 """Virtual size of a new map; doubled whenever half of it is used."""
 BESIDE_MAP: Final = 1 << 40
@@ -98,7 +79,7 @@ class Index:
         try:
             return self._env.open_db(name.encode(), create=create)
         except lmdb.NotFoundError:
-            if name not in YOUNGER:
+            if name not in ADDED_LATER:
                 raise
             return None
 
@@ -186,79 +167,3 @@ class Index:
             self._gate.notify_all()
             self._gate.wait_for(lambda: self._open == 0, LAST_READS)
         self._env.close()
-
-
-class View:
-    """One read transaction. Opened without buffers, so LMDB's rows are bytes.
-
-    A table that is not there has no rows; LMDB must not see it: without a table it reads its own.
-    """
-
-    __slots__ = ("_tables", "_txn")
-
-    def __init__(self, txn: lmdb.Transaction, tables: dict[str, lmdb._Database | None]) -> None:
-        self._txn = txn
-        self._tables = tables
-
-    def get(self, table: str, key: bytes) -> bytes | None:
-        if (db := self._tables[table]) is None:
-            return None
-        return cast("bytes | None", self._txn.get(key, db=db))
-
-    def scan(self, table: str, start: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Rows from ``start`` on, as long as their key has ``prefix``."""
-        if (db := self._tables[table]) is None:
-            return
-        with self._txn.cursor(db) as cursor:
-            if not cursor.set_range(start):
-                return
-            for key, value in cast("Iterator[tuple[bytes, bytes]]", cursor.iternext()):
-                if not key.startswith(prefix):
-                    return
-                yield key, value
-
-    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """All of them, as fast as LMDB gives them."""
-        if (db := self._tables[table]) is not None:
-            with self._txn.cursor(db) as cursor:
-                yield from cast("Iterator[tuple[bytes, bytes]]", cursor.iternext())
-
-    def last_before(self, table: str, key: bytes, prefix: bytes) -> tuple[bytes, bytes] | None:
-        """The last row with ``prefix`` whose key is at or before ``key``."""
-        if (db := self._tables[table]) is None:
-            return None
-        with self._txn.cursor(db) as cursor:
-            found = (cursor.key() == key or cursor.prev()) if cursor.set_range(key) else cursor.last()
-            row = cast("tuple[bytes, bytes]", cursor.item())
-            return row if found and row[0].startswith(prefix) else None
-
-    def count(self, table: str) -> int:
-        db = self._tables[table]
-        return int(self._txn.stat(db)["entries"]) if db is not None else 0
-
-
-class Transaction(View):
-    """The write transaction of one apply round."""
-
-    __slots__ = ()
-
-    def put(self, table: str, key: bytes, value: bytes) -> None:
-        self._txn.put(key, value, db=self._tables[table])
-
-    def put_many(self, table: str, rows: list[tuple[bytes, bytes]]) -> None:
-        if rows:
-            rows.sort()
-            with self._txn.cursor(self._tables[table]) as cursor:
-                cursor.putmulti(rows)
-
-    def put_if_absent(self, table: str, key: bytes, value: bytes) -> None:
-        self._txn.put(key, value, db=self._tables[table], overwrite=False)
-
-    def delete(self, table: str, key: bytes) -> None:
-        self._txn.delete(key, db=self._tables[table])
-
-
-def mark_index(txn: Transaction, hub_id: bytes) -> None:
-    """Record in ``meta`` whose index this is and which format it has."""
-    txn.put("meta", b"hub_id", hub_id)
-    txn.put("meta", b"format", INDEX_FORMAT)

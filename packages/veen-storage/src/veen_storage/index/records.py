@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 from veen_core.cap import CapToken, ClaimsRef
-from veen_core.ids import ClientId, ClientSeq, Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import ClientSeq, Epoch, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import Mmr
 from veen_core.rate import Bucket
 
@@ -25,13 +25,14 @@ LABEL_SEQ: Final = struct.Struct(">IQ")
 NODE: Final = struct.Struct(">IBQ")
 LABEL_CLIENT: Final = struct.Struct(">I32s")
 TIME_LABEL: Final = struct.Struct(">QI")
-MANIFEST: Final = struct.Struct(">IQQQ")
+MANIFEST_KEY: Final = struct.Struct(">IQQQ")
 EPOCH_LABEL_SEQ: Final = struct.Struct(">QIQ")
 CAP_LABEL: Final = struct.Struct(">32sI")
 
 _LOCATION: Final = struct.Struct(">QII")
 _CLIENT: Final = struct.Struct(">QQ")
 _BUCKET: Final = struct.Struct(">QQ")
+_TOMBSTONE: Final = struct.Struct(">QQ")
 _CHUNK: Final = struct.Struct(">QQ?")
 _SEGMENT: Final = struct.Struct(">QQQ?32s32s")
 _HEAD: Final = struct.Struct(">32sQQQQQQBB")
@@ -123,7 +124,7 @@ class ChunkRecord:
     """A chunk that has an end: which, in which epoch, and whether its payloads are pruned."""
 
     end: StreamSeq
-    epoch: int
+    epoch: Epoch
     pruned: bool
 
     def pack(self) -> bytes:
@@ -132,7 +133,22 @@ class ChunkRecord:
     @staticmethod
     def unpack(data: bytes) -> ChunkRecord:
         end, epoch, pruned = _CHUNK.unpack(data)
-        return ChunkRecord(StreamSeq(end), epoch, pruned)
+        return ChunkRecord(StreamSeq(end), Epoch(epoch), pruned)
+
+
+class Tombstone(NamedTuple):
+    """A chunk whose payloads were pruned: its last entry, and when it was pruned."""
+
+    end: StreamSeq
+    pruned_at: UnixTime
+
+    def pack(self) -> bytes:
+        return _TOMBSTONE.pack(self.end, self.pruned_at)
+
+    @staticmethod
+    def unpack(data: bytes) -> Tombstone:
+        end, pruned_at = _TOMBSTONE.unpack(data)
+        return Tombstone(StreamSeq(end), UnixTime(pruned_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +250,3 @@ class LabelCursor:
             StreamSeq(checkpointed),
             index_bytes,
         )
-
-
-def control_key(number: LabelNo) -> bytes:
-    """In ``meta``: the label holds tokens."""
-    return b"control" + U32.pack(number)
-
-
-def client_key(number: LabelNo, client: ClientId) -> bytes:
-    return LABEL_CLIENT.pack(number, client)
-
-
-def bucket_key(claims: ClaimsRef, number: LabelNo) -> bytes:
-    return CAP_LABEL.pack(claims, number)

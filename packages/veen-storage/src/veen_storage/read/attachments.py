@@ -23,6 +23,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.errors import AbsentError, DamageError, StorageError, reading
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
+from veen_storage.index.tables import ATTACHMENTS
 
 PART = 256 * 1_024
 PAGE: Final = 1_024
@@ -85,15 +86,14 @@ class Attachments:
         return True
 
     def _record(self, coid: Coid, size: int) -> None:
-        if self._index is None or self._recorded(coid) == (row := U64.pack(size)):
-            return
-        self._index.write(lambda txn: txn.put("attachments", coid, row))
+        if self._index is not None and self._recorded(coid) != size:
+            self._index.write(lambda txn: ATTACHMENTS.put(txn, coid, size))
 
-    def _recorded(self, coid: Coid) -> bytes | None:
+    def _recorded(self, coid: Coid) -> int | None:
         if self._index is None:
             return None
         with self._index.reading() as view:
-            return view.get("attachments", coid)
+            return ATTACHMENTS.get(view, coid)
 
     def missing(self, coid: Coid) -> StorageError:
         """Never put, or lost: only the index can tell."""
@@ -168,15 +168,15 @@ class Attachments:
         if self._index is None:
             return 0, 0
         with self._index.reading() as view:
-            size = sum(U64.unpack(row)[0] for _coid, row in view.rows("attachments"))
-            return view.count("attachments"), size
+            size = sum(U64.unpack(row)[0] for _coid, row in view.rows(ATTACHMENTS.name))
+            return view.count(ATTACHMENTS.name), size
 
     def lost(self) -> Iterator[Coid]:
         """Every attachment that is recorded and of which there is nothing."""
         after: bytes | None = b""
         while self._index is not None and after is not None:
             with self._index.reading() as view:
-                some = [Coid(key) for key, _size in islice(view.scan("attachments", after), PAGE)]
+                some = [coid for coid, _size in islice(ATTACHMENTS.scan(view, after), PAGE)]
             yield from (coid for coid in some if not self._layout.attachment(coid).exists())
             after = some[-1] + b"\x00" if some else None
 

@@ -20,7 +20,8 @@ from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError, DamageError, PrunedError
 from veen_storage.index.lmdb_index import Index, View
-from veen_storage.index.records import LABEL_SEQ, U32, U64, ChunkRecord, LabelCursor, LabelNo, Location
+from veen_storage.index.records import ChunkRecord, LabelCursor, LabelNo, Location
+from veen_storage.index.tables import CHUNKS, ENTRIES, LABELS, read_cursor
 from veen_storage.read.tail import Tail, receipt_of
 
 ATTEMPTS = 4
@@ -68,8 +69,8 @@ class EntryReader:
         found = set(waiting)
         start = b"" if after is None else after + b"\x00"
         with self._index.reading() as view:
-            for label, _number in view.scan("labels", start):
-                found.add(Label(label))
+            for label, _number in LABELS.scan(view, start):
+                found.add(label)
                 if len(found) >= limit + len(waiting):
                     break
         return sorted(found)[:limit]
@@ -83,9 +84,7 @@ class EntryReader:
 
     def _cursor(self, label: Label) -> LabelCursor | None:
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            head = view.get("heads", number) if number is not None else None
-        return LabelCursor.unpack(LabelNo(U32.unpack(number)[0]), head) if number and head else None
+            return read_cursor(view, label)
 
     def _require_head(self, label: Label) -> Head:
         if (head := self.head(label)) is None:
@@ -129,7 +128,7 @@ class EntryReader:
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
     ) -> tuple[list[Entry | PrunedEntry], int]:
         with self._index.reading() as view:
-            number = view.get("labels", label)
+            number = LABELS.get(view, label)
             located = self._locate(view, number, start, end, room) if number is not None else None
         if located is None:
             raise DamageError(
@@ -156,33 +155,29 @@ class EntryReader:
             return list(found), length
 
     def _locate(
-        self, view: View, number: bytes, start: StreamSeq, end: StreamSeq, room: int
+        self, view: View, number: LabelNo, start: StreamSeq, end: StreamSeq, room: int
     ) -> tuple[Location, Location, ChunkRecord | None] | None:
         """First and last place of a run inside one chunk, and that chunk's record if it has an end."""
         first = last = None
-        for key, value in view.scan("entries", number + U64.pack(start), number):
-            here = Location.unpack(value)
+        for (_number, seq), here in ENTRIES.scan_label(view, number, start):
             if first is None:
                 first = here
             fits = here.offset + here.size - first.offset <= room or here is first
-            if here.chunk_start != first.chunk_start or not fits or LABEL_SEQ.unpack(key)[1] > end:
+            if here.chunk_start != first.chunk_start or not fits or seq > end:
                 break
             last = here
         if first is None or last is None:
             return None
-        record = view.get("chunks", number + U64.pack(first.chunk_start))
-        return first, last, ChunkRecord.unpack(record) if record is not None else None
+        return first, last, CHUNKS.get(view, (number, first.chunk_start))
 
     def readable_from(self, label: Label, start: StreamSeq) -> StreamSeq | None:
         """The first entry at or after ``start`` whose payload is there; None if there is none."""
         head, at = self._require_head(label), max(start, 1)
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            place = view.get("entries", number + U64.pack(at)) if number is not None else None
-            if number is not None and place is not None:
-                first = Location.unpack(place).chunk_start
-                for _key, value in view.scan("chunks", number + U64.pack(first), number):
-                    chunk = ChunkRecord.unpack(value)
+            number = LABELS.get(view, label)
+            location = ENTRIES.get(view, (number, StreamSeq(at))) if number is not None else None
+            if number is not None and location is not None:
+                for _key, chunk in CHUNKS.scan_label(view, number, location.chunk_start):
                     if not chunk.pruned:
                         break
                     at = chunk.end + 1

@@ -25,8 +25,8 @@ from veen_storage.disk.identity_artifacts import Artifacts, read_artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
+from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import U64
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
@@ -65,7 +65,7 @@ class Observer:
         self.index = Index(self.layout.index, beside=True)
         try:
             with self.index.reading() as view:
-                if view.get("meta", b"hub_id") != self.registry.hub_id:
+                if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:
                     raise MismatchError("index/data.mdb belongs to another hub: run `veen hub repair`")
         except BaseException:
             self.index.close()
@@ -79,7 +79,7 @@ class Observer:
     def settle(self, timeout: float) -> bool:
         """Wait until everything is applied that the journal holds now."""
         wanted, deadline = self._last_batch(), time.monotonic() + timeout
-        while self._meta(b"applied") < wanted:
+        while self._meta(tables.APPLIED) < wanted:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_AGAIN)
@@ -98,8 +98,7 @@ class Observer:
 
     def _meta(self, name: bytes) -> int:
         with self.index.reading() as view:
-            stored = view.get("meta", name)
-        return int(U64.unpack(stored)[0]) if stored is not None else 0
+            return tables.read_number(view, name)
 
     def artifacts(self) -> Artifacts:
         """As they are now: what is signed from here on is signed by a key of theirs."""
@@ -109,7 +108,7 @@ class Observer:
 
     def sign(self, digest: bytes) -> Signature | None:
         """By the hub's present key; None if that is not here."""
-        hub_ts = UnixTime(self._meta(b"hub_ts"))
+        hub_ts = UnixTime(self._meta(tables.HUB_TS))
         keys = HubKeys(self.identity, hub_keys.read_keys(self._keys, self.identity))
         try:
             return keys.sign_receipt(digest, hub_ts)

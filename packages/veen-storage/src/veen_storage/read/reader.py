@@ -19,9 +19,19 @@ from veen_core.proof import MmrProof, prove_inclusion
 from veen_storage.chunks.chunk_origin_check import Origin
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
-from veen_storage.errors import AbsentError, DamageError
+from veen_storage.errors import AbsentError
 from veen_storage.index.lmdb_index import Index
-from veen_storage.index.records import EPOCH_LABEL_SEQ, LABEL_SEQ, NODE, TIME_LABEL, U32, U64, LabelNo
+from veen_storage.index.records import EPOCH_LABEL_SEQ, U64
+from veen_storage.index.tables import (
+    ALL_TIMES,
+    ANCHORS,
+    CHECKPOINTS,
+    EPOCHS,
+    LABELS,
+    NODES,
+    TIMES,
+    label_at,
+)
 from veen_storage.read.entry_reader import EntryReader, Head
 from veen_storage.read.proof_cache import Asked, ProofCache
 from veen_storage.read.tail import Tail
@@ -80,27 +90,21 @@ class Reader(EntryReader):
         """Nodes under one view. What has left the tail since it was opened is in a newer one."""
         waiting = self._tail.number(label) is not None
         with self._index.reading() as view:
-            row = view.get("labels", label)
-            number = U32.unpack(row)[0] if row is not None else 0
+            number = LABELS.get(view, label)
 
             def lookup(height: int, index: int) -> bytes:
                 if waiting and (node := self._tail.node(label, height, index)) is not None:
                     return node
                 if height == 0:
                     return self.receipt(label, StreamSeq(index + 1)).leaf_hash
-                node = view.get("nodes", NODE.pack(number, height, index)) if row is not None else None
+                node = NODES.get(view, (number, height, index)) if number is not None else None
                 return node or self._newer_node(label, height, index)
 
             yield lookup
 
     def _newer_node(self, label: Label, height: int, index: int) -> bytes:
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            node = view.get("nodes", number + NODE.pack(0, height, index)[U32.size :]) if number else None
-        if node is None:
-            where = f"node ({height}, {index}) of label {label.hex()}"
-            raise DamageError("index/data.mdb", None, f"{where} is missing", "run `veen hub repair`")
-        return node
+            return NODES.require(view, (LABELS.require(view, label), height, index))
 
     # --- time
 
@@ -118,11 +122,10 @@ class Reader(EntryReader):
         """The first entry at or after a time: applied ones come before those in the tail."""
         tail = [p.entry.stream_seq for p in self._tail.all_of(label) if p.hub_ts >= start]
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            rows = view.scan("times", number + U64.pack(start), number) if number is not None else iter(())
-            row = next(rows, None)
+            number = LABELS.get(view, label)
+            row = next(TIMES.scan_label(view, number, start), None) if number is not None else None
         if row is not None:
-            return StreamSeq(U64.unpack(row[1])[0])
+            return row[1]
         return tail[0] if tail else None
 
     def moments(
@@ -151,12 +154,10 @@ class Reader(EntryReader):
         begin = max(start, after.hub_ts) if after is not None else start
         with self._index.reading() as view:
             count, last_ts = 0, None
-            for key, value in view.scan("all_times", U64.pack(begin)):
-                hub_ts, number = TIME_LABEL.unpack(key)
+            for (hub_ts, number), seq in ALL_TIMES.scan(view, U64.pack(begin)):
                 if hub_ts > end or (count >= limit and hub_ts != last_ts):
                     return
-                head = view.get("heads", U32.pack(number)) or b""
-                yield Moment(UnixTime(hub_ts), Label(head[:32]), StreamSeq(U64.unpack(value)[0]))
+                yield Moment(hub_ts, label_at(view, number), seq)
                 last_ts = hub_ts
                 count += after is None or hub_ts > after.hub_ts
 
@@ -175,13 +176,9 @@ class Reader(EntryReader):
         if tail:
             return tail[-1]
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            row = (
-                view.last_before("checkpoints", number + U64.pack(seq), number)
-                if number is not None
-                else None
-            )
-        return Checkpoint.decode(row[1]) if row is not None else None
+            number = LABELS.get(view, label)
+            row = CHECKPOINTS.last_of_label(view, number, seq) if number is not None else None
+        return row[1] if row is not None else None
 
     def latest_checkpoint(self, label: Label) -> Checkpoint | None:
         return self.checkpoint_before(label, StreamSeq(2**64 - 1))
@@ -201,22 +198,19 @@ class Reader(EntryReader):
         }
         waiting = len(found)
         with self._index.reading() as view:
-            for key, _nothing in view.scan("epochs", EPOCH_LABEL_SEQ.pack(*start)):
-                epoch, number, upto = EPOCH_LABEL_SEQ.unpack(key)
+            for (epoch, number, upto), _empty in EPOCHS.scan(view, EPOCH_LABEL_SEQ.pack(*start)):
                 if epoch > last or len(found) >= limit + waiting:
                     break
-                made = Checkpoint.decode(view.get("checkpoints", LABEL_SEQ.pack(number, upto)) or b"")
-                found[epoch, number, upto] = made
+                found[epoch, number, upto] = CHECKPOINTS.require(view, (number, upto))
         return [made for _place, made in sorted(found.items(), key=lambda row: row[0])][:limit]
 
     def _place_after(self, last: tuple[Label, StreamSeq]) -> tuple[int, int]:
         label, upto = last
         if (number := self._tail.number(label)) is None:
             with self._index.reading() as view:
-                row = view.get("labels", label)
-            if row is None:
+                number = LABELS.get(view, label)
+            if number is None:
                 raise AbsentError(f"label {label.hex()} holds nothing")
-            number = LabelNo(U32.unpack(row)[0])
         return number, upto + 1
 
     def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
@@ -224,16 +218,16 @@ class Reader(EntryReader):
         if (waiting := self._tail.anchor(label, upto_seq)) is not None:
             return waiting
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            return view.get("anchors", number + U64.pack(upto_seq)) if number is not None else None
+            number = LABELS.get(view, label)
+            return ANCHORS.get(view, (number, upto_seq)) if number is not None else None
 
     def anchored_upto(self, label: Label) -> StreamSeq:
         """``upto_seq`` of the furthest checkpoint that has an anchor; 0 if none has one."""
         waiting = self._tail.anchored_upto(label)
         with self._index.reading() as view:
-            number = view.get("labels", label)
-            row = view.last_before("anchors", number + b"\xff" * 8, number) if number is not None else None
-        return max(waiting, StreamSeq(LABEL_SEQ.unpack(row[0])[1])) if row is not None else waiting
+            number = LABELS.get(view, label)
+            row = ANCHORS.last_of_label(view, number) if number is not None else None
+        return max(waiting, row[0][1]) if row is not None else waiting
 
     def grown(self) -> list[Label]:
         """Labels with entries after their last checkpoint; asks about every label."""
