@@ -26,7 +26,7 @@ from veen_core import (
     verify_evidence,
 )
 from veen_core.cap import Rate
-from veen_core.client import MAX_WRITERS, Gap, LabelClient, Trust
+from veen_core.client import Gap, LabelClient, Trust
 from veen_core.client_state import MAX_STALLS, ClientBounds, ClientState, RatchetKey
 from veen_core.entry import FLAG_AUTHORIZE
 from veen_core.equivocation import Statement, evidence_of
@@ -45,6 +45,7 @@ from veen_core.errors import (
 )
 from veen_core.hashing import H, u64be
 from veen_core.ids import ClientSeq, KeyId, ProfileId, UnixTime
+from veen_core.log_verifier import MAX_WRITERS
 
 from .simulator import BORN, READER, STREAM, Hub, Person, flip, person, seal, signing_key, trust_in
 
@@ -640,9 +641,10 @@ def test_a_checkpoint_that_a_client_started_from_is_evidence_too(alice: Person) 
         assert caught.value.held == checkpoint.encode()
 
 
-def test_writers_are_followed_up_to_a_bound(alice: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_are_followed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_WRITERS == 4_096
-    monkeypatch.setattr("veen_core.client.MAX_WRITERS", 2)
+    monkeypatch.setattr("veen_core.label_prefix.MAX_WRITERS", 2)
+    alice = person("alice", Hub())
     for who in ("bob", "carol", "dave"):
         alice.hub.write(who)
         alice.read()
@@ -656,6 +658,24 @@ def test_writers_are_followed_up_to_a_bound(alice: Person, monkeypatch: pytest.M
     with refusing(alice, InvariantError, "I9"):
         alice.client.accept_page(leap("carol"))
     alice.client.accept_page(leap("bob"))  # the longest unseen: forgotten, so nothing to compare with
+
+
+def test_a_page_that_raises_leaves_the_writers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that evicts a writer and then contradicts the client's own pending MSG changes nothing."""
+    monkeypatch.setattr("veen_core.label_prefix.MAX_WRITERS", 2)
+    hub = Hub()
+    alice = person("alice", hub)
+    alice.submit(b"pending")
+    for who in ("bob", "carol", "dave"):
+        hub.write(who)
+    hub.append(hub.compose("alice", b"by another process"))
+    with refusing(alice, StateError, "was used by another MSG"):
+        alice.read()
+    fork = Hub()
+    binding = dataclasses.replace(fork.compose("erin").binding, client_seq=ClientSeq(2))
+    fork.append(seal(signing_key("erin"), binding))
+    with refusing(alice, InvariantError, "I9: client_seq 2 does not follow 0"):
+        alice.client.accept_page(fork.page(1))
 
 
 def _replaced(entry: Entry, **changes: object) -> Entry:
@@ -749,7 +769,7 @@ def _too_far_ahead(hub: Hub) -> list[Entry]:
         pytest.param(
             _misnumbered, StateError, "continues at 7, want 1", id="an entry that misstates its place"
         ),
-        pytest.param(_of_another_label, StateError, "receipt of label", id="a receipt of another label"),
+        pytest.param(_of_another_label, StateError, "entry of label", id="a receipt of another label"),
         pytest.param(
             _disguised_as_a_token,
             VerificationError,
@@ -802,7 +822,7 @@ def test_a_forged_root_is_a_divergence_that_carries_what_was_held_and_shown(alic
     held = alice.send()
     receipt = alice.hub.append(alice.submit())
     forged = alice.hub.forged(receipt, mmr_root=MmrRoot(bytes(32)))
-    with refusing(alice, DivergenceError, "does not follow from the verified prefix") as caught:
+    with refusing(alice, DivergenceError, "does not follow from the log before it") as caught:
         alice.client.accept_receipt(forged)
     assert caught.value.held == held.encode()
     assert caught.value.shown == forged.encode()
@@ -843,7 +863,7 @@ def test_a_clock_that_goes_back_is_a_divergence(alice: Person, already_read: int
     alice.client.accept_page(alice.hub.page(already_read + 1, 2) if already_read else [])
     alice.hub.now = UnixTime(BORN + 99)  # H3
     alice.hub.write("bob")
-    with refusing(alice, DivergenceError, "hub_ts goes back (at stream_seq|between 2 and) 3"):
+    with refusing(alice, DivergenceError, "hub_ts goes back (from|between stream_seq 2 and 3)"):
         alice.read()
 
 
@@ -854,7 +874,7 @@ def test_a_clock_that_goes_back_in_an_own_receipt_is_a_divergence(alice: Person,
     msg = alice.submit()
     alice.hub.now = UnixTime(BORN + 99)
     receipt = alice.hub.append(msg)
-    with refusing(alice, DivergenceError, "hub_ts goes back between 1 and 2") as caught:
+    with refusing(alice, DivergenceError, "hub_ts goes back between stream_seq 1 and 2") as caught:
         _answer(alice, receipt, way)
     assert (caught.value.held, caught.value.shown) == (held.encode(), receipt.encode())
     alice.client.accept_receipt(alice.hub.forged(receipt, hub_ts=held.hub_ts))  # standing still is not
@@ -867,7 +887,7 @@ def test_a_receipt_before_the_head_is_not_later_than_it(alice: Person) -> None:
     alice.client.resync(*_from_checkpoint(alice.hub, 1))
     alice.client.accept_page(alice.hub.page(2))  # the head is at 2
     late = alice.hub.forged(receipt, hub_ts=UnixTime(BORN + 1))
-    with refusing(alice, DivergenceError, "hub_ts goes back between 2 and 1"):
+    with refusing(alice, DivergenceError, "hub_ts goes back between stream_seq 2 and 1"):
         alice.client.confirm(late, alice.hub.proof(1), alice.hub.consistency(1, 2))
     alice.client.confirm(receipt, alice.hub.proof(1), alice.hub.consistency(1, 2))
 

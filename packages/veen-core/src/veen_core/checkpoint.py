@@ -150,16 +150,21 @@ def check_transition(
         raise CheckpointError(f"mmr_root at {checkpoint.upto_seq} is not the root of the log")
 
 
+def check_epoch(checkpoint: Checkpoint, epoch_sec: int, hub_ts: UnixTime | None) -> None:
+    """Raise unless ``epoch`` is that of the receipt at ``upto_seq``, if its ``hub_ts`` is known (H9)."""
+    if hub_ts is not None and checkpoint.epoch != stream.epoch_at(hub_ts, epoch_sec):
+        raise CheckpointError(f"epoch {checkpoint.epoch} is not that of hub_ts {hub_ts} (RESOLUTIONS H9)")
+
+
 def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime | None) -> None:
     """Epoch and labels agree (§4.4.1).
 
     The epoch is that of the last receipt's hub_ts (H9); a label still takes messages within the
     skew window (§12), so its own epoch may differ by that much.
     """
-    if hub_ts is not None and checkpoint.epoch != stream.epoch_at(hub_ts, origin.epoch_sec):
-        raise CheckpointError(f"epoch {checkpoint.epoch} is not that of hub_ts {hub_ts} (H9)")
+    check_epoch(checkpoint, origin.epoch_sec, hub_ts)
     if checkpoint.epoch > U64_MAX // max(1, origin.epoch_sec) - 1 - origin.max_skew_sec:
-        raise CheckpointError(f"epoch {checkpoint.epoch} is of no time there is")
+        raise CheckpointError(f"epoch {checkpoint.epoch} is out of range")
     if origin.epoch_sec == 0 and checkpoint.epoch != 0:
         raise CheckpointError(f"epoch {checkpoint.epoch} of a profile without epochs (§3.2)")
     own = next(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from veen_core.cap import CapToken
@@ -42,6 +42,10 @@ def authorize_leaf(auth_ref: AuthRef, token_bytes: bytes) -> LeafHash:
     return LeafHash(Ht("veen/authorize", auth_ref + H(token_bytes)))
 
 
+_keep: Final = object.__setattr__
+"""Fills a cache field of a frozen ``Entry``."""
+
+
 class FrameHeader(NamedTuple):
     """The fixed header of one entry."""
 
@@ -60,13 +64,15 @@ class FrameHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One log entry: the canonical bytes of MSG (or cap token) and RECEIPT."""
+    """One log entry: the canonical bytes of MSG (or cap token) and RECEIPT, each decoded at most once."""
 
     label: Label
     stream_seq: StreamSeq
     msg_bytes: bytes
     receipt_bytes: bytes
     flags: int = 0
+    _content: Msg | CapToken | None = field(default=None, init=False, repr=False, compare=False)
+    _receipt: Receipt | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def is_authorize(self) -> bool:
@@ -78,11 +84,30 @@ class Entry:
 
     @property
     def msg(self) -> Msg:
-        return Msg.decode(self.msg_bytes)
+        """The decoded MSG; raises ``DecodeError``."""
+        if isinstance(held := self._content, Msg):
+            return held
+        msg = Msg.decode(self.msg_bytes)
+        _keep(self, "_content", msg)
+        return msg
+
+    @property
+    def token(self) -> CapToken:
+        """The decoded cap token of a control entry; raises ``DecodeError``."""
+        if isinstance(held := self._content, CapToken):
+            return held
+        token = CapToken.decode(self.msg_bytes)
+        _keep(self, "_content", token)
+        return token
 
     @property
     def receipt(self) -> Receipt:
-        return Receipt.decode(self.receipt_bytes)
+        """The decoded RECEIPT; raises ``DecodeError``."""
+        if (held := self._receipt) is not None:
+            return held
+        receipt = Receipt.decode(self.receipt_bytes)
+        _keep(self, "_receipt", receipt)
+        return receipt
 
     def encode(self) -> bytes:
         """Frame header and body (§4.8.1)."""
@@ -136,10 +161,11 @@ def unframe(data: bytes) -> Entry:
         raise _fail("an entry without a RECEIPT", "receipt_len", Fault.SIZE)
     if entry_hash(msg_bytes, receipt_bytes) != header.entry_hash:
         raise _fail("does not match the bytes of the entry", "entry_hash")
-    receipt = Receipt.decode(receipt_bytes)
+    entry = Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
+    receipt = entry.receipt
     if (receipt.label, receipt.stream_seq) != (header.label, header.stream_seq):
         raise _fail("RECEIPT is of another label or stream_seq than the header", "stream_seq")
-    return Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
+    return entry
 
 
 def split_frames(data: bytes) -> Iterator[Entry]:
@@ -185,7 +211,7 @@ def verify_authorize(entry: Entry) -> CapToken:
 
     The frame's flags are under no hash: this is what keeps a set bit from hiding a MSG.
     """
-    token = CapToken.decode(entry.msg_bytes)
+    token = entry.token
     if entry.receipt.leaf_hash != authorize_leaf(token.auth_ref, entry.msg_bytes):
         raise VerificationError("entry §4.8.1: the RECEIPT is not for the token beside it (H5)")
     return token

@@ -13,7 +13,7 @@ was active then.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -229,12 +229,20 @@ def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None
 
 
 def verify_receipt(identity: HubIdentity, receipt: Receipt) -> HubKey:
-    """Under any key active at ``hub_ts``; returns the key that verified (§8.4)."""
-    digest = receipts.signing_digest(receipt.encode())
-    for key in identity.active_at(receipt.hub_ts):
+    """Verify hub_sig under any key active at ``hub_ts``; return the key that verified (core §8.4)."""
+    return verify_receipt_under(identity.active_at(receipt.hub_ts), receipt, receipt.encode())
+
+
+def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes) -> HubKey:
+    """Verify hub_sig of an encoded RECEIPT under the keys that were active at its hub_ts."""
+    digest = receipts.signing_digest(wire)
+    for key in active:
         if _verifies(key, digest, receipt.hub_sig):
             return key
-    raise SignatureError(f"RECEIPT.hub_sig §4.3: no key of the hub active at {receipt.hub_ts} made it (§8.4)")
+    raise SignatureError(
+        f"RECEIPT.hub_sig at stream_seq {receipt.stream_seq}: no key of the hub active at hub_ts "
+        f"{receipt.hub_ts} made it (core §4.3, §8.4)"
+    )
 
 
 def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int) -> HubKey:

@@ -16,9 +16,9 @@ from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
 from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
-from veen_core.invariants import Before, verify_pair
+from veen_core.log_rules import step_of
 from veen_core.mmr import Mmr
-from veen_core.msg import Msg, Sealed
+from veen_core.msg import Sealed
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 from veen_hub.client.trust import check_signatures
@@ -59,42 +59,26 @@ class PipelinedClient(LabelClient):
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
         """``accept_receipt`` for the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
         after, pending = self._log.copy(), self.unanswered
+        if receipts and pending:
+            self._note_own(after, self.state.client_id, pending[0].client_seq)
         if len(receipts) > len(pending):
             raise StateError("a receipt answers no pending MSG")
-        for msg, wire, receipt in zip(pending, self.state.pending, receipts, strict=False):
+        for msg, receipt in zip(pending, receipts, strict=False):
             if msg.leaf_hash != receipt.leaf_hash:
                 raise StateError(
                     f"the MSG with client_seq {msg.client_seq} has no receipt yet: settle it first"
                 )
             self._verify_receipt(receipt)
             if receipt.stream_seq > after.size + 1:
-                return Gap(after.stream_seq, receipt.stream_seq)
+                return Gap(after.size, receipt.stream_seq)
             self._refuse_within(receipt)
-            self._verify_own(msg, wire, receipt)
-            after.add(receipt.leaf_hash)
-            if after.root != receipt.mmr_root:
-                raise self._diverged(
-                    f"mmr_root at {receipt.stream_seq} does not follow from the verified prefix", receipt
-                )
+            try:
+                after.advance(step_of(receipt, msg))  # what a MSG shows by itself holds: it was sealed here
+            except InvariantError as exc:
+                raise self._as_divergence(exc, receipt, None) from None
         if receipts:
             self._advance(after, receipts[-1], receipts)
-            self._writers.pop(self.state.client_id, None)
         return None
-
-    def _verify_own(self, msg: Msg, wire: bytes, receipt: Receipt) -> None:
-        """The invariants that a receipt can break; the others hold of what was sealed here (§7)."""
-        if msg.prev_ack >= receipt.stream_seq:
-            raise InvariantError("I6", f"prev_ack {msg.prev_ack} is not before {receipt.stream_seq} (§7)")
-        origin = self.trust.origin
-        if origin is not None and origin.epoch_sec:  # I12
-            before = Before(
-                last_stream_seq=StreamSeq(receipt.stream_seq - 1),
-                last_client_seq=ClientSeq(msg.client_seq - 1),
-                profiles=(self.state.profile_id,),
-                limits=self.trust.limits,
-                origin=origin,
-            )
-            verify_pair(wire, receipt.encode(), before)
 
     def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
         """Go on under a client_id that may have been used before, from where it had come."""
@@ -112,14 +96,13 @@ class PipelinedClient(LabelClient):
         self._refuse_within(receipt)
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_extension(after, consistency, receipt.encode())
-        self._advance(after, receipt, ())
-        self._forget_writers()
+        self._advance(self._log_at(after, receipt.hub_ts), receipt, ())
 
     def adopt(self, state: ClientState) -> None:
         """Go on from a state that was loaded; its prefix is the one that counts."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
-        self.state, self._log, self._writers, self._messages = fresh.state, fresh._log, {}, {}
-        self._from_first = fresh._from_first
+        self.state, self._messages = fresh.state, {}
+        self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
         """A receipt's signature, label, and agreement with the furthest one held."""
@@ -140,7 +123,7 @@ class PipelinedClient(LabelClient):
         if size == 0:
             tree = Mmr()
         elif size == self.size:
-            tree = self._log.copy()
+            tree = self._tree.copy()
         else:
             if consistency is None:
                 raise StateError(f"wants a consistency proof from {size} to {self.size}")
@@ -148,7 +131,7 @@ class PipelinedClient(LabelClient):
                 tree = Mmr(consistency.from_seq, consistency.peaks_from)
                 verify_consistency(consistency, tree.root, self.root)
             except ProofError as exc:
-                raise UnprovenError(str(exc), held=self._held, shown=consistency.encode()) from None
+                raise UnprovenError(str(exc), held=self._evidence, shown=consistency.encode()) from None
         state = dataclasses.replace(
             self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NOTHING
         )
@@ -157,7 +140,7 @@ class PipelinedClient(LabelClient):
     @property
     def tree(self) -> Mmr:
         """A copy."""
-        return self._log.copy()
+        return self._tree.copy()
 
     def accept_checkpoint(
         self, checkpoint: Checkpoint, tree: Mmr, last: Receipt, *, now: UnixTime, seen: StreamSeq

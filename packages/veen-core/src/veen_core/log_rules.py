@@ -1,0 +1,205 @@
+"""The rules that every log obeys: one sentence and one clause per rule, and the checks of a single entry.
+
+``RULES`` lists them in the order in which they are checked. ``examine`` and ``examine_pruned`` check the
+rules that an entry shows by itself and return the ``LogStep`` that it adds to the log. The rules between
+consecutive entries, and those of checkpoints, are checked by ``log_verifier.LogVerifier``.
+
+Not here, because a log alone cannot show it: I5 needs the opened message (``attachment``), I7 needs the hub's
+admission record (``cap``, ``rate``), I13 is about refusals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from veen_core import ciphertext, stream
+from veen_core.checkpoint import LabelOrigin
+from veen_core.chunk import PrunedEntry
+from veen_core.entry import Entry, authorize_leaf
+from veen_core.errors import DecodeError, InvariantError
+from veen_core.hashing import H
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import (
+    AuthRef,
+    ClientId,
+    ClientSeq,
+    Label,
+    LeafHash,
+    MmrRoot,
+    ProfileId,
+    StreamSeq,
+    UnixTime,
+)
+from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.msg import Msg
+from veen_core.profile import Profile
+from veen_core.receipt import Receipt
+
+
+class Rule(NamedTuple):
+    """One rule: the name that an error carries, where it is written, and what it says."""
+
+    name: str
+    clause: str
+    says: str
+
+    def broken(self, found: str, seq: int) -> InvariantError:
+        """The error for an entry at ``seq`` that breaks this rule."""
+        return InvariantError(self.name, f"{found} ({self.clause}, stream_seq {seq})")
+
+
+FRAME: Final = Rule("§4.8.1", "core §4.8.1", "The frame names the label and stream_seq of its RECEIPT.")
+CANONICAL: Final = Rule("I10", "core §7", "MSG, cap token and RECEIPT are canonical CBOR.")
+SIZES: Final = Rule("I11", "core §7", "MSG, header and body are within the limits of the hub.")
+CT_HASH: Final = Rule("I1", "core §7", "ct_hash is the SHA-256 of the ciphertext.")
+LEAF: Final = Rule("I2", "core §7", "The RECEIPT names the label and the leaf hash of its MSG.")
+PROFILE: Final = Rule("I4", "core §7", "The MSG was made under the profile of the hub.")
+TOKEN: Final = Rule("H5", "RESOLUTIONS H5", "The control label authorizes each token once, by its own leaf.")
+POSITION: Final = Rule("I3", "core §7", "stream_seq grows by 1, and mmr_root is the root with the new leaf.")
+TIME: Final = Rule("H3", "RESOLUTIONS H3", "hub_ts never decreases.")
+ACKNOWLEDGED: Final = Rule("I6", "core §7", "prev_ack names an entry that was in the log before the MSG.")
+UNIQUE: Final = Rule("I8", "core §7", "A writer's client_seq is accepted once.")
+CONSECUTIVE: Final = Rule("I9", "core §7", "A writer's client_seq starts at 1 and grows by 1.")
+EPOCH: Final = Rule("I12", "core §7", "The label belongs to an epoch within the allowed skew of hub_ts.")
+RULES: Final = (
+    FRAME,
+    CANONICAL,
+    SIZES,
+    CT_HASH,
+    LEAF,
+    PROFILE,
+    TOKEN,
+    POSITION,
+    TIME,
+    ACKNOWLEDGED,
+    UNIQUE,
+    CONSECUTIVE,
+    EPOCH,
+)
+"""In the order of checking: form, then hashes, then the order of the log; I3's root comes last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTerms:
+    """What a verifier knows about a label from other sources than its log."""
+
+    label: Label
+    identity: HubIdentity
+    profile: Profile | None = None
+    """The only profile of the hub; None if no registry is known: then I4 and epochs are not checked."""
+    limits: Limits = DEFAULT_LIMITS
+    origin: LabelOrigin | None = None
+    """How the label was derived (H4); without it I12 and label_prev are not checked."""
+    profile_id: ProfileId | None = field(init=False)
+    is_control_label: bool = field(init=False)
+    """Whether the label is the one on which this hub authorizes tokens (H5)."""
+
+    def __post_init__(self) -> None:
+        control = stream.control_label(stream.routing_key(self.identity.hub_id))
+        profile_id = self.profile.profile_id if self.profile is not None else None
+        object.__setattr__(self, "profile_id", profile_id)
+        object.__setattr__(self, "is_control_label", self.label == control)
+
+
+class LogStep(NamedTuple):
+    """What one entry adds to its log: all that the rules between entries need."""
+
+    stream_seq: StreamSeq
+    leaf_hash: LeafHash
+    mmr_root: MmrRoot
+    hub_ts: UnixTime
+    client_id: ClientId | None
+    """The writer of a MSG; None for a control entry."""
+    client_seq: ClientSeq
+    prev_ack: StreamSeq
+    authorizes: AuthRef | None = None
+    """The token that a control entry authorizes."""
+
+
+def step_of(receipt: Receipt, fields: Msg | PrunedEntry) -> LogStep:
+    """The step of a message whose RECEIPT is known to be for it."""
+    return LogStep(
+        receipt.stream_seq,
+        receipt.leaf_hash,
+        receipt.mmr_root,
+        receipt.hub_ts,
+        fields.client_id,
+        fields.client_seq,
+        fields.prev_ack,
+    )
+
+
+def examine(entry: Entry, terms: LogTerms) -> LogStep:
+    """Check a whole entry by itself; return its step or raise ``InvariantError``. No signature is checked."""
+    seq = entry.stream_seq
+    if len(entry.msg_bytes) > terms.limits.max_msg_bytes:  # before anything is decoded (SH0.4)
+        found = f"{len(entry.msg_bytes)} bytes exceed max_msg_bytes = {terms.limits.max_msg_bytes}"
+        raise SIZES.broken(found, seq)
+    try:
+        receipt = entry.receipt
+    except DecodeError as exc:
+        raise CANONICAL.broken(str(exc), seq) from exc
+    if (receipt.label, receipt.stream_seq) != (entry.label, seq):
+        raise FRAME.broken("the RECEIPT is of another label or stream_seq than the frame", seq)
+    if entry.label != terms.label:
+        raise LEAF.broken(f"the entry is of label {entry.label.hex()}, not {terms.label.hex()}", seq)
+    if entry.is_authorize:
+        return _examine_token(entry, receipt, terms)
+    return _examine_msg(entry, receipt, terms)
+
+
+def _examine_msg(entry: Entry, receipt: Receipt, terms: LogTerms) -> LogStep:
+    try:
+        msg = entry.msg
+    except DecodeError as exc:
+        raise CANONICAL.broken(str(exc), receipt.stream_seq) from exc
+    try:
+        ciphertext.check_layout(msg.ciphertext, terms.limits)
+    except DecodeError as exc:
+        raise SIZES.broken(str(exc), receipt.stream_seq) from exc
+    if H(msg.ciphertext) != msg.ct_hash:
+        raise CT_HASH.broken("ct_hash is not the hash of the ciphertext", receipt.stream_seq)
+    if msg.label != receipt.label:
+        raise LEAF.broken("the MSG is of another label than its RECEIPT", receipt.stream_seq)
+    _check_leaf(receipt, msg.leaf_hash)
+    _check_profile(msg.profile_id, terms, receipt.stream_seq)
+    return step_of(receipt, msg)
+
+
+def _examine_token(entry: Entry, receipt: Receipt, terms: LogTerms) -> LogStep:
+    """The frame's flags are under no hash: the leaf keeps a set bit from hiding a MSG (H5)."""
+    seq = receipt.stream_seq
+    if not terms.is_control_label:
+        raise TOKEN.broken("a token outside the hub's control label", seq)
+    try:
+        token = entry.token
+    except DecodeError as exc:
+        raise CANONICAL.broken(str(exc), seq) from exc
+    auth_ref = token.auth_ref
+    if receipt.leaf_hash != authorize_leaf(auth_ref, entry.msg_bytes):
+        raise TOKEN.broken("the RECEIPT is not for the token of its entry", seq)
+    return LogStep(
+        seq, receipt.leaf_hash, receipt.mmr_root, receipt.hub_ts, None, ClientSeq(0), StreamSeq(0), auth_ref
+    )
+
+
+def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:
+    """Check what retention kept of an entry by itself; return its step or raise ``InvariantError``."""
+    receipt = kept.receipt
+    if receipt.label != terms.label:
+        found = f"the RECEIPT is of label {receipt.label.hex()}, not {terms.label.hex()}"
+        raise LEAF.broken(found, receipt.stream_seq)
+    _check_leaf(receipt, kept.leaf_hash)
+    _check_profile(kept.profile_id, terms, receipt.stream_seq)
+    return step_of(receipt, kept)
+
+
+def _check_leaf(receipt: Receipt, leaf: LeafHash) -> None:
+    if receipt.leaf_hash != leaf:
+        raise LEAF.broken("leaf_hash is not that of the MSG", receipt.stream_seq)
+
+
+def _check_profile(profile_id: ProfileId, terms: LogTerms, seq: StreamSeq) -> None:
+    if terms.profile_id is not None and profile_id != terms.profile_id:
+        raise PROFILE.broken(f"profile {profile_id.hex()} is not the hub's", seq)

@@ -1,0 +1,52 @@
+"""A mapping of bounded size that evicts the key unused for longest (core §3.4.1)."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Lru(Generic[K, V]):
+    """At most ``limit`` keys; ``put`` makes a key the newest, ``get`` leaves the order as it is."""
+
+    __slots__ = ("_items", "evicted", "limit")
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise ValueError(f"an Lru holds at least 1 key, not {limit}")
+        self.limit = limit
+        self.evicted = 0
+        """How many keys were evicted so far."""
+        self._items: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        return self._items.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Set a key and make it the newest; evict the oldest if there are more than ``limit``."""
+        self._items.pop(key, None)
+        self._items[key] = value
+        if len(self._items) > self.limit:
+            del self._items[next(iter(self._items))]
+            self.evicted += 1
+
+    def pop(self, key: K) -> V | None:
+        """Remove a key; return its value, or None if it was not there."""
+        return self._items.pop(key, None)
+
+    def items(self) -> list[tuple[K, V]]:
+        """Keys and values, oldest first."""
+        return list(self._items.items())
+
+    def copy(self) -> Lru[K, V]:
+        twin = Lru[K, V](self.limit)
+        twin._items, twin.evicted = self._items.copy(), self.evicted
+        return twin
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
