@@ -32,7 +32,14 @@ from veen_overlays.control.records import (
     revocation_stream,
     schema_stream,
 )
-from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS, authority_at
+from veen_overlays.control.state import (
+    AUTHORITIES,
+    LABEL_CLASSES,
+    REVOCATIONS,
+    SCHEMAS,
+    authority_at,
+    schema_of,
+)
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.schema.record import Record, Undecodable, decode_record
@@ -94,7 +101,6 @@ def view(level: Level = Level.META, **parts: Any) -> PolicyView:
         "authorities": bound(AUTHORITIES),
         "revocations": bound(REVOCATIONS),
         "classes": bound(LABEL_CLASSES),
-        "schemas": bound(SCHEMAS),
     }
     return PolicyView(level=level, realm=REALM, hub_id=HERE, **empty | parts)
 
@@ -146,7 +152,7 @@ def test_streams_of_many_primaries_are_counted_in_the_status() -> None:
     for each, shown in ((held, 1), (single, 0)):
         policy = ViewPolicy(each, lambda _label: None, 5)
         policy.stale(UnixTime(NOW))
-        assert sum("multi-primary: 1 of" in line for line in policy.enforces()) == shown
+        assert sum("accepts messages: 1 " in line for line in policy.enforces()) == shown
 
 
 def test_a_stream_without_a_record_or_unknown_is_accepted() -> None:
@@ -276,11 +282,11 @@ def test_a_schema_is_described_by_its_latest_registration() -> None:
             ts=UnixTime(ts),
         )
 
-    held = view(schemas=bound(SCHEMAS, describe("v1", 5), describe("v0", 4)))
-    found = held.schema(SchemaId(Revocation.SCHEMA))
+    state = SCHEMAS.fold(log_of(describe("v1", 5), describe("v0", 4))).inner
+    found = schema_of(state, SchemaId(Revocation.SCHEMA))
     assert found is not None
     assert found.version == "v1"
-    assert held.schema(SchemaId(b"\x09" * 32)) is None
+    assert schema_of(state, SchemaId(b"\x09" * 32)) is None
 
 
 # --- levels and age
@@ -292,7 +298,7 @@ def test_a_schema_is_described_by_its_latest_registration() -> None:
         (Level.CORE, set()),
         (Level.FEDERATED, {"authority"}),
         (Level.HARDENED, {"authority", "revocation"}),
-        (Level.META, {"authority", "revocation", "label-class", "meta-schema"}),
+        (Level.META, {"authority", "revocation", "label-class"}),
     ],
 )
 def test_a_level_enforces_and_needs_what_it_includes(level: Level, streams: set[str]) -> None:
@@ -314,7 +320,7 @@ def test_a_view_never_folded_or_too_old_is_stale() -> None:
     held = view(Level.HARDENED, revocations=bound(REVOCATIONS, as_of=NOW - 5))
     assert held.stale(NOW, 5) is None
     assert held.lag_sec(NOW) == 5
-    assert "revocation stream was last seen whole 6 s ago" in (held.stale(NOW + 1, 5) or "")
+    assert "revocation stream was last read to its end 6 s ago" in (held.stale(NOW + 1, 5) or "")
     missing = view(Level.HARDENED, revocations=None)
     assert "never folded" in (missing.stale(NOW, 5) or "")
     assert missing.lag_sec(NOW) is None

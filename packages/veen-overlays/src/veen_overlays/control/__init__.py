@@ -1,1 +1,10 @@
-"""The control plane: authority, revocation, label classes and the schema registry (spec-2)."""
+"""The control plane of a realm (spec-2): who is primary, what is revoked, how labels are treated.
+
+``records`` declares the four kinds of record and the streams that carry them, ``state`` folds each stream,
+``policy`` joins the folded states into the view that a hub enforces, ``admission`` lets a hub ask that view.
+"""
+
+from veen_overlays.control.admission import ViewPolicy
+from veen_overlays.control.policy import Level, PolicyView
+
+__all__ = ["Level", "PolicyView", "ViewPolicy"]

@@ -1,7 +1,8 @@
-"""A policy view as a hub asks it: the methods of ``veen_hub``'s AdmissionPolicy, by shape (H6).
+"""A policy view behind the methods that a hub's admission calls (RESOLUTIONS H6).
 
-The hub is not imported: it finds policies by entry point and checks their shape. Whoever follows the realm
-replaces ``view``; a question is answered from whatever view is there, at once.
+``ViewPolicy`` has the shape of veen-hub's ``AdmissionPolicy``. The hub is not imported: it finds policies by
+entry point and checks their shape. The follower of the realm replaces ``view``; every question is answered
+at once from the view that is there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from veen_overlays.control.policy import PolicyView
 
 
 class Question(Protocol):
-    """What of a message the policy looks at."""
+    """The properties of a submitted message that the policy looks at."""
 
     @property
     def label(self) -> Label: ...
@@ -30,67 +31,67 @@ class Question(Protocol):
 
 
 class ViewPolicy:
-    """Answers from a view that is at most ``max_age_sec`` old; from an older one, nothing is accepted."""
+    """Admission policy that answers from ``view``; ``stale`` says when the view is too old for that."""
 
     def __init__(
         self,
         view: PolicyView,
         stream_of: Callable[[Label], StreamId | None],
         max_age_sec: int,
-        rates: Mapping[str, Rate] | None = None,
+        class_rates: Mapping[str, Rate] | None = None,
     ) -> None:
-        """``rates`` by class, in place of a share of a token's own."""
+        """``class_rates`` replaces, for a label class, the share of the token's rate."""
         self.view = view
-        self._rates = rates or {}
+        self._class_rates = class_rates or {}
         self._stream_of = stream_of
         self._max_age_sec = max_age_sec
         self._now = UnixTime(0)
-        self._counted: tuple[tuple[int, int], int] = ((0, 0), 0)
+        self._multi_primary_cache: tuple[tuple[int, int], int] = ((0, 0), 0)
 
     def not_primary(self, question: Question) -> str | None:
-        """AUTH1 3.3 → E.AUTH / NOT_PRIMARY."""
+        """Why this hub is not the primary of the message's stream: E.AUTH / NOT_PRIMARY (AUTH1 3.3)."""
         return self.view.not_primary(self._stream_of(question.label), question.hub_ts)
 
     def revoked(self, question: Question) -> str | None:
-        """KEX1+ 4.3 → E.CAP / REVOKED."""
+        """What of the message is revoked: E.CAP / REVOKED (KEX1+ 4.3)."""
         token = None if question.token is None else question.token.token_hash
         return self.view.revoked(question.client_id, question.auth_ref, token, question.hub_ts)
 
     def pad_block(self, question: Question) -> int:
-        """LCLASS0 6.2 → E.SIZE / PADDING."""
+        """Bytes that the ciphertext's length must be a multiple of: E.SIZE / PADDING (LCLASS0 6.2)."""
         return self.view.pad_block(question.label)
 
     def rate(self, question: Question) -> Rate | None:
-        """LCLASS0 6.2 → E.RATE / CAP_RATE."""
-        own = question.token.allow.rate if question.token is not None else None
-        return self.view.rate(question.label, own, self._rates)
+        """The rate of the label's class: E.RATE / CAP_RATE (LCLASS0 6.2)."""
+        token_rate = question.token.allow.rate if question.token is not None else None
+        return self.view.rate(question.label, token_rate, self._class_rates)
 
     def retention(self) -> Mapping[Label, int]:
-        """LCLASS0 6.2, COMP0.1."""
+        """Seconds for which the payloads of a label are kept, by label (LCLASS0 6.2, COMP0.1)."""
         return self.view.retention()
 
     def enforces(self) -> tuple[str, ...]:
-        """What the level does; and of how many streams this hub is not the only one to accept (AUTH1 3.3).
+        """What the level enforces, and how many streams have several primaries (AUTH1 3.3).
 
-        How many, not which: a hub's status is for everybody.
+        The streams are counted, not named: anyone can read a hub's status.
         """
-        many = self._multi_primary()
-        shared = f"multi-primary: {many} of the realm's streams, for which every hub accepts (AUTH1)"
-        return (*self.view.enforces(), shared) if many else self.view.enforces()
+        count = self._multi_primary_count()
+        shared = f"multi-primary streams, for which every hub accepts messages: {count} (AUTH1)"
+        return (*self.view.enforces(), shared) if count else self.view.enforces()
 
-    def _multi_primary(self) -> int:
-        """Counted when the records change, and once a minute: a status costs nothing."""
-        held = self.view.authorities
-        of = (0 if held is None else held.upto_seq, self._now // 60)
-        if self._counted[0] != of:
-            self._counted = of, len(self.view.multi_primary(self._now))
-        return self._counted[1]
+    def _multi_primary_count(self) -> int:
+        """Count again only when records arrived or a minute passed: a status request must stay cheap."""
+        authorities = self.view.authorities
+        cache_key = (0 if authorities is None else authorities.upto_seq, self._now // 60)
+        if self._multi_primary_cache[0] != cache_key:
+            self._multi_primary_cache = cache_key, len(self.view.multi_primary(self._now))
+        return self._multi_primary_cache[1]
 
     def stale(self, now: UnixTime) -> str | None:
-        """Why the view is too old to answer from."""
+        """Why the view is too old to answer from; None if it is fresh. The hub then accepts nothing."""
         self._now = now
         return self.view.stale(now, self._max_age_sec)
 
     def describe(self) -> Mapping[str, str]:
-        """Level, prefixes, and the lag when it was last asked for."""
+        """Level, folded prefixes, and the view's age at the last call of ``stale``."""
         return self.view.describe(self._now)

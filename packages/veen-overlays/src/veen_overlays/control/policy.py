@@ -1,8 +1,12 @@
 """The policy view: what a hub of a level enforces, folded from its realm's admin streams (spec-2 §8, H6).
 
-A view is a value: four states, each bound to the prefix it was folded from. It answers from memory and
-knows no clock: ``now`` is handed in. Where the level does not include a profile, the view allows. Where a
-stream that the level needs was never folded, or too long ago, ``stale`` says so and the hub accepts nothing.
+A view is a value: one folded state per admin stream, each with the log prefix it was folded from. It answers
+from memory and reads no clock: callers pass ``now``. A view allows whatever its level does not regulate. If a
+stream that the level needs was never folded, or was last folded too long ago, ``stale`` says so and the hub
+accepts no message.
+
+The schema registry (META0+) is not part of the view. It describes schemas, and nothing is admitted or
+refused by it (spec-2 7.2), so a hub does not read it.
 """
 
 from __future__ import annotations
@@ -13,32 +17,23 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from veen_core.cap import Rate, TokenHash
-from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, SchemaId, StreamId
+from veen_core.ids import AuthRef, ClientId, HubId, Label, MmrRoot, StreamId
 from veen_overlays.control.records import (
     Authority,
     LabelClass,
     RevocationKind,
-    SchemaDescriptor,
     admin_stream,
     label_class_stream,
     revocation_stream,
-    schema_stream,
 )
-from veen_overlays.control.state import (
-    Records,
-    Registers,
-    authority_at,
-    class_of,
-    revocation_at,
-    schema_of,
-)
+from veen_overlays.control.state import Records, Registers, authority_at, class_of, revocation_at
 from veen_overlays.identifiers import RealmId
 
 S = TypeVar("S")
 
 
 class Level(enum.StrEnum):
-    """spec-2 §8; each includes those before it."""
+    """The compliance levels of spec-2 §8; each includes the levels before it."""
 
     CORE = "core"
     FEDERATED = "federated"
@@ -51,31 +46,32 @@ class Level(enum.StrEnum):
 
 
 class FoldedPrefix(NamedTuple, Generic[S]):
-    """A state and the prefix it rests on."""
+    """A folded state and the log prefix it was folded from."""
 
     label: Label
     upto_seq: int
     mmr_root: MmrRoot
     as_of: int
-    """When the prefix was known to be the whole log."""
+    """Hub time just before the log was read to its end."""
     state: S
     labels: frozenset[Label] = frozenset()
-    """All that it was folded from, where a stream has a label for each epoch."""
+    """Every label that was folded; more than one where a stream has a label per epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How a hub treats a class of labels (LCLASS0 6.2)."""
+    """How a hub treats the labels of a class (LCLASS0 6.2)."""
 
     pad_block: int = 0
-    """What a ciphertext's length is a multiple of; 0: anything. 256 lets 1024 pass, its multiple."""
+    """Bytes that a ciphertext's length must be a multiple of; 0 allows any length."""
     rate_percent: int = 100
-    """Of the rate a token allows."""
+    """Share of the rate that a token allows."""
 
-    def rate(self, own: Rate) -> Rate:
-        """The share of a token's rate, rounded up: a class does not turn little into nothing."""
+    def rate(self, token_rate: Rate) -> Rate:
+        """The class's share of a token's rate, rounded up, so that a small rate does not become zero."""
         return Rate(
-            per_sec=-(-own.per_sec * self.rate_percent // 100), burst=-(-own.burst * self.rate_percent // 100)
+            per_sec=-(-token_rate.per_sec * self.rate_percent // 100),
+            burst=-(-token_rate.burst * self.rate_percent // 100),
         )
 
 
@@ -89,22 +85,22 @@ HANDLING: Final[Mapping[str, Handling]] = {
     "control": Handling(rate_percent=400),
     "bulk": Handling(rate_percent=25),
 }
-"""6.2's hints as numbers: admin and control four times, bulk a quarter."""
-
+"""The hints of LCLASS0 6.2 as numbers."""
 
 FOREVER_SEC: Final = 2**63
-"""Longer than any payload can be old."""
+"""Retention that never ends: longer than any payload can be old."""
 
 ENFORCED: Final = (
     (Level.FEDERATED, "authority: only a stream's primary accepts (AUTH1)"),
     (Level.HARDENED, "revocation of client keys, auth_refs and tokens (KEX1+)"),
     (Level.META, "padding, rate and retention by label class (LCLASS0)"),
 )
+"""What each level adds, in words for the hub's status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
-    """Everything a hub asks, of one realm."""
+    """The folded admin streams of one realm, as one hub enforces them."""
 
     level: Level
     realm: RealmId
@@ -112,20 +108,20 @@ class PolicyView:
     authorities: FoldedPrefix[Records] | None = None
     revocations: FoldedPrefix[Records] | None = None
     classes: FoldedPrefix[Registers] | None = None
-    schemas: FoldedPrefix[Registers] | None = None
 
-    # --- AUTH1
+    # --- authority (AUTH1)
 
     def authority(self, stream: StreamId, now: int) -> Authority | None:
-        """The record in force for a stream; None: unspecified (3.2)."""
+        """The authority record in force for a stream; None if there is none (AUTH1 3.2)."""
         if self.authorities is None:
             return None
         return authority_at(self.authorities.state, self.realm, stream, now)
 
     def not_primary(self, stream: StreamId | None, now: int) -> str | None:
-        """Why this hub may not accept for the stream (3.3). Unspecified and multi-primary are accepted.
+        """Why this hub may not accept a message for the stream; None if it may (AUTH1 3.3).
 
-        ``stream`` None: the hub cannot tell the label's stream (3.1), so no record can name it.
+        A stream without a record, and a multi-primary stream, is accepted. ``stream`` is None if the hub does
+        not know which stream the label belongs to; no record can then apply (AUTH1 3.1).
         """
         if stream is None or not self.level.includes(Level.FEDERATED):
             return None
@@ -135,25 +131,25 @@ class PolicyView:
         return f"not primary for label: submit to hub {record.primary_hub.hex()}"
 
     def multi_primary(self, now: int) -> frozenset[StreamId]:
-        """The streams for which every hub may accept: to be watched (3.3, step 3)."""
+        """The streams that every hub may accept messages for (AUTH1 3.3, step 3)."""
         named = ((stream, self.authority(stream, now)) for stream in self.named_streams)
         return frozenset(s for s, record in named if record is not None and record.policy == "multi-primary")
 
     @property
     def named_streams(self) -> frozenset[StreamId]:
-        """Those that the realm's authority records name: a hub that knows their labels can refuse them."""
+        """The streams that authority records of the realm name; the hub must know their labels to refuse."""
         if self.authorities is None or not self.level.includes(Level.FEDERATED):
             return frozenset()
         size = len(self.realm)
         keys = (key for key in self.authorities.state if key[:size] == self.realm)
         return frozenset(StreamId(key[size:]) for key in keys)
 
-    # --- KEX1+
+    # --- revocation (KEX1+)
 
     def revoked(
         self, client: ClientId, auth_ref: AuthRef | None, token: TokenHash | None, now: int
     ) -> str | None:
-        """What of a message is revoked (4.3); None: nothing."""
+        """Which of client key, auth_ref and token is revoked, and why; None if none is (KEX1+ 4.3)."""
         if self.revocations is None or not self.level.includes(Level.HARDENED):
             return None
         targets: tuple[tuple[RevocationKind, bytes | None], ...] = (
@@ -167,49 +163,50 @@ class PolicyView:
                 return f"{kind} revoked at {found.ts}" + (f": {found.reason}" if found.reason else "")
         return None
 
-    # --- LCLASS0, META0+
+    # --- label classes (LCLASS0)
 
     def label_class(self, label: Label) -> LabelClass | None:
+        """The class record of a label; None if there is none or the level ignores classes."""
         if self.classes is None or not self.level.includes(Level.META):
             return None
         return class_of(self.classes.state, label)
 
     def handling(self, label: Label) -> Handling:
-        """Of the label's class, or the default."""
+        """How messages of the label are treated: by its class, or by default."""
         found = self.label_class(label)
         return DEFAULT_HANDLING if found is None else HANDLING.get(found.class_, DEFAULT_HANDLING)
 
     def pad_block(self, label: Label) -> int:
-        """What the length of the label's ciphertexts is a multiple of; 0: anything."""
+        """Bytes that the length of the label's ciphertexts must be a multiple of; 0 allows any length."""
         return self.handling(label).pad_block
 
-    def rate(self, label: Label, own: Rate | None, rates: Mapping[str, Rate]) -> Rate | None:
-        """The rate of the label's class: as the deployment set it, else a share of the token's own.
+    def rate(self, label: Label, token_rate: Rate | None, class_rates: Mapping[str, Rate]) -> Rate | None:
+        """The rate of the label's class: the configured one, else a share of the token's rate.
 
-        None: the class says nothing, or there is no rate to take a share of.
+        None if the class sets no rate, or if there is no token rate to take a share of.
         """
         found = self.label_class(label)
         if found is None:
             return None
-        if (chosen := rates.get(found.class_)) is not None:
-            return chosen
+        if (configured := class_rates.get(found.class_)) is not None:
+            return configured
         handling = HANDLING.get(found.class_, DEFAULT_HANDLING)
-        return None if own is None or handling.rate_percent == 100 else handling.rate(own)
+        return None if token_rate is None or handling.rate_percent == 100 else handling.rate(token_rate)
 
     def retention(self) -> dict[Label, int]:
-        """For how long payloads are kept, where a class says so; of the realm's own streams, for ever.
+        """Seconds for which payloads are kept, by label: class hints, and for ever on the admin streams.
 
-        A hub's default rule would prune those too, and a hub without them could not start again.
+        The hub's default rule would prune the admin streams too, and a hub without them could not start.
         """
-        return self._hinted() | dict.fromkeys(self.own_labels, FOREVER_SEC)
+        return self._class_hints() | dict.fromkeys(self.own_labels, FOREVER_SEC)
 
     @property
     def own_labels(self) -> frozenset[Label]:
-        """What the view is folded from, in all epochs."""
-        bound = [held for _, held in self.needed().values() if held is not None]
-        return frozenset(held.label for held in bound).union(*(held.labels for held in bound))
+        """The labels that the view is folded from, in all epochs."""
+        folded = [prefix for _, prefix in self.needed().values() if prefix is not None]
+        return frozenset(prefix.label for prefix in folded).union(*(prefix.labels for prefix in folded))
 
-    def _hinted(self) -> dict[Label, int]:
+    def _class_hints(self) -> dict[Label, int]:
         if self.classes is None or not self.level.includes(Level.META):
             return {}
         found = (class_of(self.classes.state, Label(label)) for label in self.classes.state)
@@ -219,52 +216,46 @@ class PolicyView:
             if each is not None and each.retention_hint is not None
         }
 
-    def schema(self, schema: SchemaId) -> SchemaDescriptor | None:
-        if self.schemas is None or not self.level.includes(Level.META):
-            return None
-        return schema_of(self.schemas.state, schema)
-
-    # --- how old, and on what it rests
+    # --- age and origin
 
     def enforces(self) -> tuple[str, ...]:
-        """What the level refuses or does, in words."""
+        """What the level enforces, in words."""
         return tuple(text for level, text in ENFORCED if self.level.includes(level))
 
     def needed(self) -> dict[str, tuple[StreamId, FoldedPrefix[Any] | None]]:
-        """The admin streams that the level wants followed, and what is held of each."""
+        """The admin streams that the level enforces, by name, each with what was folded of it."""
         streams: dict[str, tuple[Level, StreamId, FoldedPrefix[Any] | None]] = {
             "authority": (Level.FEDERATED, admin_stream(self.realm), self.authorities),
             "revocation": (Level.HARDENED, revocation_stream(self.realm), self.revocations),
             "label-class": (Level.META, label_class_stream(self.realm), self.classes),
-            "meta-schema": (Level.META, schema_stream(self.realm), self.schemas),
         }
         return {
-            name: (stream, held)
-            for name, (level, stream, held) in streams.items()
+            name: (stream, prefix)
+            for name, (level, stream, prefix) in streams.items()
             if self.level.includes(level)
         }
 
     def lag_sec(self, now: int) -> int | None:
-        """The age of the oldest state; None if one was never folded."""
-        ages = [None if held is None else max(0, now - held.as_of) for _, held in self.needed().values()]
-        return None if None in ages else max((age for age in ages if age is not None), default=0)
+        """The age of the oldest folded state in seconds; None if a needed stream was never folded."""
+        folded = [prefix for _, prefix in self.needed().values()]
+        ages = [max(0, now - prefix.as_of) for prefix in folded if prefix is not None]
+        return max(ages, default=0) if len(ages) == len(folded) else None
 
     def stale(self, now: int, max_age_sec: int) -> str | None:
-        """Why the view is too old to answer from; then nothing is accepted (fail closed)."""
-        for name, (_, held) in self.needed().items():
-            if held is None:
+        """Why the view is too old to answer from; None if it is fresh. The hub then fails closed."""
+        for name, (_, prefix) in self.needed().items():
+            if prefix is None:
                 return f"the {name} stream was never folded"
-            if now - held.as_of > max_age_sec:
-                return (
-                    f"the {name} stream was last seen whole {now - held.as_of} s ago, at most {max_age_sec}"
-                )
+            if now - prefix.as_of > max_age_sec:
+                age = now - prefix.as_of
+                return f"the {name} stream was last read to its end {age} s ago, more than {max_age_sec} s"
         return None
 
     def describe(self, now: int) -> dict[str, str]:
-        """For status and metrics: level, lag, and the prefix of each stream."""
+        """Level, age and the folded prefix of each stream, for status and metrics."""
         lag = self.lag_sec(now)
         shown = {"level": str(self.level), "lag_sec": "never" if lag is None else str(lag)}
-        for name, (_, held) in self.needed().items():
-            prefix = "never folded" if held is None else f"{held.label.hex()}@{held.upto_seq}"
-            shown[name] = prefix if held is None else f"{prefix} {held.mmr_root.hex()}"
+        for name, (_, prefix) in self.needed().items():
+            end = "never folded" if prefix is None else f"{prefix.label.hex()}@{prefix.upto_seq}"
+            shown[name] = end if prefix is None else f"{end} {prefix.mmr_root.hex()}"
         return shown

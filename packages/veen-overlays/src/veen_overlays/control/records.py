@@ -1,4 +1,4 @@
-"""The four records of the admin streams, and the streams (spec-2 1.3, 2.2, 4.3, 6.1, 7.1)."""
+"""The four records of a realm's admin streams, and the streams that carry them (spec-2 §1.3 to §7.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veen_overlays.schema.record import Record, record
 
 
 class RevokedId(FixedBytes):
-    """A client_id, an auth_ref or a token's hash (4.3)."""
+    """The target of a revocation: a client_id, an auth_ref or a token's hash (KEX1+ 4.3)."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class RevokedId(FixedBytes):
 @record("veen.fed.authority.v1", section="FED1 2.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority(Record):
-    """Which hub is the primary of a stream, from ``ts`` for ``ttl`` seconds."""
+    """Name the primary hub of a stream, from ``ts`` for ``ttl`` seconds."""
 
     realm_id: RealmId
     stream_id: StreamId
@@ -32,7 +32,7 @@ class Authority(Record):
     ttl: int
 
     def active(self, now: int) -> bool:
-        """``ts <= now < ts + ttl``."""
+        """Whether ``ts <= now < ts + ttl``."""
         return active_at(UnixTime(now), self.ts, until(self.ts, self.ttl))
 
 
@@ -42,7 +42,7 @@ RevocationKind = Literal["client-id", "auth-ref", "cap-token"]
 @record("veen.revocation.v1", section="KEX1+ 4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revocation(Record):
-    """A client key, an auth_ref or a token is no longer good, from ``ts`` on or for ``ttl`` seconds."""
+    """Revoke a client key, an auth_ref or a token from ``ts`` on, for ``ttl`` seconds or for ever."""
 
     kind: RevocationKind
     target: RevokedId
@@ -51,18 +51,18 @@ class Revocation(Record):
     ttl: int | None = None
 
     def active(self, now: int) -> bool:
-        """``ts <= now``, and ``now < ts + ttl`` where there is a ttl."""
+        """Whether ``ts <= now``, and ``now < ts + ttl`` if there is a ``ttl``."""
         return active_at(UnixTime(now), self.ts, until(self.ts, self.ttl))
 
 
 @record("veen.label.class.v1", section="LCLASS0 6.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelClass(Record):
-    """What kind of traffic a label carries."""
+    """Classify the traffic of a label."""
 
     label: Label
     class_: str
-    """``class`` on the wire."""
+    """The wire key is ``class``."""
     sensitivity: str | None = None
     retention_hint: int | None = None
 
@@ -70,10 +70,10 @@ class LabelClass(Record):
 @record("veen.meta.schema.v1", section="META0+ 7.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaDescriptor(Record):
-    """What a schema id means, and whose it is."""
+    """Describe a schema id: its name, version, documentation and owner."""
 
     schema_id_: SchemaId
-    """``schema_id`` on the wire: what is described, not what this record is."""
+    """The schema that is described; the wire key is ``schema_id``."""
     name: str
     version: str
     doc_url: str | None = None
@@ -82,17 +82,20 @@ class SchemaDescriptor(Record):
 
 
 def admin_stream(realm: RealmId) -> StreamId:
-    """Authority records (1.3)."""
+    """The stream of a realm's authority records (spec-2 1.3)."""
     return StreamId(Ht("veen/admin", realm))
 
 
 def revocation_stream(realm: RealmId) -> StreamId:
+    """The stream of a realm's revocations (spec-2 1.3)."""
     return StreamId(Ht("veen/revocation", realm))
 
 
 def label_class_stream(realm: RealmId) -> StreamId:
+    """The stream of a realm's label classes (spec-2 1.3)."""
     return StreamId(Ht("veen/label-class", realm))
 
 
 def schema_stream(realm: RealmId) -> StreamId:
+    """The stream of a realm's schema registry (spec-2 1.3)."""
     return StreamId(Ht("veen/meta-schema", realm))

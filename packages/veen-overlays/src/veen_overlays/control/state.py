@@ -1,4 +1,4 @@
-"""The four admin streams as folds, one overlay each: a record counts only where it belongs (spec-2)."""
+"""One overlay per admin stream, so that a record counts only on the stream it belongs on (spec-2)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId
 
 Records = Mapping[bytes, frozenset[bytes]]
-"""All records of a key, each as its bytes: which one counts depends on the time it is asked for."""
+"""All records of a key, encoded. Which one is in force depends on the time of the question."""
 Registers = Mapping[bytes, StampedValue | None]
+"""The latest record of a key, encoded."""
 
 
 def _all(state: Records) -> list[Any]:
@@ -36,7 +37,7 @@ def _lift_authority(event: Event) -> Records:
 
 AUTHORITIES: Final[Overlay[Records]] = Overlay(
     name="fed.authority",
-    title="Which hub is the primary of each stream of a realm (FED1).",
+    title="The primary hub of each stream of a realm (FED1).",
     schemas=(Authority,),
     monoid=map_of(GROW_SET),
     lift=_lift_authority,
@@ -45,7 +46,10 @@ AUTHORITIES: Final[Overlay[Records]] = Overlay(
 
 
 def authority_at(state: Records, realm: RealmId, stream: StreamId, now: int) -> Authority | None:
-    """The record in force: of those active, the earliest ``ts``, then the lowest primary (2.2, H7)."""
+    """The authority record in force at ``now``, or None (FED1 2.2, RESOLUTIONS H7).
+
+    Of several active records the one with the earliest ``ts`` wins, then the one with the lowest primary_hub.
+    """
     records = (Authority.decode(body) for body in state.get(realm + stream, ()))
     active = [record for record in records if record.active(now)]
     return min(active, key=_precedence, default=None)
@@ -67,7 +71,7 @@ def _revocation_key(kind: RevocationKind, target: bytes) -> bytes:
 
 REVOCATIONS: Final[Overlay[Records]] = Overlay(
     name="revocation",
-    title="Revoked client keys, auth_refs and tokens, each with its interval (KEX1+).",
+    title="Revoked client keys, auth_refs and tokens, each with its period (KEX1+).",
     schemas=(Revocation,),
     monoid=map_of(GROW_SET),
     lift=_lift_revocation,
@@ -76,7 +80,7 @@ REVOCATIONS: Final[Overlay[Records]] = Overlay(
 
 
 def revocation_at(state: Records, kind: RevocationKind, target: bytes, now: int) -> Revocation | None:
-    """A revocation in force, the earliest if there are several (4.3)."""
+    """The earliest revocation of the target in force at ``now``, or None (KEX1+ 4.3)."""
     records = (Revocation.decode(body) for body in state.get(_revocation_key(kind, target), ()))
     active = [record for record in records if record.active(now)]
     return min(active, key=lambda record: (record.ts, record.encode()), default=None)
@@ -94,7 +98,7 @@ def _lift_class(event: Event) -> Registers:
 
 LABEL_CLASSES: Final[Overlay[Registers]] = Overlay(
     name="label.class",
-    title="The class of each label, the last record in stream order (LCLASS0).",
+    title="The class of each label: the last record in stream order (LCLASS0).",
     schemas=(LabelClass,),
     monoid=map_of(LWW),
     lift=_lift_class,
@@ -103,6 +107,7 @@ LABEL_CLASSES: Final[Overlay[Registers]] = Overlay(
 
 
 def class_of(state: Registers, label: Label) -> LabelClass | None:
+    """The class record of a label, or None (LCLASS0 6.1)."""
     written = state.get(bytes(label))
     return None if written is None else LabelClass.decode(written[1])
 
@@ -115,7 +120,7 @@ def _lift_schema(event: Event) -> Registers:
 
 SCHEMAS: Final[Overlay[Registers]] = Overlay(
     name="meta.schema",
-    title="What each schema id means, the latest registration (META0+).",
+    title="The meaning of each schema id: the latest registration (META0+).",
     schemas=(SchemaDescriptor,),
     monoid=map_of(LWW),
     lift=_lift_schema,
@@ -124,5 +129,6 @@ SCHEMAS: Final[Overlay[Registers]] = Overlay(
 
 
 def schema_of(state: Registers, schema: SchemaId) -> SchemaDescriptor | None:
+    """The latest registration of a schema, or None (META0+ 7.1)."""
     written = state.get(bytes(schema))
     return None if written is None else SchemaDescriptor.decode(written[1])

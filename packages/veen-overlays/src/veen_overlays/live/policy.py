@@ -1,12 +1,12 @@
-"""The policy of a hub above level core: follows its realm and answers from the view (spec-2 §8, H6).
+"""The admission policy of a hub above level core: follows the realm, answers from the view (spec-2 §8, H6).
 
-A hub finds it by the entry point ``realm`` of the group ``veen_hub.policies``, calls it with its hub_id and
-its settings, and runs ``follow`` while it listens. The streams that authority records name are made known
-to the hub *before* the view that has them counts: a replica that could not tell a stream's label would
-accept for it.
+A hub finds this policy by the entry point ``realm`` in the group ``veen_hub.policies``, calls it with its
+hub_id and its settings, and runs ``follow`` while it listens. Streams that authority records name are made
+known to the hub *before* the view that contains those records takes effect: a replica that does not know a
+stream's label could not refuse messages for it.
 
-What was folded is kept in the store that the hub hands over, so a restart takes it up, and what the streams
-once said they may not take back.
+Folded streams are kept in the store that the hub provides, so a restart continues from there, and a hub
+notices if a stream was rolled back in the meantime.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from veen_overlays.summary_tree.store import Store
 
 
 class HubServices(Protocol):
-    """What the hub hands over: ``veen_hub.admission.policy.Surroundings``, by shape."""
+    """What the hub provides to a policy: ``veen_hub.admission.policy.Surroundings``, by shape."""
 
     @property
     def reader(self) -> LogReader: ...
@@ -52,49 +52,49 @@ class HubServices(Protocol):
 
 
 class RealmPolicy(ViewPolicy):
-    """Before the first view, and from one that is too old, nothing is accepted."""
+    """Accepts nothing before the first view, nor from a view older than ``max_age_sec``."""
 
     def __init__(self, hub_id: HubId, options: Mapping[str, Any]) -> None:
         view = PolicyView(level=Level(options["level"]), realm=_realm(options["realm"]), hub_id=hub_id)
         rates = {name: Rate(per_sec=each[0], burst=each[1]) for name, each in options["rates"].items()}
         super().__init__(view, lambda _label: None, options["max_age_sec"], rates)
-        self._keys = _keys(Path(options["key"]))
+        self._keys = _read_keys(Path(options["key"]))
         self._refresh_sec: float = options["refresh_sec"]
         self._known: frozenset[StreamId] = frozenset()
         self._clock: Clock | None = None
 
     @property
     def _view_name(self) -> str:
-        """A view of other keys is another view: what a key does not open is nothing to it."""
+        """A store name per set of keys: other keys open other messages and fold another view."""
         return f"realm-{H(b''.join(key.public for key in self._keys)).hex()[:16]}"
 
     def retention(self) -> Mapping[Label, int]:
-        """LCLASS0 6.2; by a view too old nothing is pruned, and the labels it knows as own are kept."""
+        """Retention by label (LCLASS0 6.2); a stale view prunes nothing and keeps its own streams."""
         if self._clock is None or self.view.stale(self._clock.now(), self._max_age_sec) is not None:
             return dict.fromkeys(self.view.own_labels, FOREVER_SEC)
         return super().retention()
 
-    async def follow(self, around: HubServices) -> None:
-        """Renew the view, for ever; whatever cannot be read or contradicts itself is raised."""
-        self._stream_of, self._clock = around.stream_of, around.clock
+    async def follow(self, services: HubServices) -> None:
+        """Renew the view for ever; raise if a stream cannot be read or contradicts what was folded."""
+        self._stream_of, self._clock = services.stream_of, services.clock
         follower = RealmFollower(
             self.view.realm,
             self.view.hub_id,
             self.view.level,
-            reader=around.reader,
-            label_of=around.label_of,
+            reader=services.reader,
+            label_of=services.label_of,
             key=self._keys,
-            store=around.store(self._view_name),
-            clock=around.clock,
-            epochs_of=around.epochs_of,
+            store=services.store(self._view_name),
+            clock=services.clock,
+            epochs_of=services.epochs_of,
         )
         while True:
             view = await follower.refresh()
             if not view.named_streams <= self._known:
-                await around.learn(view.named_streams)
+                await services.learn(view.named_streams)
                 self._known |= view.named_streams
             self.view = view
-            self.stale(around.clock.now())  # a status is of this moment, also of a hub that nobody writes to
+            self.stale(services.clock.now())  # keeps the age in the status current on an idle hub
             await asyncio.sleep(self._refresh_sec)
 
 
@@ -105,13 +105,18 @@ def _realm(text: str) -> RealmId:
         return realm_id(text)
 
 
-def _keys(path: Path) -> tuple[DhKey, ...]:
-    """The secrets of the realm's reader, which nobody else may read."""
+def _read_keys(path: Path) -> tuple[DhKey, ...]:
+    """Read the realm's reader keys from a file that only its owner may read."""
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigError(f"realm.key: {path} can be read by others: `chmod 600 {path}` first")
+            raise ConfigError(
+                f"realm.key: other users can read {path}", action=f"run `chmod 600 {path}` and start again"
+            )
         return Secrets.decode(path.read_bytes()).dh_keys
     except OSError as exc:
-        raise ConfigError(f"realm.key: {path}: {exc.strerror}") from None
+        raise ConfigError(f"realm.key: cannot read {path}: {exc.strerror}") from None
     except DecodeError:
-        raise ConfigError(f"realm.key: {path} does not hold secrets: `veen keygen` makes them") from None
+        raise ConfigError(
+            f"realm.key: {path} is not a file of secret keys",
+            action="name the secrets.cbor of an identity that `veen keygen` made",
+        ) from None
