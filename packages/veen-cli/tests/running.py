@@ -40,9 +40,9 @@ class Done:
         return self
 
     def failed(self, code: int) -> str:
-        """One line on stderr, and this exit code."""
+        """One line on stderr, for a person or in JSON, and this exit code."""
         assert self.code == code, self
-        assert self.err.startswith("veen: "), self
+        assert self.err.startswith(("veen: ", '{"error": {')), self
         assert self.err.count("\n") == 1, self
         return self.err
 

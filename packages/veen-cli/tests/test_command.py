@@ -23,7 +23,8 @@ from veen_cli.frame.exits import CommandFailed, Exit
 
 @click.command()
 @click.argument("code", type=int)
-def leave(code):
+@click.option("--json", is_flag=True)
+def leave(code, json):
     "Leave with a code."
     raise CommandFailed("the hub said\\nno", Exit(code))
 
@@ -33,7 +34,8 @@ def read(file):
     raise click.FileError("x", "unreadable")
 
 @click.command()
-def crash():
+@click.option("--json", is_flag=True)
+def crash(json):
     raise ZeroDivisionError
 
 @click.command()
@@ -41,7 +43,8 @@ def interrupt():
     raise KeyboardInterrupt
 
 @click.command()
-def refused():
+@click.option("--json", is_flag=True)
+def refused(json):
     from veen_core.rejection import Code
     from veen_hub.client import CapRefused
     raise CapRefused(Code.CAP, "no token", detail_enum="CAP_MISSING")
@@ -130,7 +133,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_1(
 @pytest.mark.parametrize(
     ("args", "packages"),
     [
-        (["selftest", "core", "--json"], "packages/veen-bridge packages/veen-selftest"),
+        (["selftest", "core", "--json"], "packages/veen-selftest"),
         (["spark", "--help"], "packages/veen-spark"),
     ],
     ids=["selftest", "spark"],
@@ -141,10 +144,67 @@ def test_a_command_of_a_package_that_is_not_installed_says_how_to_get_it(
     monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
     assert run(args) == Exit.USAGE
     told = capsys.readouterr()
-    assert told.err.startswith(f"veen: `veen {args[0]}` comes with veen-{args[0]}, which is not installed: ")
+    assert f"`veen {args[0]}` needs veen-{args[0]}, which is not installed" in told.err
     assert f"`pip install {packages}`" in told.err
     for package in packages.split():
         assert (WORKSPACE / package / "pyproject.toml").exists()
+
+
+def test_commands_that_are_not_installed_are_listed_with_the_package_they_need(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
+    assert run(["--help"]) == Exit.OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "on Spark. (needs veen-spark)" in shown
+    assert "(needs veen-selftest)" in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [(["sned"], "veen send"), (["hub", "strat"], "veen hub start"), (["sprak"], "veen spark")],
+    ids=["command", "in a group", "of another distribution"],
+)
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(
+    args: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(args) == Exit.USAGE
+    assert f"did you mean `{meant}`?" in capsys.readouterr().err
+
+
+def test_version_as_an_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == Exit.OK
+    assert capsys.readouterr().out == f"veen {version('veen-cli')}\n"
+
+
+@pytest.mark.usefixtures("_guest")
+@pytest.mark.parametrize(
+    ("args", "code", "exit_code"),
+    [
+        (["nonsense", "--json"], "USAGE", Exit.USAGE),
+        (["version", "--jsn", "--json"], "USAGE", Exit.USAGE),
+        (["leave", "6", "--json"], "POLICY", Exit.POLICY),
+        (["refused", "--json"], "CAP_MISSING", Exit.REFUSED),
+        (["crash", "--json"], "BUG", Exit.BUG),
+    ],
+    ids=["unknown command", "unknown option", "foreseen", "refused", "bug"],
+)
+def test_an_error_is_an_object_under_json(
+    args: list[str], code: str, exit_code: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(args) == exit_code
+    printed = capsys.readouterr()
+    error = json.loads(printed.err)["error"]
+    assert printed.out == ""
+    assert error.keys() == {"code", "message", "action", "exit_code"}
+    assert (error["code"], error["exit_code"]) == (code, exit_code)
+    assert error["message"]
+    assert error["action"] or code == "POLICY"
+
+
+def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["nonsense", "--", "--json"]) == Exit.USAGE
+    assert capsys.readouterr().err.startswith("veen: ")
 
 
 @pytest.mark.parametrize("args", [[], ["-h"], ["--help"]], ids=["bare", "short", "long"])

@@ -41,9 +41,9 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
 def test_the_first_context_is_used_and_another_only_when_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")["in_use"] is True
     assert told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")["in_use"] is False
-    assert settings.filled("hub", None) == "http://127.0.0.1:1"
+    assert settings.value_or_context("hub", None) == "http://127.0.0.1:1"
     told(capsys, "context", "use", "two")
-    assert settings.filled("hub", None) == "http://127.0.0.1:2"
+    assert settings.value_or_context("hub", None) == "http://127.0.0.1:2"
     assert told(capsys, "context", "list") == {
         "current": "two",
         "contexts": {"one": {"hub": "http://127.0.0.1:1"}, "two": {"hub": "http://127.0.0.1:2"}},
@@ -55,7 +55,7 @@ def test_a_flag_wins_over_the_context_and_a_variable_names_another(
 ) -> None:
     told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
     told(capsys, "context", "add", "two", "--hub", "http://127.0.0.1:2")
-    assert settings.filled("hub", "http://flag") == "http://flag"
+    assert settings.value_or_context("hub", "http://flag") == "http://flag"
     assert run(["hub", "health"]) == Exit.NETWORK
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert run(["--context", "two", "hub", "health"]) == Exit.NETWORK
@@ -127,7 +127,7 @@ def test_a_context_that_is_not_there_says_how_to_make_it(capsys: pytest.CaptureF
 def test_removing_the_one_in_use_leaves_none_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "context", "add", "one", "--hub", "http://127.0.0.1:1")
     told(capsys, "context", "remove", "one")
-    assert settings.in_use() == settings.Context()
+    assert settings.current_context() == settings.Context()
     assert run(["context", "list"]) == Exit.OK
     assert "veen context add" in capsys.readouterr().out
 
@@ -161,7 +161,7 @@ def test_an_export_is_of_the_stream_in_use_unless_a_label_is_named(
 ) -> None:
     label = town.as_("alice", "send", "something to export", "-s", STREAM, "--json").json["label"]
     export = ("hub", "export", "--data-dir", town / "hub", "--json", "--out")
-    assert "--stream NAME or --label" in veen(*export, tmp_path / "none").failed(Exit.USAGE)
+    assert "--stream NAME or --label" in veen(*export, tmp_path / "none").err
     monkeypatch.setenv("VEEN_STREAM", STREAM)
     assert veen(*export, tmp_path / "of-stream").json["label"] == label
     assert veen(*export, tmp_path / "of-label", "--label", label).json["label"] == label

@@ -22,7 +22,7 @@ from typing import Never
 import click
 import pytest
 
-from veen_cli.frame.command import Command
+from veen_cli.frame.command_class import Command
 from veen_hub.client.blocking import connect
 from veen_overlays.identifiers import TransferId
 

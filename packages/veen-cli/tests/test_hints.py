@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from veen_cli.frame.error_report import SYSTEM_ACTIONS, report_of
 from veen_cli.frame.exits import Exit
-from veen_cli.frame.failures import SYSTEM, judge
+from veen_cli.frame.process import ErrorReport
 from veen_core.errors import StateError
 from veen_core.ids import ClientId, HubId
 from veen_hub.client import FileStateStore
@@ -95,7 +96,7 @@ def test_an_address_of_the_wrong_kind_says_which_is_right(town: Town) -> None:
     assert "write http://" in tls
     assert "ssl:default" not in tls
     path = veen("hub", "status", "--hub", f"{town.url}/v1").failed(Exit.REFUSED)
-    assert "leave the path out" in path
+    assert "remove the path" in path
     veen("hub", "health", "--hub", f"{town.url}/v1").failed(Exit.PROTOCOL)
     for wrong in ("localhost:8080", "http://", "http://hub:port", "ftp://hub"):
         assert "--hub" in veen("hub", "status", "--hub", wrong).failed(Exit.USAGE)
@@ -164,11 +165,11 @@ def test_a_file_that_is_not_there_says_what_to_check(tmp_path: Path) -> None:
     assert f"veen inspect {tmp_path / 'odd'}" in shown
 
 
-@pytest.mark.parametrize("number", sorted(SYSTEM))
+@pytest.mark.parametrize("number", sorted(SYSTEM_ACTIONS))
 def test_what_the_system_refuses_is_said_with_what_helps(number: int) -> None:
-    told = judge(OSError(number, os.strerror(number), "/some/file"))
-    assert told == (f"/some/file: {os.strerror(number)}; {SYSTEM[number]}", Exit.USAGE)
-    assert judge(OSError("odd")) == ("odd", Exit.USAGE)
+    report = report_of(OSError(number, os.strerror(number), "/some/file"))
+    assert report == ErrorReport(f"/some/file: {os.strerror(number)}", Exit.USAGE, SYSTEM_ACTIONS[number])
+    assert report_of(OSError("odd")) == ErrorReport("odd", Exit.USAGE)
 
 
 def test_a_state_folder_that_cannot_be_used_says_what_helps(town: Town, alice: Path) -> None:
@@ -177,15 +178,15 @@ def test_a_state_folder_that_cannot_be_used_says_what_helps(town: Town, alice: P
     flags = ("--hub", town.url, "--trust", town.hub_id, "--client", alice)
     told = veen("send", "x", "-s", STREAM, *flags).failed(Exit.USAGE)
     assert str(alice / "state") in told
-    assert SYSTEM[errno.ENOTDIR] in told
+    assert SYSTEM_ACTIONS[errno.ENOTDIR] in told
 
 
 @pytest.mark.parametrize(
     ("number", "hint"),
     [
-        (errno.EACCES, SYSTEM[errno.EACCES]),
-        (errno.EROFS, SYSTEM[errno.EROFS]),
-        (errno.EIO, "look at that folder, and at the disk"),
+        (errno.EACCES, SYSTEM_ACTIONS[errno.EACCES]),
+        (errno.EROFS, SYSTEM_ACTIONS[errno.EROFS]),
+        (errno.EIO, "check that folder, and the disk"),
     ],
     ids=["not-ours", "read-only", "disk"],
 )
@@ -200,27 +201,29 @@ def test_a_state_that_the_system_refuses_says_what_helps(
     for use in (lambda: store.lock(HubId(bytes(32)), "x"), lambda: store.save(HubId(bytes(32)), "x", b"")):
         with pytest.raises(StateError) as refused:
             use()
-        told, code = judge(refused.value) or ("", Exit.OK)
-        assert told.startswith(str(tmp_path))
-        assert hint in told
-        assert code == Exit.USAGE
+        report = report_of(refused.value)
+        assert report is not None
+        assert report.message.startswith(str(tmp_path))
+        assert hint in (report.action or "")
+        assert report.exit_code == Exit.USAGE
 
 
 def test_what_the_library_calls_a_method_is_a_command_here() -> None:
-    told, code = judge(BoundsReached(ClientId(bytes(32)))) or ("", Exit.OK)
-    assert "veen id client-id --renew" in told
-    assert "stream." not in told
-    assert code == Exit.POLICY
+    report = report_of(BoundsReached(ClientId(bytes(32))))
+    assert report is not None
+    assert "veen id client-id --renew" in (report.action or "")
+    assert "stream." not in report.line
+    assert report.exit_code == Exit.POLICY
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["stream", "-s", "s", "--from", "x"], "'x' will not do: write a whole number of at least 0"),
-        (["hub", "start", "-d", "hub", "--port", "99999"], "a whole number from 0 to 65535"),
+        (["stream", "-s", "s", "--from", "x"], "'x' is not an integer ≥ 0"),
+        (["hub", "start", "-d", "hub", "--port", "99999"], "not an integer from 0 to 65535"),
         (
             ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--ttl", "0"],
-            "no time at all",
+            "too short: at least 1 second",
         ),
         (
             ["cap", "issue", "--issuer", "a", "--subject", "b", "-s", "s", "--out", "t", "--rate=100001,1"],
@@ -247,32 +250,32 @@ def test_what_the_library_calls_a_method_is_a_command_here() -> None:
             ],
             "more than any hub allows",
         ),
-        (["stream", "-s", "s", "--from", str(2**64)], "too large: write a whole number of at most 18446744"),
-        (["receipt", "get", str(2**64), "-s", "s"], "too large: write a whole number of at most 18446744"),
+        (["stream", "-s", "s", "--from", str(2**64)], "is larger than 18446744"),
+        (["receipt", "get", str(2**64), "-s", "s"], "is larger than 18446744"),
         (
             ["wallet", "adjust", "w", "--by", f"-{2**64}", "--reason", "r"],
-            "will not do: write a whole number",
+            "is not an integer",
         ),
-        (["wallet", "adjust", "w", "--by", "much", "--reason", "r"], "will not do: write a whole number"),
-        (["send", "x", "-s", "s", "--expires", HUGE], "is no time that will come"),
+        (["wallet", "adjust", "w", "--by", "much", "--reason", "r"], "is not an integer"),
+        (["send", "x", "-s", "s", "--expires", HUGE], "is after the year 9999"),
         (["explain", HUGE], "no such code"),
         (
             ["proof", "get", "5", "--against", "3", "-s", "s", "--hub", "http://127.0.0.1:9"],
             "message 5 is not among the first 3",
         ),
-        (["id", "rotate", "--ttl", "0d"], "no time at all"),
-        (["send", "x", "-s", "s", "--expires", "0"], "has passed already"),
-        (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed already"),
-        (["send", "x", "-s", "s", "--expires", "soon"], "is no time"),
-        (["hub", "export", "-d", "hub", "--out", "x", "--since", "9" * 20], "is no time that will come"),
-        (["stream", "-s", "s", "--wait", "-1"], "write seconds"),
-        (["stream", "-s", "s", "--wait", "nan"], "write seconds"),
+        (["id", "rotate", "--ttl", "0d"], "too short: at least 1 second"),
+        (["send", "x", "-s", "s", "--expires", "0"], "has passed"),
+        (["send", "x", "-s", "s", "--expires", "2020-01-01"], "has passed"),
+        (["send", "x", "-s", "s", "--expires", "soon"], "is not a time"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--since", "9" * 20], "is after the year 9999"),
+        (["stream", "-s", "s", "--wait", "-1"], "not a number of seconds"),
+        (["stream", "-s", "s", "--wait", "nan"], "not a number of seconds"),
         (["stream", "-s", ""], "--stream is empty"),
         (["stream", "-s", "s", "--hub", ""], "--hub is empty"),
         (["keygen", "--no-passphrase", "--out", ""], "--out is empty"),
         (["cap", "issue", "--issuer", "", "--subject", "a", "-s", "s", "--out", "t"], "--issuer is empty"),
         (["hub", "clone", "-d", "hub", "--out="], "--out is empty"),
-        (["hub", "export", "-d", "hub", "--out", "x", "--label", "zz"], "is no Label: want 64 hex digits"),
+        (["hub", "export", "-d", "hub", "--out", "x", "--label", "zz"], "is not a Label of 64 hex digits"),
         (["label-class", "show", "", "--realm", "r", "--hub", "http://127.0.0.1:9"], "want a label in hex"),
     ],
 )

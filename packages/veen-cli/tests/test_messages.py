@@ -12,7 +12,7 @@ import pytest
 
 from veen_cli.commands.send import split_lines
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import harmless
+from veen_cli.frame.output import escape_controls
 
 from .conftest import STREAM, Town
 from .running import environment, process, veen
@@ -282,7 +282,7 @@ def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) ->
 
 def test_a_message_cannot_drive_the_readers_terminal_or_look_like_another_line() -> None:
     written = "evil\x1b[2J\x1b]0;title\x07\nFAKE   99  a line\r over \u202etxt"
-    shown = harmless(written)
+    shown = escape_controls(written)
     assert not set(shown) & set("\x1b\x07\r\u202e")
     assert shown.splitlines()[1].startswith(" " * 8)
-    assert harmless("two coffees, ☕ \t and tea") == "two coffees, ☕ \t and tea"
+    assert escape_controls("two coffees, ☕ \t and tea") == "two coffees, ☕ \t and tea"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.frame.output import PATIENCE, Output
+from veen_cli.frame.output import PROGRESS_DELAY_SECONDS, Output
 
 from .conftest import STREAM, Town
 from .running import environment, process
@@ -82,9 +82,9 @@ def test_a_passphrase_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
 
 WORKING = """
 import time
-from veen_cli import output
+from veen_cli.frame import output
 with output.Output({how}).progress("counting", 10, counted=lambda: 2) as progress:
-    output.PATIENCE = 0
+    output.PROGRESS_DELAY_SECONDS = 0
     print("so far", flush=True)
     {work}
 """
@@ -101,7 +101,9 @@ def test_a_bar_shows_when_it_lasts_and_somebody_watches(how: str, tmp_path: Path
     assert "2/10" in after
 
 
-@pytest.mark.parametrize(("how", "work"), [("", "pass"), ("quiet=True", f"time.sleep({PATIENCE + 0.2})")])
+@pytest.mark.parametrize(
+    ("how", "work"), [("", "pass"), ("quiet=True", f"time.sleep({PROGRESS_DELAY_SECONDS + 0.2})")]
+)
 def test_no_bar_shows_for_what_is_done_at_once_or_quiet(how: str, work: str, tmp_path: Path) -> None:
     code, seen = at_a_terminal(tmp_path, sys.executable, "-c", WORKING.format(how=how, work=work))
     assert (code, seen.strip()) == (0, "so far")
@@ -110,20 +112,20 @@ def test_no_bar_shows_for_what_is_done_at_once_or_quiet(how: str, work: str, tmp
 def test_no_bar_shows_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("veen_cli.frame.output.PATIENCE", 0.0)
+    monkeypatch.setattr("veen_cli.frame.output.PROGRESS_DELAY_SECONDS", 0.0)
     for out in (Output(), Output(quiet=True), Output(as_json=True)):
         with out.progress("counting", 10) as progress:
-            assert not progress.watched
+            assert not progress.visible
             progress.advance()
     assert capsys.readouterr().err == ""
 
 
 IMPATIENT = """
 import sys
-from veen_cli import output
+from veen_cli.frame import output
 from veen_cli.frame.main import main
 if __name__ == "__main__":  # fsck starts processes that read this too
-    output.PATIENCE = 0.0
+    output.PROGRESS_DELAY_SECONDS = 0.0
     main(sys.argv[1:])
 """
 

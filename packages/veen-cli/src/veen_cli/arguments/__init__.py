@@ -1,1 +1,1 @@
-"""Argument types: identifiers, numbers, times, files, passphrases, and their completion."""
+"""Argument types: numbers, times, identifiers, files, passphrases, and what a shell completes for them."""

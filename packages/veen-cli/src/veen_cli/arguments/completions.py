@@ -1,4 +1,4 @@
-"""What a shell offers to complete where a value is text to click, which offers nothing then."""
+"""Shell completions for options that are plain text to click."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from veen_cli.frame.exits import CommandFailed
 
 
 def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files and folders, as the shell itself lists them."""
+    """Let the shell complete files and folders."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell complete folders."""
     return [CompletionItem(incomplete, type="dir")]
 
 
 def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Their names; none if their file cannot be read: that is said when one is used."""
+    """Complete names of contexts; none if their file cannot be read, which the command then reports."""
     try:
         named = settings.load().named
     except (CommandFailed, OSError):
@@ -32,11 +33,13 @@ def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 
 def codes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Those that ``veen explain`` knows."""
-    # Imported here: it reads the table of admission, which nothing else on a command line needs.
-    from veen_cli.frame.explanations import all_of_them  # noqa: PLC0415
+    """Complete the codes that ``veen explain`` knows."""
+    # Imported here: it reads the admission table, which no other completion needs.
+    from veen_cli.frame.explanations import all_explanations  # noqa: PLC0415
 
     wanted = incomplete.upper()
     return [
-        CompletionItem(each.name, help=each.means) for each in all_of_them() if each.name.startswith(wanted)
+        CompletionItem(each.name, help=each.means)
+        for each in all_explanations()
+        if each.name.startswith(wanted)
     ]

@@ -1,4 +1,4 @@
-"""Identifiers as people type them: in hex, each of its kind."""
+"""Identifiers on the command line, in hex."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=FixedBytes)
 
 
 class Hex(click.ParamType[F], Generic[F]):
-    """An identifier of one kind, in hex."""
+    """An identifier of the given class, in hex."""
 
     def __init__(self, kind: type[F]) -> None:
         self._kind = kind
@@ -26,5 +26,5 @@ class Hex(click.ParamType[F], Generic[F]):
             return self._kind.from_hex(str(value).lower())
         except DecodeError:
             self.fail(
-                f"{value!r} is no {self._kind.__name__}: want {2 * self._kind.SIZE} hex digits", param, ctx
+                f"{value!r} is not a {self._kind.__name__} of {2 * self._kind.SIZE} hex digits", param, ctx
             )

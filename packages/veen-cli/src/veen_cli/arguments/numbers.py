@@ -1,4 +1,4 @@
-"""Whole numbers as people type them, with bounds that are said in words."""
+"""Integers and seconds on the command line, with bounds that the error message names."""
 
 from __future__ import annotations
 
@@ -6,43 +6,49 @@ from typing import Any, Final
 
 import click
 
-LARGEST: Final = 2**64 - 1
-"""That an object of VEEN can hold (§3.1)."""
-DIGITS: Final = len(str(LARGEST))
+MAX_UINT: Final = 2**64 - 1
+"""The largest integer that an object of VEEN can hold (core §3.1)."""
+MAX_DIGITS: Final = len(str(MAX_UINT))
 
 
-def digits(text: str) -> int | None:
-    """What a number of digits alone is, if an object can hold it; of thousands, Python would not ask."""
-    return int(text) if text.isdecimal() and len(text) <= DIGITS and int(text) <= LARGEST else None
+def parse_unsigned(text: str) -> int | None:
+    """Return the number if the text is digits only and at most MAX_UINT; else None.
+
+    The length is checked first: Python refuses to convert thousands of digits.
+    """
+    fits = text.isdecimal() and len(text) <= MAX_DIGITS and int(text) <= MAX_UINT
+    return int(text) if fits else None
 
 
-class Whole(click.ParamType[int]):
-    """A whole number, of at least ``least`` and at most ``most``."""
+class Integer(click.ParamType[int]):
+    """An integer from ``minimum`` to ``maximum``."""
 
     name = "integer"
 
-    def __init__(self, least: int = 0, most: int = LARGEST) -> None:
-        self.least = least
-        self.most = most
+    def __init__(self, minimum: int = 0, maximum: int = MAX_UINT) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
 
     @property
-    def wanted(self) -> str:
-        return f"from {self.least} to {self.most}" if self.most < LARGEST else f"of at least {self.least}"
+    def bounds(self) -> str:
+        if self.maximum < MAX_UINT:
+            return f"from {self.minimum} to {self.maximum}"
+        return f"≥ {self.minimum}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
             number = int(value)
         except ValueError:
-            number = self.least - 1
-        if number > self.most == LARGEST:
-            self.fail(f"{value!r} is too large: write a whole number of at most {LARGEST}", param, ctx)
-        if not self.least <= number <= self.most:
-            self.fail(f"{value!r} will not do: write a whole number {self.wanted}", param, ctx)
+            number = self.minimum - 1
+        if number > self.maximum == MAX_UINT:
+            self.fail(f"{value!r} is larger than {MAX_UINT}", param, ctx)
+        if not self.minimum <= number <= self.maximum:
+            self.fail(f"{value!r} is not an integer {self.bounds}", param, ctx)
         return number
 
 
 class Seconds(click.ParamType[float]):
-    """A length of time in seconds, which may have a fraction; not negative."""
+    """A duration in seconds, with or without a fraction; not negative."""
 
     name = "seconds"
 
@@ -52,5 +58,5 @@ class Seconds(click.ParamType[float]):
         except ValueError:
             seconds = -1.0
         if not 0 <= seconds < float("inf"):
-            self.fail(f"{value!r} will not do: write seconds, as in 2 or 0.5", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds such as 2 or 0.5", param, ctx)
         return seconds

@@ -1,49 +1,55 @@
-"""An object in a file: decoded, or refused with the file's name; what is written, and when it cannot be."""
+"""Files that hold one wire object: read and decoded, or written."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from shlex import quote
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_core.errors import DecodeError
-from veen_core.wire import Wire
 
-W = TypeVar("W", bound=Wire)
+if TYPE_CHECKING:
+    from veen_core.wire import Wire
+
+    W = TypeVar("W", bound=Wire)
 
 
-def read_object(kind: type[W], path: Path, remedy: str = "") -> W:
-    """The one object that the file must hold."""
+def read_object(kind: type[W], path: Path, action: str = "") -> W:
+    """Decode the one object that a file holds; name the file if it does not decode."""
+    from veen_core.errors import DecodeError  # noqa: PLC0415 - `writable` below must not load the protocol
+
     try:
         return kind.decode(path.read_bytes())
     except DecodeError as exc:
-        remedy = remedy or f"see what it is with `veen inspect {quote(str(path))}`"
-        raise CommandFailed(f"{path} holds no {kind.codec.name}: {exc}; {remedy}", Exit.PROTOCOL) from None
+        raise CommandFailed(
+            f"{path} does not hold a {kind.codec.name}: {exc}",
+            Exit.PROTOCOL,
+            action or f"see what it is with `veen inspect {quote(str(path))}`",
+        ) from None
 
 
 def must_be_writable(path: Path) -> None:
-    """For a file that is written after something that cannot be undone: refused before it, not after."""
+    """Refuse a file that cannot be written, before work that cannot be undone."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(f"{path} cannot be written: choose a file in a folder that is yours")
+        raise click.BadParameter(f"{path} cannot be written: choose a file in a folder that you own")
 
 
 def writable(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
-    """The same, as an option is read."""
+    """Check a file option as click parses it (a click callback)."""
     if path is not None:
         must_be_writable(path)
     return path
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """To a file that is not there yet."""
+    """Write a file that must not exist yet."""
     try:
         with path.open("xb") as file:
             file.write(content)
     except FileExistsError:
         raise CommandFailed(
-            f"{path} exists already: choose another name for --out, or remove it first", Exit.USAGE
+            f"{path} exists", Exit.USAGE, "choose another name for --out, or remove it first"
         ) from None

@@ -1,6 +1,6 @@
-"""The passphrase of a keystore: from a file, the environment, or a terminal; never from a flag.
+"""The passphrase of a keystore: from a file, the environment or a terminal, never from a flag.
 
-A flag's value would show in the list of processes and stay in the shell's history.
+A flag's value would be visible in the list of processes and in the shell's history.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from veen_cli.frame.exits import CommandFailed, Exit
 
 @dataclass(frozen=True, slots=True)
 class Passphrase:
-    """Where to get it from; asked for once, when it is needed."""
+    """The source of a passphrase: ``file``, else VEEN_PASSPHRASE, else a prompt."""
 
     file: Path | None = None
 
     def get(self, what: str, *, new: bool = False) -> bytes:
-        """The passphrase for ``what``; a new one is asked for twice."""
+        """Return the passphrase for the keystore ``what``; prompt twice for a new one."""
         if (given := self._given()) is not None:
             if not given:
-                raise CommandFailed("an empty passphrase seals nothing: choose a longer one", Exit.POLICY)
+                raise CommandFailed("the passphrase is empty", Exit.POLICY, "choose a longer one")
             return given
         if not sys.stdin.isatty():
             raise CommandFailed(
-                f"{what} needs a passphrase: set VEEN_PASSPHRASE, or name a file with --passphrase-file"
-                + (", or say --no-passphrase" if new else ""),
+                f"{what} needs a passphrase",
                 Exit.POLICY,
+                "set VEEN_PASSPHRASE, or name a file with --passphrase-file"
+                + (", or give --no-passphrase" if new else ""),
             )
         typed = click.prompt(
             f"Passphrase for {what}", hide_input=True, confirmation_prompt=new, err=True, type=str
@@ -43,7 +44,7 @@ class Passphrase:
         return typed.encode(errors="surrogateescape")
 
     def _given(self) -> bytes | None:
-        """From a file, without its last newline, or from the environment."""
+        """Return the content of the file without its last newline, else the variable's value."""
         if self.file is not None:
             refuse_if_shared(self.file)
             return self.file.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
@@ -52,10 +53,11 @@ class Passphrase:
 
 
 def passphrase_option(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--passphrase-file`` to a command."""
     return click.option(
         "--passphrase-file",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         envvar="VEEN_PASSPHRASE_FILE",
         show_envvar=True,
-        help="File with the keystore's passphrase, 0600 (else VEEN_PASSPHRASE, else a prompt).",
+        help="File with the keystore's passphrase, mode 0600 (else VEEN_PASSPHRASE, else a prompt).",
     )(work)

@@ -1,4 +1,4 @@
-"""What only this user may read: folders and files made so, and files of others' making looked at first."""
+"""Files with secrets: created for their owner only, and refused if others can read them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 
 from veen_cli.frame.exits import CommandFailed, Exit
 
-OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-OWNER: Final = 0o600
+GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+OWNER_ONLY: Final = 0o600
 
 
 @contextmanager
-def privately() -> Iterator[None]:
-    """Whatever is made inside is 0700 or 0600; what is there already keeps its mode."""
-    before = os.umask(OTHERS)
+def private_umask() -> Iterator[None]:
+    """Create files as 0600 and folders as 0700 inside this block; existing ones keep their mode."""
+    before = os.umask(GROUP_AND_OTHERS)
     try:
         yield
     finally:
@@ -26,13 +26,15 @@ def privately() -> Iterator[None]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """A file that is new is 0600 from its first byte on."""
-    with privately(), path.open("wb") as file:
+    """Write a file that is 0600 from its first byte on if it is new."""
+    with private_umask(), path.open("wb") as file:
         file.write(content)
 
 
 def refuse_if_shared(path: Path) -> None:
-    """A secret that others can read is none; pipes and terminals are nobody else's."""
+    """Refuse a file with a secret that other users can read; pipes and terminals are allowed."""
     mode = path.stat().st_mode
-    if stat.S_ISREG(mode) and mode & OTHERS:
-        raise CommandFailed(f"{path} can be read by others: `chmod 600 {path}` first", Exit.POLICY)
+    if stat.S_ISREG(mode) and mode & GROUP_AND_OTHERS:
+        raise CommandFailed(
+            f"{path} can be read by other users", Exit.POLICY, f"run `chmod 600 {path}` first"
+        )

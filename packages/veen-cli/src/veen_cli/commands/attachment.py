@@ -10,11 +10,11 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import private_files
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.commands.stream import readers_of
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -22,18 +22,18 @@ from veen_core.ids import Epoch
 from veen_hub.client import Message
 
 COMMANDS: Final = {
-    "get": Own(
+    "get": LazyCommand(
         "veen_cli.commands.attachment:get", "Fetch an attachment, check it, open it and write it to a file."
     ),
-    "verify": Own(
+    "verify": LazyCommand(
         "veen_cli.commands.attachment:verify", "Compare a file with the attachment that a message names."
     ),
 }
 attachment = Group("attachment", COMMANDS, path="attachment", help="Attachments: fetch, open, compare.")
 
-index_argument = click.argument("index", type=Whole(0), default=0)
+index_argument = click.argument("index", type=Integer(0), default=0)
 epoch_option = click.option(
-    "--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's]."
 )
 reader_option = click.option(
     "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
@@ -84,7 +84,7 @@ def _told(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, 
 
 
 @command("veen attachment get 2 --stream orders --out contract.txt --client bob", name="get")
-@click.argument("seq", type=Whole(1))
+@click.argument("seq", type=Integer(1))
 @index_argument
 @stream_option
 @epoch_option
@@ -119,7 +119,7 @@ def get(
 
 @command("veen attachment verify contract.txt 2 --stream orders --client bob", name="verify")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("seq", type=Whole(1))
+@click.argument("seq", type=Integer(1))
 @index_argument
 @stream_option
 @epoch_option
@@ -142,7 +142,7 @@ def verify(
     """
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     if file.read_bytes() != plain:
-        out.object_only(_told(message, index, plain, file=str(file), holds=False))
+        out.print_json_only(_told(message, index, plain, file=str(file), holds=False))
         raise CommandFailed(
             f"{file} is not attachment {index} of message {seq}: fetch that with `veen attachment get`",
             Exit.PROTOCOL,

@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
-from veen_cli.arguments.numbers import digits
+from veen_cli.arguments.numbers import parse_unsigned
 from veen_cli.arguments.object_files import read_object, write_new
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
@@ -27,14 +27,16 @@ from veen_core.stream import stream_id
 from veen_hub.client import NotFound
 
 COMMANDS: Final = {
-    "issue": Own("veen_cli.commands.cap:issue", "Sign a token that lets an identity write to streams."),
-    "authorize": Own(
+    "issue": LazyCommand(
+        "veen_cli.commands.cap:issue", "Sign a token that lets an identity write to streams."
+    ),
+    "authorize": LazyCommand(
         "veen_cli.commands.cap:authorize", "Hand a token to the hub; messages use it from then on."
     ),
-    "inspect": Own(
+    "inspect": LazyCommand(
         "veen_cli.commands.cap:inspect", "Show what a token allows, and whether its signatures hold."
     ),
-    "status": Own("veen_cli.commands.cap:status", "Ask what the hub knows of a token."),
+    "status": LazyCommand("veen_cli.commands.cap:status", "Ask what the hub knows of a token."),
 }
 cap = Group(
     "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, for how long, how fast."
@@ -57,7 +59,7 @@ class RateType(click.ParamType[Rate]):
         if not (per_sec.isdecimal() and burst.isdecimal()):
             self.fail(f"{value!r} is no rate: write PER_SECOND,BURST as in 100,200", param, ctx)
         fastest, largest = DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst
-        each, together = digits(per_sec), digits(burst)
+        each, together = parse_unsigned(per_sec), parse_unsigned(burst)
         if each is None or together is None or each > fastest or together > largest:
             self.fail(f"{value!r} is more than any hub allows: at most {fastest},{largest}", param, ctx)
         if not together:
@@ -174,9 +176,10 @@ def authorize(out: Output, *, target: Target, token: Path) -> Answer:
         "expires_at": expires,
         "receipt": receipt.encode().hex(),
     }
-    until = f", holds until {times.shown(expires)}" if expires is not None else ""
+    until = f", holds until {times.format_utc(expires)}" if expires is not None else ""
     return Answer(
-        data, [f"authorized at {times.shown(receipt.hub_ts)}{until}", f"  auth_ref {made.auth_ref.hex()}"]
+        data,
+        [f"authorized at {times.format_utc(receipt.hub_ts)}{until}", f"  auth_ref {made.auth_ref.hex()}"],
     )
 
 
@@ -232,13 +235,15 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
 
     found, now = loop.run(work())
     expired = found.expires_at is not None and found.expires_at < now
-    expires = times.shown(found.expires_at) + (" (EXPIRED)" if expired else "") if found.expires_at else None
+    expires = (
+        times.format_utc(found.expires_at) + (" (EXPIRED)" if expired else "") if found.expires_at else None
+    )
     return Answer(
         {**json.loads(found.to_json()), "expired": expired},
         fields(
             {
                 "auth_ref": found.auth_ref.hex(),
-                "authorized": times.shown(found.issued_at),
+                "authorized": times.format_utc(found.issued_at),
                 "holds until": expires,
                 "issuer": found.issuer_pk.hex() if found.issuer_pk else None,
                 "subject": found.subject_pk.hex() if found.subject_pk else None,

@@ -7,7 +7,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 
 WHERE: Final = {

@@ -9,16 +9,16 @@ import click
 
 from veen_cli.arguments import completions
 from veen_cli.frame import settings
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.frame.settings import Context
 
 COMMANDS: Final = {
-    "add": Own("veen_cli.commands.context:add", "Make a context, or replace it."),
-    "use": Own("veen_cli.commands.context:use", "Choose the context to use from now on."),
-    "list": Own("veen_cli.commands.context:list_", "Show all contexts; the one in use is marked."),
-    "remove": Own("veen_cli.commands.context:remove", "Forget a context."),
+    "add": LazyCommand("veen_cli.commands.context:add", "Make a context, or replace it."),
+    "use": LazyCommand("veen_cli.commands.context:use", "Choose the context to use from now on."),
+    "list": LazyCommand("veen_cli.commands.context:list_", "Show all contexts; the one in use is marked."),
+    "remove": LazyCommand("veen_cli.commands.context:remove", "Forget a context."),
 }
 context = Group(
     "context", COMMANDS, path="context", help="Named sets of defaults: which hub, which identity."
@@ -61,8 +61,8 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
         if (file := given[key]) is not None and not Path(file).expanduser().is_file():
             raise click.UsageError(f"{settings.flag(key)} {file}: there is no such file.")
     made = Context(
-        hub=settings.address_of(hub) if (hub := given["hub"]) is not None else None,
-        trust=settings.trust_of(given["trust"]),
+        hub=settings.parse_hub_url(hub) if (hub := given["hub"]) is not None else None,
+        trust=settings.parse_trust(given["trust"]),
         stream=given["stream"],
         **{key: _absolute(given[key]) for key in ("client", "data_dir", "ca", "cert", "cert_key")},
     )
@@ -73,12 +73,12 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     used = contexts.current == name
     for flag, path in (("--client", made.client), ("--data-dir", made.data_dir)):
         if path is not None and not Path(path).is_dir():
-            out.tell(f"note: there is no {path} yet ({flag})")
+            out.note(f"note: there is no {path} yet ({flag})")
     return Answer(
-        {"name": name, "in_use": used, **made.told()},
+        {"name": name, "in_use": used, **made.as_dict()},
         [
             f"context {name}{' (in use)' if used else ''}",
-            *fields({f"  {k}": v for k, v in made.told().items()}),
+            *fields({f"  {k}": v for k, v in made.as_dict().items()}),
         ],
     )
 
@@ -102,8 +102,8 @@ def list_(out: Output) -> Answer:
     lines = []
     for name, each in sorted(contexts.named.items()):
         lines.append(f"{'*' if name == contexts.current else ' '} {name}")
-        lines += fields({f"    {key}": value for key, value in each.told().items()})
-    data = {name: each.told() for name, each in sorted(contexts.named.items())}
+        lines += fields({f"    {key}": value for key, value in each.as_dict().items()})
+    data = {name: each.as_dict() for name, each in sorted(contexts.named.items())}
     return Answer(
         {"current": contexts.current, "contexts": data},
         lines or ["no contexts yet: make one with `veen context add NAME --hub URL`"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from veen_cli.arguments import completions
-from veen_cli.arguments.numbers import digits
-from veen_cli.frame.command import command
+from veen_cli.arguments.numbers import parse_unsigned
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import MEANINGS, CommandFailed, Exit
-from veen_cli.frame.explanations import Explanation, all_of_them
+from veen_cli.frame.explanations import Explanation, all_explanations
 from veen_cli.frame.explanations import explain as find
 from veen_cli.frame.output import Answer, Output, fields
 
@@ -22,7 +22,7 @@ def _lines(found: Explanation) -> list[str]:
 
 
 def _exit(text: str) -> Exit | None:
-    return Exit(number) if (number := digits(text)) in set(Exit) else None
+    return Exit(number) if (number := parse_unsigned(text)) in set(Exit) else None
 
 
 @command("veen explain CAP_TTL", "veen explain E.SEQ", "veen explain 4", "veen explain")
@@ -34,7 +34,7 @@ def explain(out: Output, *, code: str | None) -> Answer:
     """
     del out
     if code is None:
-        every = all_of_them()
+        every = all_explanations()
         width = max(len(each.name) for each in every)
         return Answer(
             {

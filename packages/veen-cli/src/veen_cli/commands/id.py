@@ -10,8 +10,8 @@ import click
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
 from veen_cli.frame import loop, settings
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.identity.identity_folder import Folder, card_of, with_prekey
@@ -20,29 +20,33 @@ from veen_core.ids import UnixTime
 
 _RECORDS: Final = "veen_cli.overlays.identity"
 COMMANDS: Final = {
-    "show": Own("veen_cli.commands.id:show", "Show an identity: its keys, and how they are kept."),
-    "card": Own(
+    "show": LazyCommand("veen_cli.commands.id:show", "Show an identity: its keys, and how they are kept."),
+    "card": LazyCommand(
         "veen_cli.commands.id:card", "Write the identity card, to give to whoever is to write to you."
     ),
-    "rotate": Own("veen_cli.commands.id:rotate", "Make a fresh receiving key, and a card that names it."),
-    "client-id": Own(
+    "rotate": LazyCommand(
+        "veen_cli.commands.id:rotate", "Make a fresh receiving key, and a card that names it."
+    ),
+    "client-id": LazyCommand(
         "veen_cli.commands.id:client_id", "Show or renew the client_id that writes to a stream."
     ),
-    "principal": Own(
+    "principal": LazyCommand(
         f"{_RECORDS}:principal", "Publish yourself as a principal: the root of devices and accounts."
     ),
-    "device": Own(f"{_RECORDS}:device", "Publish a device of yours, or switch it off."),
-    "ctx": Own(f"{_RECORDS}:ctx", "Publish the profile of your account in a realm."),
-    "org": Own(f"{_RECORDS}:org", "Publish the profile of an organisation."),
-    "group": Own(f"{_RECORDS}:group", "Add accounts to a group of your organisation, or remove them."),
-    "role": Own(f"{_RECORDS}:role", "Give a role of your organisation to accounts and groups."),
-    "handle": Own(f"{_RECORDS}:handle", "Give a handle of a realm to an account or an organisation."),
-    "link": Own(f"{_RECORDS}:link", "Say who your account is at another provider."),
-    "revoke": Own(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
-    "whois": Own(
+    "device": LazyCommand(f"{_RECORDS}:device", "Publish a device of yours, or switch it off."),
+    "ctx": LazyCommand(f"{_RECORDS}:ctx", "Publish the profile of your account in a realm."),
+    "org": LazyCommand(f"{_RECORDS}:org", "Publish the profile of an organisation."),
+    "group": LazyCommand(
+        f"{_RECORDS}:group", "Add accounts to a group of your organisation, or remove them."
+    ),
+    "role": LazyCommand(f"{_RECORDS}:role", "Give a role of your organisation to accounts and groups."),
+    "handle": LazyCommand(f"{_RECORDS}:handle", "Give a handle of a realm to an account or an organisation."),
+    "link": LazyCommand(f"{_RECORDS}:link", "Say who your account is at another provider."),
+    "revoke": LazyCommand(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
+    "whois": LazyCommand(
         "veen_cli.overlays.authentication:whois", "Say whom a handle names, and how the account shows itself."
     ),
-    "authenticate": Own(
+    "authenticate": LazyCommand(
         "veen_cli.overlays.authentication:authenticate",
         "Say as which account a message speaks, or why as none.",
     ),
@@ -59,7 +63,7 @@ client_option = click.option(
 
 
 def _folder(client: str | None) -> Folder:
-    return Folder(Path(settings.needed("client", client)).expanduser())
+    return Folder(Path(settings.required_value("client", client)).expanduser())
 
 
 def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
 
 
 def _lines(folder: Folder, card: IdentityCard) -> list[str]:
-    prekeys = [f"{each.dh_pk.hex()} until {times.shown(each.expires_at)}" for each in card.prekeys]
+    prekeys = [f"{each.dh_pk.hex()} until {times.format_utc(each.expires_at)}" for each in card.prekeys]
     return [
         str(folder.root),
         *fields(

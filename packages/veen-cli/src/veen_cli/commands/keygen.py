@@ -8,7 +8,7 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.identity import identity_folder
 from veen_core.ids import UnixTime

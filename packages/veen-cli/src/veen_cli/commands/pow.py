@@ -9,10 +9,10 @@ from typing import Final
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -23,7 +23,7 @@ from veen_core.msg import Msg
 from veen_core.pow import PowCookie
 
 COMMANDS: Final = {
-    "solve": Own("veen_cli.commands.pow:solve", "Find a proof-of-work cookie for a message."),
+    "solve": LazyCommand("veen_cli.commands.pow:solve", "Find a proof-of-work cookie for a message."),
 }
 pow_ = Group("pow", COMMANDS, path="pow", help="Proof of work, where a hub asks for it.")
 STEP: Final = 4_096
@@ -39,7 +39,7 @@ def search(challenge: bytes, difficulty: int, out: Output) -> PowCookie:
                 if work.work_of(challenge, nonce) >= difficulty:
                     return PowCookie(challenge=challenge, nonce=nonce, difficulty=difficulty)
             start += STEP
-            progress.to(start)
+            progress.update(start)
 
 
 @command(
@@ -52,7 +52,7 @@ def search(challenge: bytes, difficulty: int, out: Output) -> PowCookie:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The sealed MSG that the cookie is for.",
 )
-@click.option("--difficulty", type=Whole(0, 40), help="Bits [default: what the hub asks for now].")
+@click.option("--difficulty", type=Integer(0, 40), help="Bits [default: what the hub asks for now].")
 @connects
 def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> Answer:
     """Find a proof-of-work cookie for a message.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import click
 
-from veen_cli.frame.command import Command
+from veen_cli.frame.command_class import Command
 from veen_cli.frame.exits import MEANINGS
 from veen_cli.frame.main import veen
 

@@ -11,7 +11,7 @@ import click
 
 from veen_cli.arguments import completions
 from veen_cli.frame import loop, settings
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
@@ -143,7 +143,7 @@ def verify_state(out: Output, *, client: str | None) -> Answer:
     Signatures of receipts kept, roots of verified prefixes, tokens, messages still open. `veen resync`
     compares it with the hub.
     """
-    folder = Folder(Path(settings.needed("client", client)).expanduser())
+    folder = Folder(Path(settings.required_value("client", client)).expanduser())
     if not folder.exists:
         raise CommandFailed(
             f"{folder.root} holds no identity: name its folder with --client, or make one with `veen keygen`",
@@ -152,7 +152,7 @@ def verify_state(out: Output, *, client: str | None) -> Answer:
     try:
         hubs = [_check_hub(hub, path) for hub, path in _hubs(folder)]
     except StateError as exc:
-        out.object_only({"folder": str(folder.root), "holds": False, "why": str(exc)})
+        out.print_json_only({"folder": str(folder.root), "holds": False, "why": str(exc)})
         raise CommandFailed(str(exc), Exit.PROTOCOL) from exc
     lines = [f"the state of {folder.root} holds: {len(hubs)} hub(s)"]
     for hub in hubs:

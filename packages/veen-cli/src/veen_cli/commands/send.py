@@ -17,10 +17,10 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments import completions, times
-from veen_cli.arguments.numbers import digits
+from veen_cli.arguments.numbers import parse_unsigned
 from veen_cli.arguments.object_files import read_object, writable
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, Progress
@@ -65,7 +65,7 @@ class How:
         if self.parent is None:
             return None
         try:
-            if seq := digits(self.parent):
+            if seq := parse_unsigned(self.parent):
                 return (await stream.receipt(seq)).leaf_hash
             return LeafHash.from_hex(self.parent)
         except NotFound:
@@ -240,7 +240,7 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
 )
 @click.option("--parent", help="The message this one answers: its stream_seq, or its id in hex.")
 @click.option(
-    "--expires", type=times.Moment(ahead=True), help="When its content loses meaning: a time, or +10m."
+    "--expires", type=times.Moment(future=True), help="When its content loses meaning: a time, or +10m."
 )
 @click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
 @click.option(
@@ -290,7 +290,7 @@ def send(
     return Answer(
         {"stream": stream, "epoch": epoch, **receipt_told(receipt)},
         [
-            f"message {receipt.stream_seq} of {place}, durable at {times.shown(receipt.hub_ts)}",
+            f"message {receipt.stream_seq} of {place}, durable at {times.format_utc(receipt.hub_ts)}",
             f"  id {receipt.leaf_hash.hex()}",
         ],
     )
@@ -312,8 +312,8 @@ async def _send_lines(out: Output, target: Target, stream: str, file: Path | Non
             except (Exception, asyncio.CancelledError):  # Ctrl-C too: of `tail -f` there is no other end
                 progress.stop()
                 if last is not None:
-                    out.tell(f"{_rate(progress, stream, last)}; it ended early")
-                    out.object_only(_rate_told(stream, progress, last))
+                    out.note(f"{_rate(progress, stream, last)}; it ended early")
+                    out.print_json_only(_rate_told(stream, progress, last))
                 raise
     if last is None:
         raise CommandFailed("there was no line to send", Exit.USAGE)

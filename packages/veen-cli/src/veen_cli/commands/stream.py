@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from veen_cli.arguments import times
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
-from veen_cli.frame.output import Answer, Output, harmless, json_text
+from veen_cli.frame.output import Answer, Output, escape_controls, json_text
 from veen_cli.identity.identity_folder import Folder
 from veen_core.ids import Epoch
 from veen_core.keys import DhKey
@@ -64,7 +64,7 @@ def text_of(message: Message) -> str | None:
 
 def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
     """One message for a person."""
-    head = f"{message.stream_seq:>4}  {times.shown(message.hub_ts)}  {message.id.hex()[:SHOWN]}"
+    head = f"{message.stream_seq:>4}  {times.format_utc(message.hub_ts)}  {message.id.hex()[:SHOWN]}"
     proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
     if not message.is_open:
         size = len(message.msg.ciphertext)
@@ -111,7 +111,7 @@ class Printer:
             if message.is_open:
                 click.echo(self._quiet(message))
         else:
-            click.echo("\n".join(map(harmless, message_lines(message, proof))))
+            click.echo("\n".join(map(escape_controls, message_lines(message, proof))))
 
     @staticmethod
     def _quiet(message: Message) -> str:
@@ -119,7 +119,7 @@ class Printer:
         text = text_of(message)
         if text is None:
             return message.body.hex()
-        return harmless(text) if sys.stdout.isatty() else text
+        return escape_controls(text) if sys.stdout.isatty() else text
 
     def _raw(self, message: Message) -> None:
         """Bodies as they are, a newline between two; one alone comes out byte for byte."""
@@ -183,8 +183,8 @@ async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
     "veen stream --stream orders --follow --out jsonl",
 )
 @stream_option
-@click.option("--from", "from_seq", type=Whole(0), default=1, show_default=True, help="First message.")
-@click.option("--to", "to_seq", type=Whole(1), help="Last message [default: the newest].")
+@click.option("--from", "from_seq", type=Integer(0), default=1, show_default=True, help="First message.")
+@click.option("--to", "to_seq", type=Integer(1), help="Last message [default: the newest].")
 @click.option(
     "--follow",
     "-f",
@@ -198,7 +198,7 @@ async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
 @click.option(
     "--out", "form", type=click.Choice(["jsonl", "raw"]), help="One object a line, or the bodies as they are."
 )
-@click.option("--epoch", type=Whole(0), help="Read this epoch's label [default: the current one's].")
+@click.option("--epoch", type=Integer(0), help="Read this epoch's label [default: the current one's].")
 @click.option(
     "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
 )

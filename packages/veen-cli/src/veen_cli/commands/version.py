@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import distributions
 from typing import Final
 
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
 
 PROTOCOL_VERSION: Final = "0.0.1"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import fetching
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -22,7 +22,7 @@ verify = fetching.make_verify(Checkpoint, "checkpoint", "checkpoint", "hub-ident
 
 
 @command("veen checkpoint get --stream orders --out checkpoint.cbor", name="get")
-@click.option("--at", "upto", type=Whole(1), help="The one at this stream_seq [default: the latest].")
+@click.option("--at", "upto", type=Integer(1), help="The one at this stream_seq [default: the latest].")
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import fetching
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_core.consistency import MmrConsistency
@@ -21,8 +21,8 @@ verify = fetching.make_verify(
 
 
 @command("veen consistency get 1 100 --stream orders --out consistency.cbor", name="get")
-@click.argument("from_seq", type=Whole(1))
-@click.argument("to_seq", type=Whole(2))
+@click.argument("from_seq", type=Integer(1))
+@click.argument("to_seq", type=Integer(2))
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from veen_cli.arguments import completions
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import read
 from veen_cli.evidence.verify import judge, report, trust_options
 from veen_cli.frame import loop
-from veen_cli.frame.command import Command, command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import Command, command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -27,7 +27,7 @@ from veen_hub.client import NotFound, Stream
 
 W = TypeVar("W", bound=Wire)
 epoch_option = click.option(
-    "--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's]."
 )
 file_option = click.option(
     "--out", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write its bytes to this file."
@@ -39,9 +39,9 @@ def group(noun: str, what: str) -> Group:
     module = f"veen_cli.evidence.{noun}"
     article = "an" if what[0] in "aeiou" else "a"
     own = {
-        "get": Own(f"{module}:get", f"Fetch {article} {what} from the hub, and verify it."),
-        "show": Own(f"{module}:show", f"Show what {article} {what} says."),
-        "verify": Own(f"{module}:verify", f"Verify {article} {what} from files, without a hub."),
+        "get": LazyCommand(f"{module}:get", f"Fetch {article} {what} from the hub, and verify it."),
+        "show": LazyCommand(f"{module}:show", f"Show what {article} {what} says."),
+        "verify": LazyCommand(f"{module}:verify", f"Verify {article} {what} from files, without a hub."),
     }
     return Group(noun, own, path=noun, help=f"{what[0].upper()}{what[1:]}s: fetch, show, verify.")
 

@@ -7,7 +7,7 @@ import click
 from veen_cli.arguments import completions
 from veen_cli.evidence import view
 from veen_cli.evidence.recognize import recognize_all
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import fetching
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_core.ids import Epoch
@@ -27,8 +27,8 @@ verify = fetching.make_verify(
     "veen proof get 1 --against 100 --stream orders --out proof.cbor",
     name="get",
 )
-@click.argument("seq", type=Whole(1))
-@click.option("--against", type=Whole(1), help="Size of the tree [default: that of the newest message].")
+@click.argument("seq", type=Integer(1))
+@click.option("--against", type=Integer(1), help="Size of the tree [default: that of the newest message].")
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

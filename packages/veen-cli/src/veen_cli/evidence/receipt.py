@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.evidence import fetching
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_core.receipt import Receipt
@@ -19,7 +19,7 @@ verify = fetching.make_verify(Receipt, "receipt", "receipt", "hub-identity.cbor"
 
 
 @command("veen receipt get 1 --stream orders --out receipt.cbor", name="get")
-@click.argument("seq", type=Whole(1))
+@click.argument("seq", type=Integer(1))
 @stream_option
 @fetching.epoch_option
 @fetching.file_option

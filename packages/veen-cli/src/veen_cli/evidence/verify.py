@@ -13,7 +13,7 @@ from veen_cli.evidence.checks import Judge, Verdict
 from veen_cli.evidence.found import Found
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.frame import settings
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.hub_records import Remembered
@@ -31,7 +31,7 @@ MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 def pinned(trust: str | None) -> HubId | None:
-    trust = settings.trust_of(settings.filled("trust", trust))
+    trust = settings.parse_trust(settings.value_or_context("trust", trust))
     return HubId.from_hex(trust) if trust is not None and trust != settings.FIRST else None
 
 
@@ -40,7 +40,7 @@ def identity_of(pin: HubId | None, found: Sequence[Found], client: str | None) -
     if pin is None:
         return None
     shown = [each.thing for each in found if isinstance(each.thing, HubIdentity)]
-    client = settings.filled("client", client)
+    client = settings.value_or_context("client", client)
     if client is not None:
         content = Remembered(Folder(Path(client).expanduser()).state).load(pin, IDENTITY_RECORD)
         shown += [HubIdentity.decode(content)] if content is not None else []
@@ -161,7 +161,7 @@ def report(out: Output, verdicts: Sequence[Verdict]) -> Answer:
     open_ = [each for each in verdicts if each.holds is None]
     if not wrong and not open_:
         return answer
-    out.say(answer)
+    out.print_answer(answer)
     if wrong:
         raise CommandFailed(f"{wrong[0].where} does not hold: {wrong[0].why}", Exit.PROTOCOL)
     raise CommandFailed(f"{open_[0].where}: {open_[0].why}", Exit.PROTOCOL)

@@ -158,6 +158,6 @@ def _scalar(name: str, item: Any) -> str:
         case bool():
             return "yes" if item else "no"
         case int() if name in TIMES:
-            return f"{item} ({times.shown(item)})"
+            return f"{item} ({times.format_utc(item)})"
         case _:
             return str(item)

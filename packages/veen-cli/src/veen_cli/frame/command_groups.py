@@ -1,17 +1,18 @@
-"""Groups of commands, each imported when it is run, and extended by what other distributions bring.
+"""Command groups that import a command only when it is run, and that other distributions can extend.
 
-A group knows its own commands as a table: name, where it is, one line of help. So listing them imports
-nothing, and ``veen --help`` stays fast. Entry points of the group ``veen.commands`` add to it:
+A group has a table of its commands: name, module and one line of help. Listing them imports nothing, so
+``veen --help`` stays fast. Entry points of the group ``veen.commands`` add commands:
 
-    bridge = "veen_bridge.commands:bridge"              a command or group of its own
-    "id.principal" = "veen_overlays.commands:principal"  a command inside the group ``veen id``
+    bridge = "veen_bridge.commands:bridge"               the command or group ``veen bridge``
+    "id.principal" = "veen_overlays.commands:principal"  the command ``principal`` inside ``veen id``
 
-One that cannot be imported does not take ``veen`` down: running it says why.
+If an added command cannot be imported, ``veen`` still works: only running that command fails, and says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple, Never
@@ -21,19 +22,21 @@ from click.shell_completion import CompletionItem
 
 from veen_cli.frame import settings
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.listing import line_of
+from veen_cli.frame.help_lines import help_line
 
 ENTRY_POINT_GROUP: Final = "veen.commands"
-ELSEWHERE: Final = {
-    "selftest": ("veen-bridge", "veen-selftest"),
-    "spark": ("veen-spark",),
-}
-"""Commands that another distribution brings, the last of these; those before it, it needs beside veen-cli."""
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 
 
-class Own(NamedTuple):
-    """A command of this distribution: ``module:attribute``, and its line in a list."""
+PLUGINS: Final = {
+    "selftest": "Test a hub from outside, through its public API.",
+    "spark": "Verify, fold, query, convert and follow logs of any size on Spark.",
+}
+"""Commands of other distributions (``veen-NAME``), listed in ``veen --help`` even if not installed."""
+
+
+class LazyCommand(NamedTuple):
+    """A command that is imported when it is run: ``module:attribute``, and its line of help."""
 
     where: str
     help: str
@@ -46,9 +49,9 @@ class Own(NamedTuple):
 
 
 class Group(click.Group):
-    """Its own commands first, then those that installed distributions bring to ``path``."""
+    """A group with a table of its own commands, extended by the entry points under ``path``."""
 
-    def __init__(self, name: str, own: Mapping[str, Own], *, path: str = "", **settings: Any) -> None:
+    def __init__(self, name: str, own: Mapping[str, LazyCommand], *, path: str = "", **settings: Any) -> None:
         super().__init__(
             name,
             no_args_is_help=True,
@@ -59,7 +62,7 @@ class Group(click.Group):
         self.own = own
         self.path = path
 
-    def _brought(self) -> Iterator[tuple[str, EntryPoint]]:
+    def _added(self) -> Iterator[tuple[str, EntryPoint]]:
         prefix = f"{self.path}." if self.path else ""
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if entry.name.startswith(prefix) and "." not in (name := entry.name.removeprefix(prefix)):
@@ -67,14 +70,14 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        brought = {name for name, _ in self._brought()}
-        return [*self.own, *sorted(brought - self.own.keys())]
+        added = {name for name, _ in self._added()}
+        return [*self.own, *sorted(added - self.own.keys())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         if (own := self.own.get(cmd_name)) is not None:
             return own.load()
-        for name, entry in self._brought():
+        for name, entry in self._added():
             if name == cmd_name:
                 return load(entry)
         return None
@@ -82,57 +85,69 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Commands that others bring get what the context in use says, below flag and variable."""
-        if not self.path and args[0] in ELSEWHERE and self.get_command(ctx, args[0]) is None:
-            raise CommandFailed(missing(args[0]), Exit.USAGE)
-        name, command, rest = super().resolve_command(ctx, args)
-        if name is not None and command is not None and name not in self.own and not ctx.resilient_parsing:
-            ctx.default_map = {name: defaults_of(command, settings.in_use().told())}
-        return name, command, rest
+        """Find the command; give commands of other distributions the current context's values as defaults."""
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        command = self.get_command(ctx, args[0])
+        if command is None and not args[0].startswith("-"):
+            raise self._unknown(ctx, args[0])
+        if command is not None and not self._is_of_this_distribution(args[0]):
+            ctx.default_map = {args[0]: defaults_of(command, settings.current_context().as_dict())}
+        return super().resolve_command(ctx, args)
 
-    def lines(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Every command with its line of help; none is imported for it."""
-        del ctx
-        brought = {name: entry for name, entry in self._brought() if name not in self.own}
+    def _is_of_this_distribution(self, name: str) -> bool:
+        return name in self.own and self.own[name].where.startswith("veen_cli.")
+
+    def _unknown(self, ctx: click.Context, name: str) -> CommandFailed:
+        """Say what installs the command, or which command has a similar name."""
+        if not self.path and name in PLUGINS:
+            return CommandFailed(
+                f"`veen {name}` needs veen-{name}, which is not installed",
+                Exit.USAGE,
+                f"run `pip install packages/veen-{name}` in a checkout of VEEN",
+            )
+        names = [each for each, _ in self.lines()]
+        close = get_close_matches(name, names, n=1, cutoff=0.6)
+        path = ctx.command_path
+        action = f"did you mean `{path} {close[0]}`? See `{path} --help`" if close else f"see `{path} --help`"
+        return CommandFailed(f"there is no command `{path} {name}`", Exit.USAGE, action)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return each command's name and line of help; import none of them."""
+        added = {name: help_line(entry) for name, entry in self._added() if name not in self.own}
+        plugins = {} if self.path else PLUGINS
+        missing = {name: f"{line} (needs veen-{name})" for name, line in plugins.items()}
         own = [(name, own.help) for name, own in self.own.items()]
-        return own + [(name, line_of(entry)) for name, entry in sorted(brought.items())]
+        return own + sorted({**missing, **added}.items())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(self.lines(ctx))
+            formatter.write_dl(self.lines())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = [
-            CompletionItem(name, help=line) for name, line in self.lines(ctx) if name.startswith(incomplete)
+            CompletionItem(name, help=line) for name, line in self.lines() if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def missing(name: str) -> str:
-    """What brings a command that is not here."""
-    packages = " ".join(f"packages/{each}" for each in ELSEWHERE[name])
-    return (
-        f"`veen {name}` comes with {ELSEWHERE[name][-1]}, which is not installed: "
-        f"run `pip install {packages}` in a checkout of VEEN"
-    )
-
-
-def defaults_of(command: click.Command, told: Mapping[str, str]) -> dict[str, Any]:
-    """Those of a context's values for which the command, or one below it, has an option of that name."""
+def defaults_of(command: click.Command, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return those values of a context for which the command, or one below it, has an option."""
     if isinstance(command, click.Group):
-        return {name: defaults_of(each, told) for name, each in command.commands.items()}
+        return {name: defaults_of(each, values) for name, each in command.commands.items()}
     return {
-        each.name: told[each.name]
+        each.name: values[each.name]
         for each in command.params
-        if isinstance(each, click.Option) and each.name in told and settings.flag(each.name) in each.opts
+        if isinstance(each, click.Option) and each.name in values and settings.flag(each.name) in each.opts
     }
 
 
 def load(entry: EntryPoint) -> click.Command:
-    """Import the command behind ``entry``, or stand in for it if that fails."""
+    """Import the command of an entry point; if that fails, return a command that says why."""
     try:
         command = entry.load()
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
+    except Exception as error:  # noqa: BLE001 - the module is another distribution's code
         return broken(entry, f"{type(error).__name__}: {error}")
     if not isinstance(command, click.Command):
         return broken(entry, f"{entry.value} is not a click command")
@@ -140,12 +155,14 @@ def load(entry: EntryPoint) -> click.Command:
 
 
 def broken(entry: EntryPoint, why: str) -> click.Command:
-    """Stand in for a command that cannot be loaded: say so when listed, fail when run."""
+    """Return a stand-in for a command that cannot be loaded; running it fails with the reason."""
     distribution = entry.dist.name if entry.dist else "an unknown distribution"
 
     def fail(_args: tuple[str, ...]) -> Never:
         raise CommandFailed(
-            f"'{entry.name}' of {distribution} cannot be loaded ({why}): reinstall {distribution}", Exit.BUG
+            f"'{entry.name}' of {distribution} cannot be loaded ({why})",
+            Exit.BUG,
+            f"reinstall {distribution}",
         )
 
     return click.Command(

@@ -1,4 +1,4 @@
-"""What the exit code of ``veen`` tells a script."""
+"""The exit codes of ``veen``, and the exception with which a command chooses one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 class Exit(enum.IntEnum):
-    """The exit codes."""
+    """An exit code; scripts branch on it."""
 
     OK = 0
     USAGE = 1
@@ -21,26 +21,38 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130
     """128 + SIGINT, as shells report it."""
     PIPE = 141
-    """128 + SIGPIPE: whoever read the output has left."""
+    """128 + SIGPIPE, as shells report it."""
 
 
 MEANINGS: dict[Exit, str] = {
-    Exit.OK: "done",
-    Exit.USAGE: "wrong usage, or something it needs is missing on this machine",
+    Exit.OK: "success",
+    Exit.USAGE: "wrong usage, or a file, folder or program on this machine is missing or unusable",
     Exit.NETWORK: "the hub cannot be reached",
-    Exit.PROTOCOL: "an object, proof, file or hub breaks the protocol",
-    Exit.REFUSED: "the hub refused; `veen explain CODE` says why",
+    Exit.PROTOCOL: "an object, proof, file or hub violates the protocol",
+    Exit.REFUSED: "the hub refused the request; `veen explain CODE` says why",
     Exit.SELFTEST: "a selftest failed",
-    Exit.POLICY: "a rule on this side forbids it: no hub pinned, keys without a passphrase, bounds used up",
+    Exit.POLICY: "a local rule forbids it: no hub pinned, no passphrase, a client_id used up",
     Exit.BUG: "a bug in VEEN",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
-    Exit.PIPE: "whoever read the output has left",
+    Exit.PIPE: "the program that read the output has ended",
 }
 
 
 class CommandFailed(click.ClickException):
-    """A command fails on purpose: one line for a person, one code for a script."""
+    """An expected failure of a command.
 
-    def __init__(self, message: str, code: Exit) -> None:
+    ``message`` says what failed, on which object and why; ``action`` is the next step for the user, as an
+    imperative phrase, or None. ``reason`` is a stable key for programs (a hub's refusal code, say); by
+    default it is the name of the exit code.
+    """
+
+    def __init__(
+        self, message: str, code: Exit, action: str | None = None, *, reason: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.action = action
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.action}" if self.action else self.message

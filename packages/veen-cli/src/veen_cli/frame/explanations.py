@@ -81,7 +81,7 @@ NEXT: Final[dict[str, str]] = {
 """By detail enum."""
 
 
-def all_of_them() -> list[Explanation]:
+def all_explanations() -> list[Explanation]:
     """Codes, then the rows of the table in the order in which the hub evaluates them."""
     codes = [Explanation(code.value, *CODES[code], http=HTTP_STATUS[code]) for code in Code]
     rows = [
@@ -96,4 +96,4 @@ def all_of_them() -> list[Explanation]:
 def explain(name: str) -> Explanation | None:
     """By code (``E.CAP``) or detail (``CAP_TTL``); ``VERSION`` is the row, ``E.VERSION`` the code."""
     wanted = name.strip().upper().split(" / ")[-1]
-    return next((each for each in all_of_them() if each.name == wanted), None)
+    return next((each for each in all_explanations() if each.name == wanted), None)

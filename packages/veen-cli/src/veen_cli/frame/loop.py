@@ -1,4 +1,4 @@
-"""Where commands that talk to a hub wait: one event loop from beginning to end."""
+"""The event loop of commands that talk to a hub."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """As ``asyncio.run``, whose task holds no result.
+    """Run a coroutine to its end, as ``asyncio.run`` does, but keep its result out of the task.
 
-    When it ends it looks up the signal handler it had set, and Python, to say that this is no number, writes
-    out the task with what it returned: of an attachment of 60 MB, that took longer than fetching it.
+    At its end ``asyncio.run`` looks up its signal handler, and Python formats the task for an error message
+    that nobody sees. With an attachment of 60 MB as the task's result, that took longer than the download.
     """
-    found: list[T] = []
+    results: list[T] = []
 
-    async def worked() -> None:
-        found.append(await work)
+    async def keep_result() -> None:
+        results.append(await work)
 
-    asyncio.run(worked())
-    return found[0]
+    asyncio.run(keep_result())
+    return results[0]

@@ -1,4 +1,4 @@
-"""What a command says: one object for a program, lines for a person, progress for whoever waits."""
+"""Output of a command: one JSON object for a program, lines for a person, progress on stderr."""
 
 from __future__ import annotations
 
@@ -19,20 +19,25 @@ from veen_cli.frame.exits import Exit
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-PATIENCE: Final = 1.0
-"""Seconds before a progress bar appears."""
+PROGRESS_DELAY_SECONDS: Final = 1.0
+"""A progress bar appears only if the work takes longer than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``data`` is printed with ``--json``; ``lines`` otherwise. The keys of ``data`` are an interface."""
+    """The result of a command: ``data`` for ``--json``, ``lines`` for a person.
+
+    The keys of ``data`` are an interface for scripts. With an ``exit_code`` other than 0 the command has
+    finished, but its result is negative: a verification found faults, say.
+    """
 
     data: Mapping[str, Any]
     lines: Iterable[str] = ()
+    exit_code: int = Exit.OK
 
 
-CONTINUED: Final = " " * 8
-_HARMFUL: Final = {
+CONTINUATION: Final = " " * 8
+_ESCAPES: Final = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     for code in (
         *range(9),
@@ -42,43 +47,48 @@ _HARMFUL: Final = {
         *range(0x202A, 0x202F),
         *range(0x2066, 0x206A),
     )
-} | {10: "\n" + CONTINUED}
-"""Control characters and those that turn the direction of text; a new line is indented."""
+} | {10: "\n" + CONTINUATION}
+"""Control characters and characters that change the direction of text; after a newline, indent."""
 
 
-def harmless(text: str) -> str:
-    """Text that somebody else wrote, for a terminal: it cannot move the cursor or look like another line."""
-    return text.translate(_HARMFUL)
+def escape_controls(text: str) -> str:
+    """Escape text of unknown origin for a terminal: it cannot move the cursor or imitate another line."""
+    return text.translate(_ESCAPES)
 
 
-def silenced() -> Exit:
-    """Whoever read stdout has left: nothing more goes there, or Python complains at exit."""
+def discard_stdout() -> Exit:
+    """Send the rest of stdout to ``/dev/null``: its reader has ended, which Python would report at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return Exit.PIPE
 
 
 def json_text(data: Mapping[str, Any]) -> str:
-    """One line; escaped where stdout cannot write every character, so that none is lost."""
-    whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    return json.dumps(data, ensure_ascii=not whole)
+    """Return one line of JSON; escape non-ASCII characters unless stdout is UTF-8, so that none is lost."""
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(data, ensure_ascii=not is_utf8)
 
 
 def fields(rows: Mapping[str, object]) -> list[str]:
-    """Names and values, aligned; a value of None is left out."""
-    told = {name: value for name, value in rows.items() if value is not None}
-    width = max(map(len, told), default=0)
-    return [f"{name:<{width}}  {value}" for name, value in told.items()]
+    """Return lines of names and values, aligned; rows with the value None are left out."""
+    present = {name: value for name, value in rows.items() if value is not None}
+    width = max(map(len, present), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in present.items()]
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """Return the count with its noun: "1 checkpoint", "2 checkpoints"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural_noun or noun + 's'}"
 
 
 @dataclass(slots=True)
 class Progress:
-    """Counts, or only waits; shows a bar once it has lasted, if somebody watches."""
+    """A count of work done, shown as a bar if the work takes long and stderr is a terminal."""
 
     what: str
     total: int | None
-    watched: bool
+    visible: bool
     counted: Callable[[], int] | None = None
-    """Asked how far it is, where nobody tells."""
+    """Returns the count, for work that does not call ``advance``."""
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
     done: int = 0
@@ -87,9 +97,9 @@ class Progress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> None:
-        """A timer shows the bar, not the work: what lasts may not come by here for a while."""
-        if self.watched:
-            self._timer = threading.Timer(PATIENCE, self._show)
+        """Start the timer that shows the bar; the work itself may be busy elsewhere by then."""
+        if self.visible:
+            self._timer = threading.Timer(PROGRESS_DELAY_SECONDS, self._show)
             self._timer.daemon = True
             self._timer.start()
 
@@ -100,25 +110,24 @@ class Progress:
                 self._bar.start()
 
     def advance(self, by: int = 1) -> None:
-        self.to(self.done + by)
+        self.update(self.done + by)
 
-    def to(self, done: int, total: int | None = None) -> None:
+    def update(self, done: int, total: int | None = None) -> None:
         self.done, self.total = done, total if total is not None else self.total
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done, total=self.total)
 
     @property
     def seconds(self) -> float:
-        """Until now, or until it was stopped."""
+        """Seconds from the start until the end, or until now."""
         return (self.ended or time.monotonic()) - self.started
 
     @property
     def rate(self) -> float:
-        """Per second, so far."""
+        """Units per second so far."""
         return self.done / max(1e-9, self.seconds)
 
     def __str__(self) -> str:
-        """How far it is, and how fast."""
         self.done = self.counted() if self.counted is not None else self.done
         if not self.done:
             return ""
@@ -134,7 +143,7 @@ class Progress:
 
 
 def _make_bar(progress: Progress) -> Bar:
-    # Imported here: rich costs a tenth of a second, and most commands are done before a bar would show.
+    # Imported here: rich takes 0.1 s to import, and most commands end before a bar appears.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.progress import Progress as RichProgress  # noqa: PLC0415
@@ -159,30 +168,31 @@ def _make_bar(progress: Progress) -> Bar:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How to talk, by ``--json`` and ``--quiet``."""
+    """The form of a command's output, as ``--json`` and ``--quiet`` choose it."""
 
     as_json: bool = False
     quiet: bool = False
 
-    def say(self, answer: Answer) -> None:
-        """The command's answer; in full even with ``--quiet`` if ``--json`` asks for it."""
+    def print_answer(self, answer: Answer) -> None:
+        """Print the answer on stdout; ``--quiet`` omits the lines, never the JSON object."""
         if self.as_json:
             click.echo(json_text(answer.data))
         elif not self.quiet:
             for line in answer.lines:
-                click.echo(harmless(line))
+                click.echo(escape_controls(line))
 
-    def object_only(self, data: Mapping[str, Any]) -> None:
-        """The object of a command that then fails: for ``--json``; people get the line on stderr."""
+    def print_json_only(self, data: Mapping[str, Any]) -> None:
+        """Print the object of a command that then fails; without ``--json`` only the error is printed."""
         if self.as_json:
-            self.say(Answer(data))
+            self.print_answer(Answer(data))
 
     @property
     def for_people(self) -> bool:
+        """Whether neither ``--json`` nor ``--quiet`` was given."""
         return not self.as_json and not self.quiet
 
-    def tell(self, line: str) -> None:
-        """Something on the way, for a person, beside the answer."""
+    def note(self, line: str) -> None:
+        """Print a remark for a person on stderr."""
         if self.for_people:
             click.echo(line, err=True)
 
@@ -190,7 +200,7 @@ class Output:
     def progress(
         self, what: str, total: int | None = None, *, counted: Callable[[], int] | None = None
     ) -> Iterator[Progress]:
-        """Something that may last; with ``--json`` too: a bar is on stderr. Nothing may be asked inside."""
+        """Show progress on stderr, also with ``--json``; do not prompt inside this block."""
         progress = Progress(what, total, not self.quiet and sys.stderr.isatty(), counted)
         progress.begin()
         try:

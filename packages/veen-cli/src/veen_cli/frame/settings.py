@@ -1,7 +1,8 @@
-"""What fills in a flag that was not given: the environment, then the context in use.
+"""Contexts: named sets of defaults for flags that are not given.
 
-A context is a named set of defaults, kept in ``contexts.json`` under ``$VEEN_CONFIG_DIR``, else
-``$XDG_CONFIG_HOME/veen``, else ``~/.config/veen``. Nothing secret is in it. Order: flag, variable, context.
+They are kept in ``contexts.json`` under ``$VEEN_CONFIG_DIR``, else ``$XDG_CONFIG_HOME/veen``, else
+``~/.config/veen``, and hold no secrets. A flag has precedence over its environment variable, and the variable
+over the context.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -25,7 +27,7 @@ _PIN: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Defaults for flags of the same names; paths are absolute."""
+    """Default values for the flags of the same names; paths are absolute."""
 
     hub: str | None = None
     trust: str | None = None
@@ -36,16 +38,17 @@ class Context:
     cert: str | None = None
     cert_key: str | None = None
 
-    def told(self) -> dict[str, str]:
+    def as_dict(self) -> dict[str, str]:
+        """Return the values that are set."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-KEYS = tuple(each.name for each in fields(Context))
+KEYS: Final = tuple(each.name for each in fields(Context))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All of them, and which one is in use."""
+    """All contexts, and the name of the current one."""
 
     current: str | None = None
     named: dict[str, Context] = field(default_factory=dict)
@@ -61,13 +64,19 @@ class Contexts:
         try:
             return self.named[name]
         except KeyError:
-            raise CommandFailed(
-                f"there is no context '{name}': make it with `veen context add {quote(name)} --hub URL`",
-                Exit.USAGE,
-            ) from None
+            close = get_close_matches(name, self.named, n=1)
+            action = (
+                f"use `{close[0]}`, or see `veen context list`"
+                if close
+                else f"make it with `veen context add {quote(name)} --hub URL`"
+                if not self.named
+                else "see `veen context list`"
+            )
+            raise CommandFailed(f"there is no context '{name}'", Exit.USAGE, action) from None
 
 
 def path() -> Path:
+    """Return the file in which contexts are kept."""
     if folder := os.environ.get("VEEN_CONFIG_DIR"):
         return Path(folder, "contexts.json")
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -83,7 +92,9 @@ def load() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CommandFailed(f"{path()}: not a list of contexts; repair or remove it", Exit.USAGE) from None
+        raise CommandFailed(
+            f"{path()} is not a list of contexts", Exit.USAGE, "repair it, or remove it"
+        ) from None
 
 
 def _context(value: dict[str, Any]) -> Context:
@@ -93,18 +104,24 @@ def _context(value: dict[str, Any]) -> Context:
 def save(contexts: Contexts) -> None:
     target = path()
     target.parent.mkdir(parents=True, exist_ok=True)
-    named = {name: context.told() for name, context in sorted(contexts.named.items())}
+    named = {name: context.as_dict() for name, context in sorted(contexts.named.items())}
     text = json.dumps({"current": contexts.current, "contexts": named}, indent=2, ensure_ascii=False)
-    beside = target.with_name(f"{target.name}.{os.getpid()}")
-    beside.write_text(text + "\n", encoding="utf-8")
-    beside.replace(target)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(target)
 
 
-def in_use() -> Context:
-    """The one that ``--context`` or ``VEEN_CONTEXT`` names, else that of ``veen context use``, else none."""
+def current_name(contexts: Contexts) -> str | None:
+    """Return the name from ``--context`` or ``VEEN_CONTEXT``, else the one that ``veen context use`` set."""
     running = click.get_current_context(silent=True)
+    chosen = running.find_root().params.get("context") if running is not None else None
+    return chosen or contexts.current
+
+
+def current_context() -> Context:
+    """Return the context to use for this command; an empty one if none is chosen."""
     contexts = load()
-    name = (running.find_root().params.get("context") if running is not None else None) or contexts.current
+    name = current_name(contexts)
     return contexts.get(name) if name else Context()
 
 
@@ -112,16 +129,16 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def filled(name: str, given: str | None) -> str | None:
-    """A flag's value (or its variable's, which click has read), else the context's; nothing is no value."""
+def value_or_context(name: str, given: str | None) -> str | None:
+    """Return the value of a flag (click has read its variable already), else the context's."""
     if given == "":
-        raise click.UsageError(f"{flag(name)} is empty: a variable of your shell that is not set?")
-    return given if given is not None else getattr(in_use(), name)
+        raise click.UsageError(f"{flag(name)} is empty: is a shell variable not set?")
+    return given if given is not None else getattr(current_context(), name)
 
 
-def needed(name: str, given: str | None) -> str:
-    """The same, or wrong usage that says where it may come from."""
-    value = filled(name, given)
+def required_value(name: str, given: str | None) -> str:
+    """Return the value of a flag, else the context's; raise a usage error if there is none."""
+    value = value_or_context(name, given)
     if value is None:
         variable = f"VEEN_{name.upper()}"
         raise click.UsageError(
@@ -130,26 +147,26 @@ def needed(name: str, given: str | None) -> str:
     return value
 
 
-def trust_of(text: str | None) -> str | None:
-    """Whom to believe: hub_id or first hub_pk in 64 hex digits, or ``first`` (§8.4)."""
+def parse_trust(text: str | None) -> str | None:
+    """Check a ``--trust`` value: the hub_id or first hub_pk in 64 hex digits, or ``first`` (core §8.4)."""
     if text is None or text == FIRST:
         return text
     found = text.strip().lower()
     if _PIN.fullmatch(found) is None:
         raise click.UsageError(
-            f"--trust {text}: want the hub's hub_id or first hub_pk as 64 hex digits (`veen hub keys` shows "
-            "them), or 'first'."
+            f"--trust {text} is neither 64 hex digits (the hub's hub_id or first hub_pk, shown by "
+            "`veen hub keys`) nor 'first'."
         )
     return found
 
 
-def address_of(text: str) -> str:
-    """Where a hub is: a URL with a host."""
+def parse_hub_url(text: str) -> str:
+    """Check a hub's address: an http or https URL with a host."""
     try:
         parts = urlsplit(text)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none, a bracket too many
-        fits = False
-    if not fits:
-        raise click.UsageError(f"--hub {text}: want an address like https://hub.example:8080.")
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # the port is not a number, or brackets do not match
+        is_url = False
+    if not is_url:
+        raise click.UsageError(f"--hub {text} is not an address like https://hub.example:8080.")
     return text

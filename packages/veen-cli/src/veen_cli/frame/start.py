@@ -1,40 +1,59 @@
-"""Where the console script begins: Ctrl-C ends it quietly, also while it still imports what it needs."""
+"""Start of a console script: standard streams and signals are set up before anything slow is imported."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130
 
 
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Being asked to end, or a terminal that goes away, is Ctrl-C: what runs is put away first."""
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that commands clean up."""
     raise KeyboardInterrupt
 
 
-def complete() -> None:
-    """A stream that was closed is empty; one that cannot write every character writes a mark in its place."""
+def repair_streams() -> None:
+    """Replace closed standard streams (``>&-``) by ``/dev/null``.
+
+    Otherwise the next file that is opened would get the closed stream's number and its output. Characters
+    that stdout or stderr cannot encode are replaced by a mark.
+    """
     if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as we run
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - open until the process ends
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as above
-        elif stream.errors == "strict":
+        elif getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
-def main() -> None:
-    complete()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup's choice stands
-            signal.signal(number, interrupt)
-    try:
-        from veen_cli.frame.main import main as run  # noqa: PLC0415 - this is what may be interrupted
+def start_process(run: Callable[[], int]) -> NoReturn:
+    """Call ``run``, which does the slow imports itself, and exit with the code it returns.
 
-        run()
+    Ctrl-C ends the process without a traceback, also during those imports.
+    """
+    repair_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup SIGHUP stays ignored
+            signal.signal(number, _interrupt)
+    try:
+        sys.exit(run())
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
+
+
+def main() -> NoReturn:
+    """Start ``veen``."""
+
+    def run() -> int:
+        from veen_cli.frame.main import run  # noqa: PLC0415 - slow, see start_process
+
+        return run()
+
+    start_process(run)

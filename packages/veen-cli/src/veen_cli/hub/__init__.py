@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_groups import Group, LazyCommand
 
 COMMANDS: Final = {
-    "init": Own("veen_cli.hub.init:init", "Make a hub: a data directory with an identity of its own."),
-    "start": Own("veen_cli.hub.process:start", "Run a hub, in the foreground or with --detach."),
-    "stop": Own("veen_cli.hub.process:stop", "Stop the hub that has a data directory open."),
-    "status": Own("veen_cli.hub.status:status", "Show what a hub says of itself."),
-    "health": Own("veen_cli.hub.status:health", "Ask whether a hub is alive and ready."),
-    "metrics": Own("veen_cli.hub.status:metrics", "Print a hub's metrics."),
-    "keys": Own("veen_cli.hub.keys:keys", "Show a hub's identity: hub_id and keys; write it to a file."),
-    "rotate": Own("veen_cli.hub.keys:rotate", "Give a stopped hub its next signing key."),
-    "checkpoint": Own("veen_cli.hub.admin:checkpoint", "Have the hub sign checkpoints now."),
-    "anchor": Own("veen_cli.hub.admin:anchor", "Have the hub anchor its newest checkpoints now."),
-    "retention": Own("veen_cli.hub.admin:retention", "Have the hub apply its retention rules now."),
-    "fsck": Own("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
-    "repair": Own("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
-    "clone": Own("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
-    "fork": Own("veen_cli.hub.copies:fork", "Make a new hub that keeps another's log as evidence."),
-    "export": Own(
+    "init": LazyCommand(
+        "veen_cli.hub.init:init", "Make a hub: a data directory with an identity of its own."
+    ),
+    "start": LazyCommand("veen_cli.hub.process:start", "Run a hub, in the foreground or with --detach."),
+    "stop": LazyCommand("veen_cli.hub.process:stop", "Stop the hub that has a data directory open."),
+    "status": LazyCommand("veen_cli.hub.status:status", "Show what a hub says of itself."),
+    "health": LazyCommand("veen_cli.hub.status:health", "Ask whether a hub is alive and ready."),
+    "metrics": LazyCommand("veen_cli.hub.status:metrics", "Print a hub's metrics."),
+    "keys": LazyCommand(
+        "veen_cli.hub.keys:keys", "Show a hub's identity: hub_id and keys; write it to a file."
+    ),
+    "rotate": LazyCommand("veen_cli.hub.keys:rotate", "Give a stopped hub its next signing key."),
+    "checkpoint": LazyCommand("veen_cli.hub.admin:checkpoint", "Have the hub sign checkpoints now."),
+    "anchor": LazyCommand("veen_cli.hub.admin:anchor", "Have the hub anchor its newest checkpoints now."),
+    "retention": LazyCommand("veen_cli.hub.admin:retention", "Have the hub apply its retention rules now."),
+    "fsck": LazyCommand("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
+    "repair": LazyCommand("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
+    "clone": LazyCommand("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
+    "fork": LazyCommand("veen_cli.hub.copies:fork", "Make a new hub that keeps another's log as evidence."),
+    "export": LazyCommand(
         "veen_cli.hub.copies:export", "Write a range of a stream as a folder that verifies offline."
     ),
 }

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output

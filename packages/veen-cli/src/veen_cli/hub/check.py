@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from veen_cli.arguments.numbers import Whole
-from veen_cli.frame.command import command
+from veen_cli.arguments.numbers import Integer
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option
@@ -41,7 +41,7 @@ def told(report: Report) -> dict[str, Any]:
 @command("veen hub fsck --data-dir hub", "veen hub fsck --data-dir hub --quick --json")
 @data_dir_option
 @click.option("--quick", is_flag=True, help="Verify only the newest signatures; everything else as always.")
-@click.option("--processes", type=Whole(1, 256), help="How many [default: one a core].")
+@click.option("--processes", type=Integer(1, 256), help="How many [default: one a core].")
 def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> Answer:
     """Check everything in a stopped hub's data directory.
 
@@ -51,13 +51,13 @@ def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> 
     with out.progress("checking") as progress:
 
         def tell(at: Progress) -> None:
-            progress.to(at.entries)
+            progress.update(at.entries)
 
         report = check(data_dir, level="quick" if quick else "full", progress=tell, processes=processes)
     answer = Answer(told(report), report.lines())
     if report.ok:
         return answer
-    out.say(answer)
+    out.print_answer(answer)
     raise CommandFailed(
         f"{data_dir} is damaged: {len(report.faults)} faults; {report.faults[0].remedy}", Exit.PROTOCOL
     )
@@ -72,7 +72,7 @@ def repair(out: Output, *, data_dir: Path) -> Answer:
     refuses, and only a clone helps.
     """
     with out.progress("rebuilding") as progress:
-        report = mend(data_dir, lambda at: progress.to(at.entries))
+        report = mend(data_dir, lambda at: progress.update(at.entries))
     return Answer(
         {
             "rewritten": report.rewritten,

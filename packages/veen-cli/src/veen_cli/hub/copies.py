@@ -13,10 +13,10 @@ import click
 
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import Whole
-from veen_cli.arguments.private_files import privately
+from veen_cli.arguments.numbers import Integer
+from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame import settings
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
@@ -69,13 +69,13 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     can be checked and exported, and runs once it has them back (`veen hub start --keys-dir`). Two directories
     that sign with one key would contradict each other, and each contradiction convicts the hub.
     """
-    with privately(), out.progress("copying labels") as progress:
+    with private_umask(), out.progress("copying labels") as progress:
         cut = copy(
             data_dir,
             target,
             with_keys=with_keys,
             keys_directory=keys_dir,
-            progress=lambda at: progress.to(at.labels_done, at.labels),
+            progress=lambda at: progress.update(at.labels_done, at.labels),
         )
     entries = sum(each.stream_seq for each in cut.labels)
     return Answer(
@@ -99,7 +99,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 
     It has an identity and labels of its own; the old log lies in ancestry/ and verifies as before.
     """
-    with privately(), out.progress("copying labels") as progress:
+    with private_umask(), out.progress("copying labels") as progress:
         record = branch(
             data_dir,
             target,
@@ -107,7 +107,7 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
             UnixTime(times.now()),
             admin_pk=verify_key_named(admin),
             keys_directory=keys_dir,
-            progress=lambda at: progress.to(at.labels_done, at.labels),
+            progress=lambda at: progress.update(at.labels_done, at.labels),
         )
     data = {
         "target": str(target),
@@ -131,9 +131,9 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
     "--stream", "-s", help="Name of the stream, or its id in hex (else VEEN_STREAM or the context's)."
 )
 @click.option("--label", type=Hex(Label), help="Or the label itself, in hex.")
-@click.option("--epoch", type=Whole(0), default=0, help="Of the stream, under a profile with epochs.")
-@click.option("--from", "from_seq", type=Whole(1), default=1, show_default=True, help="First entry.")
-@click.option("--to", "to_seq", type=Whole(1), help="Last entry [default: the newest].")
+@click.option("--epoch", type=Integer(0), default=0, help="Of the stream, under a profile with epochs.")
+@click.option("--from", "from_seq", type=Integer(1), default=1, show_default=True, help="First entry.")
+@click.option("--to", "to_seq", type=Integer(1), help="Last entry [default: the newest].")
 @click.option("--since", type=times.Moment(), help="Instead: entries from this hub time …")
 @click.option("--until", type=times.Moment(), help="… to this one.")
 @click.option(
@@ -162,7 +162,9 @@ def export(
     `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
     """
     if label is None:
-        stream = settings.filled("stream", stream if stream is not None else os.environ.get("VEEN_STREAM"))
+        stream = settings.value_or_context(
+            "stream", stream if stream is not None else os.environ.get("VEEN_STREAM")
+        )
     if (stream is None) == (label is None):
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
     if to_seq is not None and to_seq < from_seq:
@@ -172,14 +174,14 @@ def export(
         with saying_what_is_absent(stream or f"label {place.hex()}", place):
             if since is not None or until is not None:
                 window = (UnixTime(since or 0), UnixTime(until if until is not None else FOREVER))
-                made = export_window(store, place, *window, target, form=form, progress=progress.to)
+                made = export_window(store, place, *window, target, form=form, progress=progress.update)
             else:
                 head = store.read.head(place)
                 if head is None:
                     raise AbsentError(f"label {place.hex()} has no entries")
                 last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
                 made = write_export(
-                    store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.to
+                    store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.update
                 )
     return Answer(_told(made, target), _lines(made, target))
 

@@ -41,7 +41,7 @@ def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def run(*args: Any, data_dir: str | None, **options: Any) -> Any:
-        path = Path(settings.needed("data_dir", data_dir)).expanduser()
+        path = Path(settings.required_value("data_dir", data_dir)).expanduser()
         return work(*args, data_dir=path, **options)
 
     return click.option(

@@ -1,6 +1,6 @@
-"""The process behind ``veen hub start --detach``: a hub that fails as one in the foreground does.
+"""The process behind ``veen hub start --detach``: runs a hub and reports its failure to the parent process.
 
-Its last line and its exit code are those of ``veen``, so that whoever started it repeats both.
+A failure is the last line of its log, as the JSON object that ``veen --json`` prints, and the exit code.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import sys
 
 def main() -> int:
     try:
-        from veen_hub import main as server  # noqa: PLC0415 - an installation that is broken is told as well
+        from veen_hub import main as server  # noqa: PLC0415 - a broken installation is reported as well
 
         server.run(sys.argv[1:])
-    except Exception as error:  # noqa: BLE001 - the last resort, as in veen_cli.frame.main
-        # Imported here: a hub that runs needs nothing of the command line.
-        from veen_cli.frame.main import judged  # noqa: PLC0415
+    except Exception as error:  # noqa: BLE001 - the last resort, as in veen_cli.frame.process
+        # Imported here: a hub that runs does not need the command line.
+        from veen_cli.frame.process import report_exception  # noqa: PLC0415
 
-        return judged(error)
+        report = report_exception(error, ["hub", "start"])
+        sys.stderr.write(report.json + "\n")
+        return report.exit_code
     return 0
 
 

@@ -13,9 +13,9 @@ from shlex import quote
 import click
 
 from veen_cli.arguments import completions, times
-from veen_cli.arguments.numbers import Whole
-from veen_cli.arguments.private_files import privately
-from veen_cli.frame.command import command
+from veen_cli.arguments.numbers import Integer
+from veen_cli.arguments.private_files import private_umask
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.data_directory import keys_dir_option, new_data_dir_option
 from veen_cli.identity.identity_folder import verify_key_named
@@ -56,7 +56,7 @@ def gone_if_full(folder: Path) -> Iterator[None]:
     show_default=True,
     help="Padding and epochs; fixed for the hub's life.",
 )
-@click.option("--zstd", type=Whole(1, 19), help="Compress sealed chunks at this level.")
+@click.option("--zstd", type=Integer(1, 19), help="Compress sealed chunks at this level.")
 def init(
     out: Output,
     *,
@@ -76,7 +76,7 @@ def init(
     if (admin is None) == (not no_admin):
         raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
     admin_pk = verify_key_named(admin) if admin is not None else None
-    with privately(), gone_if_full(data_dir):
+    with private_umask(), gone_if_full(data_dir):
         identity = store.create(
             data_dir,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),

@@ -12,8 +12,9 @@ from click.core import ParameterSource
 
 from veen_cli.arguments import times
 from veen_cli.arguments.passphrase import Passphrase
+from veen_cli.arguments.tls_files import load_tls
 from veen_cli.frame import loop, settings
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_option
 from veen_core.hub_identity import HubIdentity
@@ -50,8 +51,8 @@ def told(identity: HubIdentity) -> dict[str, object]:
 def lines(identity: HubIdentity) -> list[str]:
     found = fields({"hub_id": identity.hub_id.hex()})
     for number, key in enumerate(identity.hub_keys, 1):
-        until = f" until {times.shown(key.valid_until)}" if key.valid_until is not None else ""
-        found.append(f"key {number}: {key.hub_pk.hex()} from {times.shown(key.valid_from)}{until}")
+        until = f" until {times.format_utc(key.valid_until)}" if key.valid_until is not None else ""
+        found.append(f"key {number}: {key.hub_pk.hex()} from {times.format_utc(key.valid_from)}{until}")
     return found
 
 
@@ -60,16 +61,16 @@ def fetched(
 ) -> tuple[HubIdentity, bool]:
     """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
     # Imported here: of a data directory, no client is needed.
-    from veen_cli.frame.connection import Target, tls_of  # noqa: PLC0415 - with --hub only: loads the client
+    from veen_cli.frame.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
     from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
 
-    trust = settings.trust_of(settings.filled("trust", trust))
+    trust = settings.parse_trust(settings.value_or_context("trust", trust))
     target = Target(
-        url=settings.address_of(hub),
+        url=settings.parse_hub_url(hub),
         trust=None if trust == settings.FIRST else trust,
         folder=None,
         passphrase=Passphrase(),
-        tls=tls_of(**tls),
+        tls=load_tls(**tls),
         wait=2.0,
         out=out,
     )
@@ -130,8 +131,8 @@ def keys(
     typed = {name for name in ("data_dir", "hub") if source(name) is ParameterSource.COMMANDLINE}
     if len(typed) > 1:
         raise click.UsageError("--data-dir or --hub: give one of them.")
-    directory = settings.filled("data_dir", data_dir) if "hub" not in typed else None
-    address = settings.filled("hub", hub) if directory is None else None
+    directory = settings.value_or_context("data_dir", data_dir) if "hub" not in typed else None
+    address = settings.value_or_context("hub", hub) if directory is None else None
     pinned = True
     if address is not None:
         identity, pinned = fetched(out, address, trust, tls)
@@ -144,7 +145,7 @@ def keys(
     elif out.quiet and not out.as_json:
         click.echo(identity.hub_id.hex())
     if not pinned:
-        out.tell(f"note: {UNPINNED}")
+        out.note(f"note: {UNPINNED}")
     return Answer(
         {**told(identity), "pinned": pinned, "file": str(target) if target else None},
         [*lines(identity), *([f"wrote {target}"] if target else [])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -18,10 +19,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.arguments.object_files import must_be_writable
-from veen_cli.arguments.private_files import privately
-from veen_cli.frame.command import command
+from veen_cli.arguments.private_files import private_umask
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
@@ -29,8 +30,9 @@ from veen_storage.disk.layout import Layout
 from veen_storage.disk.lock_owner import holder
 
 LISTENING: Final = "veen-hub listening on "
-PATIENCE: Final = 60.0
-POLL: Final = 0.02
+START_SECONDS: Final = 60.0
+"""Longest time for a hub to start or to stop."""
+POLL_SECONDS: Final = 0.02
 
 
 def beside(data_dir: Path, suffix: str) -> Path:
@@ -46,7 +48,7 @@ def launch(
 
     Returns when it listens, or raises what it said last.
     """
-    with privately(), log.open("ab") as target:
+    with private_umask(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
             # -P: else a queue.py of the folder one happens to be in would be run as the hub's.
@@ -59,55 +61,59 @@ def launch(
         )
     said: list[str] = []
     try:
-        for _ in range(round(PATIENCE / POLL)):  # counted: whoever was suspended meanwhile still looks
+        for _ in range(
+            round(START_SECONDS / POLL_SECONDS)
+        ):  # counted: whoever was suspended meanwhile still looks
             ended = process.poll() is not None  # before its words are read: then none can be missing
-            said = said_since(log, start)
+            said = log_lines_since(log, start)
             for line in said:
                 if line.startswith(LISTENING) and line.endswith("\n"):
                     return process, line.removeprefix(LISTENING).rstrip()
             if ended:
-                raise ended_by_itself(process, said)
-            time.sleep(POLL)
+                raise failure_of(process, said)
+            time.sleep(POLL_SECONDS)
     except BaseException:
         process.kill()
         raise
     process.kill()
     last = said[-1].strip() if said else "nothing"
     raise CommandFailed(
-        f"the hub did not listen within {PATIENCE:.0f} s, and last said: {last}; try again when the machine "
-        "is less busy",
+        f"the hub did not listen within {START_SECONDS:.0f} s; the last line of its log: {last}",
         Exit.USAGE,
+        "try again when the machine is less busy",
     )
 
 
-def ended_by_itself(process: subprocess.Popen[bytes], said: list[str]) -> CommandFailed:
-    """What a hub's last line says, with its exit code (``veen_cli.hub.detached``); or what ended it."""
+def failure_of(process: subprocess.Popen[bytes], log_lines: list[str]) -> CommandFailed:
+    """Return the error of a hub that has ended: the one its last log line holds, or the signal."""
     code = process.returncode
     if code < 0:
         return CommandFailed(
-            f"the hub was ended by {signal.Signals(-code).name}: see whether the system ran out of memory, "
-            "or who stopped it",
+            f"the hub was ended by {signal.Signals(-code).name}",
             Exit.USAGE,
+            "check whether the system ran out of memory, or who stopped it",
         )
-    last = said[-1].strip().removeprefix("veen: ") if said else ""
-    if code not in set(Exit) or code == Exit.OK:
-        return CommandFailed(f"the hub ended with code {code}: {last or 'without a word'}", Exit.BUG)
-    if not last:  # whoever fails with a code says why, unless there is no room for it
+    last = log_lines[-1].strip() if log_lines else ""
+    try:
+        error = json.loads(last)["error"]
         return CommandFailed(
-            "the hub ended, and its log holds nothing of why: see whether the disk is full, or start it "
-            "without --detach",
-            Exit(code),
+            error["message"], Exit(error["exit_code"]), error["action"], reason=error["code"]
         )
-    return CommandFailed(last, Exit(code))
+    except (ValueError, KeyError, TypeError):
+        return CommandFailed(
+            f"the hub ended with code {code} and {f'wrote {last}' if last else 'an empty log'}",
+            Exit.BUG,
+            "check whether the disk is full, or start it without --detach",
+        )
 
 
-def said_since(log: Path, start: int = 0) -> list[str]:
+def log_lines_since(log: Path, start: int = 0) -> list[str]:
     with log.open("rb") as file:
         file.seek(start)
         return file.read().decode("utf-8", "replace").splitlines(keepends=True)
 
 
-def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
+def end(data_dir: Path, pid: int, patience: float = START_SECONDS) -> None:
     """SIGTERM, then wait until the directory is let go: the hub has drained by then."""
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + patience
@@ -116,7 +122,7 @@ def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
             raise CommandFailed(
                 f"process {pid} still has {data_dir} open after {patience:.0f} s: look at its log", Exit.USAGE
             )
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
 
 
 @command(
@@ -128,7 +134,7 @@ def end(data_dir: Path, pid: int, patience: float = PATIENCE) -> None:
 @keys_dir_option
 @click.option("--config", type=click.Path(path_type=Path, exists=True), help="hub.yaml; flags win over it.")
 @click.option("--host", help="Address to listen on [default: 127.0.0.1].")
-@click.option("--port", type=Whole(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
+@click.option("--port", type=Integer(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
 @click.option("--open", "open_", is_flag=True, help="No gating: anybody may write, without a token.")
 @click.option(
     "--level",
@@ -215,7 +221,7 @@ class _Announcement(io.TextIOBase):
             with redirect_stdout(self._stdout):
                 warnings = warn(self._out, url)
                 told = {"url": url, "pid": os.getpid(), "warnings": warnings}
-                self._out.say(Answer(told, [f"hub listening on {url}, until Ctrl-C"]))
+                self._out.print_answer(Answer(told, [f"hub listening on {url}, until Ctrl-C"]))
                 self._stdout.flush()
         return len(text)
 
@@ -247,7 +253,9 @@ def _detached(
         with out.progress("waiting for the hub to listen"):
             process, url = launch(arguments, log_file)
     except CommandFailed as failed:
-        raise CommandFailed(f"{failed.message} (its log: {log_file})", failed.code) from None
+        raise CommandFailed(
+            f"{failed.message} (its log: {log_file})", failed.code, failed.action, reason=failed.reason
+        ) from None
     try:
         pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     except BaseException:  # of a full disk, say: who is told that it failed expects no hub

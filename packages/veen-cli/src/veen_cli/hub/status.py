@@ -14,7 +14,7 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
@@ -61,7 +61,7 @@ def status(out: Output, *, target: Target) -> Answer:
                 "hub_id": found.identity.hub_id.hex(),
                 "trust": "this is the hub you pinned" if pinned else UNPINNED,
                 "keys": len(found.identity.hub_keys),
-                "time": times.shown(found.hub_ts),
+                "time": times.format_utc(found.hub_ts),
                 "epoch": found.epoch if profile.epoch_sec else None,
                 "gating": "on: a cap token is needed" if found.gating else "OFF: anybody may write",
                 "profile": f"{profile.profile_id.hex()[:16]}… (epochs of {profile.epoch_sec} s, "
@@ -78,7 +78,7 @@ def status(out: Output, *, target: Target) -> Answer:
 def ask(target: Target, path: str) -> tuple[int, bytes]:
     """A plain GET, once: probes and metrics are not of the protocol. ``--wait`` bounds a hub's silence."""
     where, patience = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
-    assert where.hostname is not None  # settings.address_of saw to it
+    assert where.hostname is not None  # settings.parse_hub_url saw to it
     if where.scheme == "https":
         context = (target.tls or Tls()).context()
         link: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -126,7 +126,7 @@ def health(out: Output, *, target: Target) -> Answer:
         [f"{target.url} is alive and {'ready' if code == 200 else 'NOT ready: ' + str(ready.get('why'))}"],
     )
     if code != 200:
-        out.say(answer)
+        out.print_answer(answer)
         raise CommandFailed(f"the hub is not ready: {ready.get('why')}", Exit.REFUSED)
     return answer
 

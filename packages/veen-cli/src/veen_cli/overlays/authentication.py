@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
@@ -142,8 +142,8 @@ async def _judge(
     " --reader realm",
 )
 @stream_option
-@click.option("--seq", type=Whole(1), required=True, help="The message.")
-@click.option("--epoch", type=Whole(0), help="Of this epoch's label [default: the current one's].")
+@click.option("--seq", type=Integer(1), required=True, help="The message.")
+@click.option("--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's].")
 @click.option(
     "--token",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

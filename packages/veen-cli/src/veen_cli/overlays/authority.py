@@ -9,8 +9,8 @@ import click
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
 from veen_cli.overlays.control import published, shown
@@ -24,8 +24,8 @@ from veen_overlays.identifiers import RealmId
 
 _HERE: Final = "veen_cli.overlays.authority"
 AUTHORITY: Final = {
-    "set": Own(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
-    "show": Own(f"{_HERE}:authority_show", "Show the record in force for a stream."),
+    "set": LazyCommand(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
+    "show": LazyCommand(f"{_HERE}:authority_show", "Show the record in force for a stream."),
 }
 authority = Group("authority", AUTHORITY, path="authority", help="Which hub may accept for a stream (FED1).")
 
@@ -85,7 +85,7 @@ def authority_set(
 
 
 def _until(holds: Authority) -> str:
-    end = times.shown(holds.ts + holds.ttl)
+    end = times.format_utc(holds.ts + holds.ttl)
     return f"  not yet: an earlier record holds until {end}, of hub {holds.primary_hub.hex()}"
 
 

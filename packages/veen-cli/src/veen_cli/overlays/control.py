@@ -14,10 +14,10 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.arguments import realm_option
@@ -42,12 +42,12 @@ from veen_overlays.schema.record import Record, schema_id
 
 _HERE: Final = "veen_cli.overlays.control"
 LABEL_CLASS: Final = {
-    "set": Own(f"{_HERE}:class_set", "Say what kind of traffic a label carries."),
-    "show": Own(f"{_HERE}:class_show", "Show a label's class."),
+    "set": LazyCommand(f"{_HERE}:class_set", "Say what kind of traffic a label carries."),
+    "show": LazyCommand(f"{_HERE}:class_show", "Show a label's class."),
 }
 SCHEMA: Final = {
-    "register": Own(f"{_HERE}:schema_register", "Register what a schema id means."),
-    "show": Own(f"{_HERE}:schema_show", "Show what is registered for a schema."),
+    "register": LazyCommand(f"{_HERE}:schema_register", "Register what a schema id means."),
+    "show": LazyCommand(f"{_HERE}:schema_show", "Show what is registered for a schema."),
 }
 label_class = Group(
     "label-class", LABEL_CLASS, path="label-class", help="What kind of traffic a label carries (LCLASS0)."
@@ -132,7 +132,7 @@ def revoke(
         access,
         revocation_stream(realm),
         make,
-        lambda record: f"{kind} {revoked.hex()} is revoked from {times.shown(record.ts)} on",
+        lambda record: f"{kind} {revoked.hex()} is revoked from {times.format_utc(record.ts)} on",
     )
 
 
@@ -149,7 +149,7 @@ def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
 
 
 hub_option = click.option("--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id).")
-epoch_option = click.option("--epoch", type=Whole(0), help="With --at-hub, if it has epochs: in which one.")
+epoch_option = click.option("--epoch", type=Integer(0), help="With --at-hub, if it has epochs: in which one.")
 
 
 @command(

@@ -9,10 +9,10 @@ import click
 
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -41,25 +41,25 @@ from veen_overlays.crdt import (
 
 _MODULE: Final = "veen_cli.overlays.crdt"
 LWW: Final = {
-    "set": Own(f"{_MODULE}:lww_set", "Write a register."),
-    "get": Own(f"{_MODULE}:lww_get", "Show a register, or all of them."),
+    "set": LazyCommand(f"{_MODULE}:lww_set", "Write a register."),
+    "get": LazyCommand(f"{_MODULE}:lww_get", "Show a register, or all of them."),
 }
 SET: Final = {
-    "add": Own(f"{_MODULE}:set_add", "Add an element."),
-    "remove": Own(f"{_MODULE}:set_remove", "Remove an element, as far as you have seen it added."),
-    "show": Own(f"{_MODULE}:set_show", "Show the elements."),
+    "add": LazyCommand(f"{_MODULE}:set_add", "Add an element."),
+    "remove": LazyCommand(f"{_MODULE}:set_remove", "Remove an element, as far as you have seen it added."),
+    "show": LazyCommand(f"{_MODULE}:set_show", "Show the elements."),
 }
 COUNTER: Final = {
-    "add": Own(f"{_MODULE}:counter_add", "Add to your share of a counter."),
-    "show": Own(f"{_MODULE}:counter_show", "Show the total, and whose share is how much."),
+    "add": LazyCommand(f"{_MODULE}:counter_add", "Add to your share of a counter."),
+    "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total, and whose share is how much."),
 }
 lww = Group("lww", LWW, path="crdt.lww", help="Registers: the greatest time holds, then the later message.")
 set_ = Group("set", SET, path="crdt.set", help="A set: an element is in it while an addition is not removed.")
 counter = Group("counter", COUNTER, path="crdt.counter", help="A counter that only grows.")
 COMMANDS: Final = {
-    "lww": Own(f"{_MODULE}:lww", "Registers: the greatest time holds, then the later message."),
-    "set": Own(f"{_MODULE}:set_", "A set: an element is in it while an addition is not removed."),
-    "counter": Own(f"{_MODULE}:counter", "A counter that only grows."),
+    "lww": LazyCommand(f"{_MODULE}:lww", "Registers: the greatest time holds, then the later message."),
+    "set": LazyCommand(f"{_MODULE}:set_", "A set: an element is in it while an addition is not removed."),
+    "counter": LazyCommand(f"{_MODULE}:counter", "A counter that only grows."),
 }
 crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters that many may write at once.")
 
@@ -80,7 +80,7 @@ def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, t
     record = LwwWrite(key=key.encode(), ts=at, value=value.encode())
     receipt = access.send(stream, record)
     data = {**sent_data(record, receipt, stream), "key": key, "value": value, "ts": at}
-    return Answer(data, [f"{key} = {value}, written at {times.shown(at)}"])
+    return Answer(data, [f"{key} = {value}, written at {times.format_utc(at)}"])
 
 
 @command("veen crdt lww get motd --stream board", name="get")
@@ -159,7 +159,7 @@ def set_show(out: Output, *, access: Access, stream: str) -> Answer:
 
 
 @command("veen crdt counter add 3 --stream visits", name="add")
-@click.argument("delta", type=Whole(0))
+@click.argument("delta", type=Integer(0))
 @click.option("--shard", type=Hex(ShardId), help="Whose share, in hex [default: your identity's key].")
 @stream_option
 @access_options

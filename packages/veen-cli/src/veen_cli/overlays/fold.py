@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.overlay_stream import Access, access_options
@@ -47,8 +47,8 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 )
 @overlay_argument
 @click.argument("stream")
-@click.option("--upto", type=Whole(1), help="As it was after this many messages [default: all].")
-@click.option("--epoch", type=Whole(0), help="Of this epoch alone, at a hub with epochs [default: all].")
+@click.option("--upto", type=Integer(1), help="As it was after this many messages [default: all].")
+@click.option("--epoch", type=Integer(0), help="Of this epoch alone, at a hub with epochs [default: all].")
 @access_options
 def fold(
     out: Output, *, access: Access, overlay: str, stream: str, upto: int | None, epoch: int | None

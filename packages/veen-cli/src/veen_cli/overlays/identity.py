@@ -14,7 +14,7 @@ import click
 
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
 from veen_cli.identity.identity_folder import card_named
 from veen_cli.overlays.arguments import JsonMap, Realm, realm_option
@@ -83,7 +83,7 @@ def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> An
 )
 @click.argument("card", shell_complete=completions.files)
 @click.option("--label", help="What it is called.")
-@click.option("--expires", type=times.Moment(ahead=True), help="When it ends: a time, or +90d.")
+@click.option("--expires", type=times.Moment(future=True), help="When it ends: a time, or +90d.")
 @click.option("--disable", is_flag=True, help="Switch it off.")
 @access_options
 def device(

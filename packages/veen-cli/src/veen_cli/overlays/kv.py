@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import click
 
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
@@ -33,10 +33,10 @@ from veen_overlays.kv import get as held
 from veen_overlays.live import open_entry
 
 COMMANDS: Final = {
-    "get": Own("veen_cli.overlays.kv:get", "Show the value of a key, or the whole map."),
-    "put": Own("veen_cli.overlays.kv:put", "Set a key."),
-    "del": Own("veen_cli.overlays.kv:del_", "Remove a key."),
-    "watch": Own("veen_cli.overlays.kv:watch", "Show each change as it happens, until Ctrl-C."),
+    "get": LazyCommand("veen_cli.overlays.kv:get", "Show the value of a key, or the whole map."),
+    "put": LazyCommand("veen_cli.overlays.kv:put", "Set a key."),
+    "del": LazyCommand("veen_cli.overlays.kv:del_", "Remove a key."),
+    "watch": LazyCommand("veen_cli.overlays.kv:watch", "Show each change as it happens, until Ctrl-C."),
 }
 kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, put, delete, watch.")
 
@@ -136,8 +136,8 @@ async def _followed(source: OverlayStream, from_seq: int | None) -> AsyncGenerat
 @command("veen kv watch --stream config", "veen kv watch colour --stream config --from 1 --count 3 --json")
 @click.argument("key", required=False)
 @stream_option
-@click.option("--from", "from_seq", type=Whole(1), help="First message [default: the next one].")
-@click.option("--count", type=Whole(1), help="End after so many changes.")
+@click.option("--from", "from_seq", type=Integer(1), help="First message [default: the next one].")
+@click.option("--count", type=Integer(1), help="End after so many changes.")
 @access_options
 def watch(
     out: Output, *, access: Access, stream: str, key: str | None, from_seq: int | None, count: int | None

@@ -10,7 +10,7 @@ import click
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
@@ -95,7 +95,7 @@ def _concerns(record: Any, wallet: WalletId | None) -> bool:
 
 
 def _line(seq: int, record: Any) -> str:
-    at = times.shown(getattr(record, "ts", getattr(record, "created_at", 0)))
+    at = times.format_utc(getattr(record, "ts", getattr(record, "created_at", 0)))
     kind = record.NAME.removeprefix("wallet.").removesuffix(".v1")
     what = {
         name: getattr(record, name, None) for name in ("amount", "delta", "daily_limit", "currency", "reason")
@@ -208,6 +208,6 @@ def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool
     if unopened := sum(message.schema == UNOPENED for message in messages):
         lines.append(f"{unopened} of {len(messages)} messages do not open with your keys: not verified")
     read = {"messages": len(messages), "unopened": unopened, "holds": not lines, "violations": data}
-    out.say(Answer(read, lines or [f"{len(messages)} messages, nothing that should not be there"]))
+    out.print_answer(Answer(read, lines or [f"{len(messages)} messages, nothing that should not be there"]))
     if lines:
         raise click.exceptions.Exit(Exit.PROTOCOL)

@@ -142,7 +142,7 @@ class Access:
 
     @property
     def folder(self) -> Folder:
-        return self.target.folder or Folder(Path(settings.needed("client", None)))
+        return self.target.folder or Folder(Path(settings.required_value("client", None)))
 
     @property
     def identity(self) -> Identity:

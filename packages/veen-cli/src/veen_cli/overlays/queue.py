@@ -9,8 +9,8 @@ import click
 from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.overlay_stream import (
@@ -38,9 +38,9 @@ from veen_overlays.queue import (
 )
 
 COMMANDS: Final = {
-    "put": Own("veen_cli.overlays.queue:put", "Add a job."),
-    "take": Own("veen_cli.overlays.queue:take", "Claim the oldest job that nobody holds."),
-    "ack": Own("veen_cli.overlays.queue:ack", "Say that a job is done."),
+    "put": LazyCommand("veen_cli.overlays.queue:put", "Add a job."),
+    "take": LazyCommand("veen_cli.overlays.queue:take", "Claim the oldest job that nobody holds."),
+    "ack": LazyCommand("veen_cli.overlays.queue:ack", "Say that a job is done."),
 }
 queue = Group("queue", COMMANDS, path="queue", help="Jobs in a stream: put, take, acknowledge.")
 
@@ -119,7 +119,7 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
         "worker": me.hex(),
         "until": record.ts + record.lease_sec,
     }
-    until = times.shown(record.ts + record.lease_sec)
+    until = times.format_utc(record.ts + record.lease_sec)
     return Answer(data, [f"job {named.hex()}, yours until {until}", f"  {text_or_hex(job.body)}"])
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import Whole
+from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.overlays.fold import check_upto, overlay_argument
@@ -25,8 +25,10 @@ from veen_overlays.live import Materializer
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
 
 COMMANDS: Final = {
-    "publish": Own("veen_cli.overlays.snapshot:publish", "Publish the hash of a state, at a prefix."),
-    "verify": Own("veen_cli.overlays.snapshot:verify", "Fold the log and compare what was published."),
+    "publish": LazyCommand("veen_cli.overlays.snapshot:publish", "Publish the hash of a state, at a prefix."),
+    "verify": LazyCommand(
+        "veen_cli.overlays.snapshot:verify", "Fold the log and compare what was published."
+    ),
 }
 snapshot = Group("snapshot", COMMANDS, path="snapshot", help="States published by their hash, and checked.")
 
@@ -63,7 +65,7 @@ def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             click.option(
                 "--state-id", type=Hex(StateId), help="Which state it is, in hex [default: the stream's id]."
             ),
-            click.option("--upto", type=Whole(1), help=upto),
+            click.option("--upto", type=Integer(1), help=upto),
             click.argument("stream"),
             overlay_argument,
         ):

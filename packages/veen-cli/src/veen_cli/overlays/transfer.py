@@ -19,7 +19,7 @@ import click
 from veen_cli.arguments import completions
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options

@@ -15,10 +15,10 @@ from typing import Any, Final
 import click
 
 from veen_cli.arguments.identifiers import Hex
-from veen_cli.arguments.numbers import LARGEST, Whole
+from veen_cli.arguments.numbers import MAX_UINT, Integer
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
-from veen_cli.frame.command_groups import Group, Own
+from veen_cli.frame.command_class import command
+from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.overlays.arguments import realm_option
@@ -38,25 +38,27 @@ from veen_overlays.wallet.rules import WalCode, refusal, violation_of, violation
 
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
-    "open": Own(f"{_HERE}:open_", "Open a wallet."),
-    "deposit": Own(f"{_HERE}:deposit", "Pay in from outside."),
-    "withdraw": Own(f"{_HERE}:withdraw", "Pay out to outside."),
-    "transfer": Own("veen_cli.overlays.transfer:transfer", "Pay from one wallet to another."),
-    "adjust": Own(f"{_HERE}:adjust", "Correct a balance, up or down."),
-    "limit": Own(f"{_HERE}:limit", "Set the daily limit of what goes out, or clear it."),
-    "freeze": Own(f"{_HERE}:freeze", "Stop outgoing payments."),
-    "unfreeze": Own(f"{_HERE}:unfreeze", "Let outgoing payments go again."),
-    "close": Own(f"{_HERE}:close", "Close an empty wallet, for good."),
-    "balance": Own("veen_cli.overlays.ledger:balance", "Show a wallet, or all wallets of a ledger."),
-    "ledger": Own(
+    "open": LazyCommand(f"{_HERE}:open_", "Open a wallet."),
+    "deposit": LazyCommand(f"{_HERE}:deposit", "Pay in from outside."),
+    "withdraw": LazyCommand(f"{_HERE}:withdraw", "Pay out to outside."),
+    "transfer": LazyCommand("veen_cli.overlays.transfer:transfer", "Pay from one wallet to another."),
+    "adjust": LazyCommand(f"{_HERE}:adjust", "Correct a balance, up or down."),
+    "limit": LazyCommand(f"{_HERE}:limit", "Set the daily limit of what goes out, or clear it."),
+    "freeze": LazyCommand(f"{_HERE}:freeze", "Stop outgoing payments."),
+    "unfreeze": LazyCommand(f"{_HERE}:unfreeze", "Let outgoing payments go again."),
+    "close": LazyCommand(f"{_HERE}:close", "Close an empty wallet, for good."),
+    "balance": LazyCommand("veen_cli.overlays.ledger:balance", "Show a wallet, or all wallets of a ledger."),
+    "ledger": LazyCommand(
         "veen_cli.overlays.ledger:ledger", "List what happened to a wallet, or to all of a ledger."
     ),
-    "verify": Own("veen_cli.overlays.ledger:verify", "Report every event that should not be in the log."),
+    "verify": LazyCommand(
+        "veen_cli.overlays.ledger:verify", "Report every event that should not be in the log."
+    ),
 }
 wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, and its rules.")
 
 wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
-amount_argument = click.argument("amount", type=Whole(1))
+amount_argument = click.argument("amount", type=Integer(1))
 ref_option = click.option("--ref", help="What it refers to, as text.")
 reason_option = click.option("--reason", help="Why.")
 
@@ -214,7 +216,7 @@ def withdraw(
     "veen wallet adjust WALLET --by -20 --reason 'counted twice'",
 )
 @wallet_argument
-@click.option("--by", "delta", type=Whole(-LARGEST), required=True, help="How much; negative takes away.")
+@click.option("--by", "delta", type=Integer(-MAX_UINT), required=True, help="How much; negative takes away.")
 @click.option("--reason", required=True, help="Why; it stands in the log.")
 @ref_option
 @scope_options
@@ -243,7 +245,7 @@ def adjust(
 
 @command("veen wallet limit WALLET 1000", "veen wallet limit WALLET --none")
 @wallet_argument
-@click.argument("amount", type=Whole(0), required=False)
+@click.argument("amount", type=Integer(0), required=False)
 @click.option("--none", "clear", is_flag=True, help="Clear the limit.")
 @scope_options
 @access_options

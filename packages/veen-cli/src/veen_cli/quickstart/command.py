@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from veen_cli.frame import loop
-from veen_cli.frame.command import command
+from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.check import told as fsck_told

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from veen_cli.arguments import times
-from veen_cli.hub.process import PATIENCE, ended_by_itself, launch, said_since
+from veen_cli.hub.process import START_SECONDS, failure_of, launch, log_lines_since
 from veen_cli.identity.identity_folder import Folder, new_secrets
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime, VerifyKey
@@ -86,12 +86,12 @@ def running(world: World) -> Iterator[Running]:
         yield Running(url, process.pid)
     except Exception as error:
         if process.poll() is not None:  # its log may go with the folder: what it said last is the cause
-            raise ended_by_itself(process, said_since(log)) from error
+            raise failure_of(process, log_lines_since(log)) from error
         raise
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(PATIENCE)
+            process.wait(START_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -158,8 +158,8 @@ def refusal(envelope: ErrorEnvelope) -> Refused:
 class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as one
     """No answer came. ``retryable`` is False where another try cannot help (a certificate, an address)."""
 
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, retryable: bool = True, action: str | None = None) -> None:
+        super().__init__(message, action=action)
         self.retryable = retryable
 
 
@@ -201,8 +201,8 @@ class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
 
     def __init__(self, client_id: ClientId) -> None:
         super().__init__(
-            f"client_id {client_id.hex()} has reached its bounds (KEX1+ 4.1), and the token names no other: "
-            "call stream.rotate() and ask for a token for what it returns"
+            f"client_id {client_id.hex()} has reached its bounds (KEX1+ 4.1), and the token names no other",
+            action="call stream.rotate() and ask for a token for the client_id that it returns",
         )
         self.client_id = client_id
 

@@ -72,8 +72,9 @@ class KeyRing:
             return
         if not self.holds(client_id):
             raise StateError(
-                f"the token is for client_id {client_id.hex()}, whose key is not here: ask for one for "
-                f"{client.state.client_id.hex()} (stream.client_id()) or for the identity's own key"
+                f"the token is for client_id {client_id.hex()}, and this identity does not hold its key",
+                action=f"ask for a token for this stream's client_id, {client.state.client_id.hex()} "
+                "(`veen id client-id`), or for the identity's own key",
             )
         self.put_aside(client.state)
         record = self._keys.get(client_id)

@@ -106,9 +106,8 @@ class Attempts:
         if isinstance(why, Refused):
             wait = f", the hub asks to wait {why.retry_after} s" if why.retry_after else ""
             return why.saying(f"{why.hub_message}; {tried}{wait}; {settled}")
-        return Unreachable(
-            f"{why}; {tried}: check that the hub runs, the address and the TLS settings; {settled}"
-        )
+        action = why.action or "check that the hub runs, its address and the TLS settings"
+        return Unreachable(f"{why.message}; {tried}", action=f"{action}; {settled}")
 
 
 def is_retryable(why: VeenError) -> bool:

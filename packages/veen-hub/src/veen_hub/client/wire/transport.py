@@ -137,14 +137,33 @@ class Transport:
                 yield response
         except aiohttp.ClientConnectorCertificateError as exc:
             raise Unreachable(
-                f"{self.url}: its certificate is not to be trusted: {exc}", retryable=False
+                f"{self.url}: its certificate is not trusted: {exc.certificate_error}",
+                retryable=False,
+                action="name the authority that signed its certificate (--ca)",
             ) from exc
         except aiohttp.InvalidURL as exc:
-            raise Unreachable(f"{self.url}: not an address", retryable=False) from exc
+            raise Unreachable(
+                f"{self.url}: not an address",
+                retryable=False,
+                action="write an address like https://hub.example:8080",
+            ) from exc
         except TimeoutError as exc:
             raise Unreachable(f"{self.url}: no answer in time ({method} {path})") from exc
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as exc:
-            raise Unreachable(f"{self.url}: {str(exc) or type(exc).__name__}") from exc
+            raise no_answer(self.url, exc) from exc
+
+
+def no_answer(url: str, error: Exception) -> Unreachable:
+    """Say why no answer came from ``url``, and what to check where the cause hints at it."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    action = None
+    if isinstance(cause, ssl.SSLError):
+        action = "if the hub is plain HTTP, write http:// in its address; else check the TLS files"
+    elif isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
+        action = "if the hub uses TLS, write https:// in its address"
+        if url.startswith("https:"):
+            action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
+    return Unreachable(f"{url}: {str(cause) or type(cause).__name__}", action=action)
 
 
 async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -1,8 +1,6 @@
-"""One line of help for a command that another distribution brings, without importing it.
+"""One line of help for a command of another distribution, read from its source without importing it.
 
-Importing it may take a second (a client, a JVM), and ``veen --help`` has a quarter of one. So the line is
-read from the source: the docstring of the function that the entry point names, or the ``help`` of what makes
-it. What cannot be found is listed as broken; what is there and does not import says so when it is run.
+Importing it may take a second (an HTTP client, a JVM), and ``veen --help`` must answer in a quarter of one.
 """
 
 from __future__ import annotations
@@ -13,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def line_of(entry: EntryPoint) -> str:
-    """The first paragraph of its help; what its distribution says of itself, if the source tells nothing."""
+def help_line(entry: EntryPoint) -> str:
+    """Return the first paragraph of the command's help; else its distribution's summary."""
     distribution = entry.dist.name if entry.dist else "an unknown distribution"
     try:
-        spec = find_spec(entry.module)  # imports the packages above it, not the module
-    except Exception:  # noqa: BLE001 - whatever a stranger's package raises
+        spec = find_spec(entry.module)  # imports the parent packages, not the module itself
+    except Exception:  # noqa: BLE001 - the parent package is another distribution's code
         spec = None
     if spec is None:
         return f"(broken) {distribution} cannot be loaded"
@@ -29,6 +27,7 @@ def line_of(entry: EntryPoint) -> str:
 
 
 def _help_in(source: str, name: str) -> str | None:
+    """Return the help of the function or variable ``name`` in a source file."""
     try:
         tree = ast.parse(Path(source).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -43,7 +42,7 @@ def _help_in(source: str, name: str) -> str | None:
 
 
 def _keyword(calls: list[ast.expr]) -> str | None:
-    """``short_help`` or ``help``, written as it is, of one of these calls."""
+    """Return the literal ``short_help`` or ``help`` argument of the first call that has one."""
     given = {
         keyword.arg: keyword.value.value
         for call in calls
