@@ -155,9 +155,9 @@ def test_commands_that_are_not_installed_are_listed_with_the_package_they_need(
 ) -> None:
     monkeypatch.setattr(command_groups, "entry_points", lambda **_: [])
     assert run(["--help"]) == Exit.OK
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "on Spark. (needs veen-spark)" in shown
-    assert "(needs veen-selftest)" in shown
+    shown = "".join(capsys.readouterr().out.split())
+    assert "(needsveen-spark)" in shown
+    assert "(needsveen-selftest)" in shown
 
 
 @pytest.mark.parametrize(
