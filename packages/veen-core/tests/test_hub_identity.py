@@ -255,7 +255,7 @@ def test_a_receipt_counts_under_any_key_active_at_its_hub_ts(rotated: Hub, offse
     ],
 )
 def test_a_receipt_of_a_key_not_active_at_its_hub_ts_is_refused(rotated: Hub, offset: int, key: int) -> None:
-    with pytest.raises(SignatureError, match=f"active at {at(offset)}"):
+    with pytest.raises(SignatureError, match=f"active at hub_ts {at(offset)}"):
         verify_receipt(rotated.identity, _receipt(rotated, at(offset), key))
 
 

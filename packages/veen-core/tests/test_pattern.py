@@ -126,6 +126,27 @@ def test_nothing_may_follow_or_be_missing() -> None:
     assert Plain.codec.match(data + b"\x00") is None
 
 
+@array("STRING", section="9.9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndsInString(Wire):
+    """An array whose last field is a byte string: nothing in the pattern follows it."""
+
+    number: int
+    last: bytes
+
+
+def test_a_string_that_ends_the_array_must_be_whole() -> None:
+    value = EndsInString(number=1, last=b"twelve bytes")
+    data = value.encode()
+    assert EndsInString.codec.match(data) == value
+    assert EndsInString.codec.end(data, 0) == len(data)
+    for end in range(len(data)):
+        assert EndsInString.codec.match(data[:end]) is None
+        assert EndsInString.codec.end(data[:end], 0) is None
+        with pytest.raises(DecodeError):
+            EndsInString.decode(data[:end])
+
+
 @given(
     value=st.builds(
         plain,

@@ -20,9 +20,13 @@ HUB = SigningKey(SigningSeed(b"\x07" * 32))
 EDGES = [1, 23, 24, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**64 - 1]
 
 
-@pytest.mark.parametrize("hub_ts", EDGES)
 @pytest.mark.parametrize("seq", EDGES)
-def test_a_receipt_built_by_hand_is_the_one_the_codec_writes(seq: int, hub_ts: int) -> None:
+def test_a_receipt_built_by_hand_is_the_one_the_codec_writes(seq: int) -> None:
+    for hub_ts in EDGES:
+        _check_built_by_hand(seq, hub_ts)
+
+
+def _check_built_by_hand(seq: int, hub_ts: int) -> None:
     fields = (Label(H(b"label")), StreamSeq(seq), LeafHash(H(b"leaf")), MmrRoot(H(b"root")), UnixTime(hub_ts))
     names = ("label", "stream_seq", "leaf_hash", "mmr_root", "hub_ts")
     receipt = sign_receipt(HUB, Receipt(**dict(zip(names, fields, strict=True))))

@@ -1,4 +1,4 @@
-"""The primitives against their RFCs: Ed25519 (RFC 8032 §7.1), our HPKE suite (RFC 9180 A.2.1)."""
+"""The primitives against their RFCs: Ed25519 (RFC 8032), HPKE (RFC 9180 A.2.1), HKDF (RFC 5869)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nacl import signing
 from pyhpke import KEMKeyPair
 
 from veen_core.errors import OpenError, SignatureError
+from veen_core.hashing import hkdf
 from veen_core.hpke import SUITE, OpenContext, SealContext
 from veen_core.ids import DhPublicKey, Signature, VerifyKey
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed, verify
@@ -145,3 +146,9 @@ def test_our_contexts_do_not_open_what_was_sealed_with_another_info(base: dict[s
     row = base["encryptions"][0]
     with pytest.raises(OpenError, match="does not open"):
         OpenContext(DhKey(DhSecret(base["skRm"])), base["enc"]).open(row["ct"], row["aad"])
+
+
+def test_hkdf_gives_the_bytes_of_rfc_5869_without_salt() -> None:
+    """Test case 3, of which the first 32 bytes do not depend on the length asked for."""
+    expected = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
+    assert hkdf(b"\x0b" * 22, b"").hex() == expected

@@ -9,7 +9,7 @@ import pytest
 from veen_core import DecodeError, Label, cbor
 from veen_core.card import IdentityCard
 from veen_core.errors import EncodeError, Fault
-from veen_core.hashing import hkdf, trunc_24, u32be, u64be
+from veen_core.hashing import trunc_24, u32be, u64be
 from veen_core.ids import Signature
 from veen_core.kinds import SIGNED, WordOf, found, kind_of
 from veen_core.wire import EXPLICIT, TRAILING, Wire, array, int_map, parse_json, text_map, where
@@ -474,10 +474,3 @@ def test_integers_are_big_endian_and_bounded() -> None:
 def test_a_nonce_is_the_first_24_bytes() -> None:
     assert trunc_24(bytes(range(64))) == bytes(range(24))
     assert Signature.SIZE == 64
-
-
-@pytest.mark.parametrize("length", [0, -1, 255 * 32 + 1])
-def test_hkdf_has_a_longest_and_a_shortest_output(length: int) -> None:
-    assert len(hkdf(b"k", b"i", 100)) == 100
-    with pytest.raises(EncodeError, match="HKDF-SHA256 gives 1 to 8160 bytes"):
-        hkdf(b"k", b"i", length)

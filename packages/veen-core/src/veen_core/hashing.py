@@ -1,10 +1,12 @@
-"""Hashes and integer encodings of §3.3, and HKDF-SHA256 (§3.2)."""
+"""Hashes and fixed-size integers of core §3.3, and HKDF-SHA256 of core §3.2."""
 
 from __future__ import annotations
 
-import hmac
 from hashlib import sha256
 from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from veen_core.errors import EncodeError
 
@@ -43,14 +45,6 @@ def trunc_24(x: bytes) -> bytes:
     return x[:24]
 
 
-def hkdf(ikm: bytes, info: bytes, length: int = HASH_SIZE) -> bytes:
-    """HKDF-SHA256 (RFC 5869) with an empty salt, up to 255 blocks."""
-    if not 0 < length <= 255 * HASH_SIZE:
-        raise EncodeError(f"HKDF-SHA256 gives 1 to {255 * HASH_SIZE} bytes, not {length}")
-    prk = hmac.digest(ZERO_32, ikm, "sha256")
-    okm, block, counter = b"", b"", 0
-    while len(okm) < length:
-        counter += 1
-        block = hmac.digest(prk, block + info + bytes([counter]), "sha256")
-        okm += block
-    return okm[:length]
+def hkdf(ikm: bytes, info: bytes) -> bytes:
+    """Derive 32 bytes by HKDF-SHA256 with an empty salt (RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=HASH_SIZE, salt=None, info=info).derive(ikm)

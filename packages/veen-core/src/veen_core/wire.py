@@ -36,7 +36,7 @@ from typing import (
 from veen_core import cbor
 from veen_core.errors import ConfigError, DecodeError, EncodeError, Fault
 from veen_core.kinds import Free, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
-from veen_core.pattern import Pattern, Take, pattern_of
+from veen_core.pattern import Convert, Pattern, pattern_of
 
 TRAILING: Final = "trailing"
 """``Annotated[X | None, TRAILING]``: absent means a shorter array (§4.4)."""
@@ -143,7 +143,7 @@ class ArrayCodec(_Declared):
     """Whether no field is an array or a map: then decoding needs no look ahead."""
     pattern: Pattern | None
     """Of its canonical bytes, if every field has one."""
-    matched: tuple[tuple[Callable[[Any, Any], None], Take], ...]
+    matched: tuple[tuple[Callable[[Any, Any], None], Convert], ...]
     """Of each field: what fills its slot, and what takes it from a match."""
 
     def match(self, data: bytes) -> Any:
@@ -382,7 +382,7 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
         slots = tuple(zip(fills, (f.kind.read for f in fields), strict=True))
         flat = not any(isinstance(_bare(f.kind), ListOf | Free | _Declared) for f in fields)
         pattern = None if any(f.trailing for f in fields) else pattern_of(f.kind for f in fields)
-        matched = tuple(zip(fills, pattern.takes, strict=True)) if pattern is not None else ()
+        matched = tuple(zip(fills, pattern.converts, strict=True)) if pattern is not None else ()
         cls.codec = ArrayCodec(name, section, cls, fields, slots, flat, pattern, matched)
         return cls
 

@@ -226,7 +226,7 @@ CHECKPOINT = Object(
                 "is not the root",
                 _prefix(),
             ),
-            ("epoch_not_of_hub_ts", _rotating(), CheckpointError, "(H9)", _prefix(origin=ORIGIN, hub_ts=0)),
+            ("epoch_not_of_hub_ts", _rotating(), CheckpointError, "H9", _prefix(origin=ORIGIN, hub_ts=0)),
             (
                 "label_of_another_stream",
                 _checkpoint(label_prev=OTHER_LABEL, label_curr=OTHER_LABEL),
