@@ -17,7 +17,7 @@ from veen_core.entry import (
     unframe,
     verify_authorize,
 )
-from veen_core.errors import EncodeError, Fault, InvariantError
+from veen_core.errors import DecodeFault, EncodeError, InvariantError
 from veen_core.ids import CtHash, StreamSeq
 
 from .simulator import STREAM, Hub, flip, signing_key
@@ -55,20 +55,28 @@ def _rehashed(entry: Entry, **changes: object) -> bytes:
     return dataclasses.replace(entry, **changes).encode()
 
 
-DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, Fault]] = {
-    "cut in the header": (lambda e: e.encode()[:50], "want 82 bytes of frame header", Fault.SIZE),
-    "nothing": (lambda _: b"", "found 0", Fault.SIZE),
-    "another version": (lambda e: b"\x02" + e.encode()[1:], "entry_ver §4.8.1", Fault.VERSION),
-    "an unused flag": (lambda e: _rehashed(e, flags=0x02), "unused bits are set", Fault.CBOR),
-    "cut in the body": (lambda e: e.encode()[:-1], "announce", Fault.SIZE),
-    "a byte too many": (lambda e: e.encode() + b"\0", "announce", Fault.SIZE),
-    "no receipt": (lambda e: _rehashed(e, receipt_bytes=b""), "without a RECEIPT", Fault.SIZE),
-    "a flipped message": (lambda e: flip(e.encode(), 100), "entry_hash", Fault.CBOR),
-    "a flipped receipt": (lambda e: flip(e.encode(), -1), "entry_hash", Fault.CBOR),
-    "a flipped hash": (lambda e: flip(e.encode(), 60), "entry_hash", Fault.CBOR),
-    "another stream_seq": (lambda e: _rehashed(e, stream_seq=StreamSeq(2)), "another label or", Fault.CBOR),
-    "another label": (lambda e: _rehashed(e, label=bytes(32)), "another label or", Fault.CBOR),
-    "a receipt that is none": (lambda e: _rehashed(e, receipt_bytes=b"\x80"), "RECEIPT §4.3", Fault.CBOR),
+DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, DecodeFault]] = {
+    "cut in the header": (lambda e: e.encode()[:50], "want 82 bytes of frame header", DecodeFault.SIZE),
+    "nothing": (lambda _: b"", "found 0", DecodeFault.SIZE),
+    "another version": (lambda e: b"\x02" + e.encode()[1:], "entry_ver §4.8.1", DecodeFault.VERSION),
+    "an unused flag": (lambda e: _rehashed(e, flags=0x02), "unused bits are set", DecodeFault.CBOR),
+    "cut in the body": (lambda e: e.encode()[:-1], "announce", DecodeFault.SIZE),
+    "a byte too many": (lambda e: e.encode() + b"\0", "announce", DecodeFault.SIZE),
+    "no receipt": (lambda e: _rehashed(e, receipt_bytes=b""), "without a RECEIPT", DecodeFault.SIZE),
+    "a flipped message": (lambda e: flip(e.encode(), 100), "entry_hash", DecodeFault.CBOR),
+    "a flipped receipt": (lambda e: flip(e.encode(), -1), "entry_hash", DecodeFault.CBOR),
+    "a flipped hash": (lambda e: flip(e.encode(), 60), "entry_hash", DecodeFault.CBOR),
+    "another stream_seq": (
+        lambda e: _rehashed(e, stream_seq=StreamSeq(2)),
+        "another label or",
+        DecodeFault.CBOR,
+    ),
+    "another label": (lambda e: _rehashed(e, label=bytes(32)), "another label or", DecodeFault.CBOR),
+    "a receipt that is none": (
+        lambda e: _rehashed(e, receipt_bytes=b"\x80"),
+        "RECEIPT §4.3",
+        DecodeFault.CBOR,
+    ),
 }
 
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from veen_core import DecodeError, Label, StreamId, ids
-from veen_core.errors import Fault
+from veen_core.errors import DecodeFault
 from veen_core.ids import FixedBytes, Secret, Signature
 
 TYPES = [c for _, c in inspect.getmembers(ids, inspect.isclass) if issubclass(c, FixedBytes)]
@@ -19,7 +19,7 @@ def test_the_length_is_part_of_the_type(kind: type[FixedBytes]) -> None:
             DecodeError, match=f"want {kind.__name__} of {kind.SIZE} bytes, found {size}"
         ) as caught:
             kind(bytes(size))
-        assert caught.value.fault is Fault.SIZE
+        assert caught.value.fault is DecodeFault.SIZE
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)

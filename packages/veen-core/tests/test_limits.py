@@ -6,7 +6,7 @@ import pytest
 
 from veen_core import DEFAULT_LIMITS, DEFAULT_PROFILE, DecodeError, Limits, PayloadHeader, cbor, verify_msg
 from veen_core.ciphertext import Sealer, pad, split
-from veen_core.errors import ConfigError, Fault
+from veen_core.errors import ConfigError, DecodeFault
 from veen_core.keys import DhSecret
 from veen_core.limits import ENTRY_OVERHEAD, MAX_CAP_CHAIN, MAX_PROOF_PATH, MAXIMA
 from veen_core.msg import check_size
@@ -125,7 +125,7 @@ def test_the_encoded_message_counts_against_max_msg_bytes(hub: Hub) -> None:
     verify_msg(wire, DEFAULT_LIMITS.lowered({"max_msg_bytes": len(wire)}))
     with pytest.raises(DecodeError, match="exceed max_msg_bytes") as caught:
         verify_msg(wire, DEFAULT_LIMITS.lowered({"max_msg_bytes": len(wire) - 1}))
-    assert caught.value.fault is Fault.SIZE
+    assert caught.value.fault is DecodeFault.SIZE
 
 
 def test_the_bound_itself_is_allowed() -> None:

@@ -25,7 +25,7 @@ from veen_core import (
 )
 from veen_core.attachment import EMPTY_ATT_ROOT
 from veen_core.ciphertext import PREFIX_SIZE, Sealer, pad, split
-from veen_core.errors import Fault, OpenError, SignatureError, StateError
+from veen_core.errors import DecodeFault, OpenError, SignatureError, StateError
 from veen_core.hashing import u64be
 from veen_core.ids import AttRoot, AuthRef, ClientSeq, CtHash, ProfileId, SchemaId, Signature, StreamSeq
 from veen_core.keys import DhSecret
@@ -267,7 +267,7 @@ def test_a_ciphertext_of_another_layout_is_refused(msg: Msg, name: str) -> None:
     damage, match = LAYOUTS[name]
     with pytest.raises(DecodeError, match=match) as caught:
         split(damage(msg.ciphertext))
-    assert caught.value.fault is Fault.SIZE
+    assert caught.value.fault is DecodeFault.SIZE
     assert caught.value.where == "MSG.ciphertext §4.2"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from veen_core import DecodeError, Label, Msg, Receipt, cbor
 from veen_core.hashing import U64_MAX
 from veen_core.ids import Signature
-from veen_core.kinds import UINT, Bytes, Free, Nullable, Scalar
+from veen_core.kinds import UINT, AnyValue, Bytes, Nullable, Scalar
 from veen_core.pattern import pattern_of
 from veen_core.wire import ArrayCodec, Wire, array
 
@@ -176,6 +176,6 @@ def test_messages_and_receipts_are_read_by_pattern() -> None:
 
 
 def test_what_is_more_than_numbers_and_strings_has_none() -> None:
-    assert pattern_of([UINT, Free()]) is None
+    assert pattern_of([UINT, AnyValue()]) is None
     assert pattern_of([UINT, Scalar(str, "tstr")]) is None
     assert pattern_of([Nullable(Bytes())]) is None

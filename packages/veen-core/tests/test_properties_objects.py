@@ -55,7 +55,7 @@ from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import LEAST, Keystore, KeystoreNonce, Salt, Secrets, open_keystore, seal_keystore
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.mmr import Mmr
-from veen_core.msg import Sealed, seal_msg, verify_msg
+from veen_core.msg import SealedMsg, seal_msg, verify_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import PROFILES, Profile
 from veen_core.proof import MmrProof, prove_inclusion, verify_inclusion
@@ -99,7 +99,7 @@ def bound(**changes: Any) -> Binding:
 
 def sealed(
     body: bytes = b"hello", header: PayloadHeader = HEADER, profile: Profile = BULK, **more: Any
-) -> Sealed:
+) -> SealedMsg:
     binding = more.pop("binding", bound(profile_id=profile.profile_id))
     ephemeral = DhSecret(seed("ephemeral"))
     return seal_msg(

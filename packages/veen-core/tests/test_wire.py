@@ -8,7 +8,7 @@ import pytest
 
 from veen_core import DecodeError, Label, cbor
 from veen_core.card import IdentityCard
-from veen_core.errors import EncodeError, Fault
+from veen_core.errors import DecodeFault, EncodeError
 from veen_core.hashing import trunc_24, u32be, u64be
 from veen_core.ids import Signature
 from veen_core.kinds import SIGNED, WordOf, found, kind_of
@@ -239,16 +239,16 @@ def test_untrusted_content_is_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("given", "fault", "field"),
     [
-        pytest.param([2, b"short", None, "x"], Fault.CBOR, "count", id="all three"),
-        pytest.param([2, b"short", None, 3], Fault.SIZE, "label", id="size and version"),
-        pytest.param([2, LABEL, None, 3], Fault.VERSION, "ver", id="version alone"),
-        pytest.param([1, LABEL, b"short", 3], Fault.SIZE, "middle", id="size alone"),
-        pytest.param(["1", LABEL, None, 3], Fault.CBOR, "ver", id="a version of another type"),
-        pytest.param([1, "x", None, "x"], Fault.CBOR, "label", id="two alike: the first field"),
-        pytest.param([2, LABEL, None, 3, [0]], Fault.CBOR, "trail", id="inside a list too"),
+        pytest.param([2, b"short", None, "x"], DecodeFault.CBOR, "count", id="all three"),
+        pytest.param([2, b"short", None, 3], DecodeFault.SIZE, "label", id="size and version"),
+        pytest.param([2, LABEL, None, 3], DecodeFault.VERSION, "ver", id="version alone"),
+        pytest.param([1, LABEL, b"short", 3], DecodeFault.SIZE, "middle", id="size alone"),
+        pytest.param(["1", LABEL, None, 3], DecodeFault.CBOR, "ver", id="a version of another type"),
+        pytest.param([1, "x", None, "x"], DecodeFault.CBOR, "label", id="two alike: the first field"),
+        pytest.param([2, LABEL, None, 3, [0]], DecodeFault.CBOR, "trail", id="inside a list too"),
     ],
 )
-def test_the_worst_fault_wins_then_the_first_field(given: list[Any], fault: Fault, field: str) -> None:
+def test_the_worst_fault_wins_then_the_first_field(given: list[Any], fault: DecodeFault, field: str) -> None:
     with pytest.raises(DecodeError) as caught:
         Thing.decode(cbor.encode(given))
     assert caught.value.fault is fault
@@ -259,10 +259,10 @@ def test_maps_and_json_report_by_the_same_order() -> None:
     nested = [1, b"short", None, 3]
     with pytest.raises(DecodeError) as caught:
         Box.decode(cbor.encode({1: 2, 2: "n", 4: nested}))
-    assert caught.value.fault is Fault.SIZE
+    assert caught.value.fault is DecodeFault.SIZE
     with pytest.raises(DecodeError) as caught:
         Box.from_json('{"ver":2,"name":"n","data":7}')
-    assert (caught.value.fault, caught.value.where) == (Fault.CBOR, "box.data §9.8")
+    assert (caught.value.fault, caught.value.where) == (DecodeFault.CBOR, "box.data §9.8")
 
 
 # --- JSON is as strict (B17)

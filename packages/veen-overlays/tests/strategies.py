@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from veen_core.hashing import U64_MAX, H, u64be
-from veen_core.kinds import Bytes, Fixed, Free, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
+from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
 from veen_core.wire import MapCodec
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
@@ -73,7 +73,7 @@ def composite(name: str, kind: Kind) -> st.SearchStrategy[Any]:
             return st.lists(of_kind(name, inner), max_size=3).map(tuple)
         case Nullable(kind=inner):
             return st.none() | of_kind(name, inner)
-        case Free():
+        case AnyValue():
             return free_values()
         case MapCodec():
             return values_of(kind).map(lambda values: kind.build(**values))

@@ -43,7 +43,7 @@ from veen_storage.chunks.retention import Rule, due
 from veen_storage.commit.writer import Batch
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import write as exports
-from veen_storage.copies.export.format import Form, Manifest
+from veen_storage.copies.export.format import ExportForm, Manifest
 from veen_storage.disk.files import Files
 from veen_storage.disk.rotation import rotate
 from veen_storage.store import Store, create
@@ -215,7 +215,13 @@ class Hub:
         return len(decisions)
 
     def export(
-        self, name: str, target: Path, *, form: Form = "set", from_seq: int = 1, to_seq: int | None = None
+        self,
+        name: str,
+        target: Path,
+        *,
+        form: ExportForm = "set",
+        from_seq: int = 1,
+        to_seq: int | None = None,
     ) -> Manifest:
         head = self.store.read.head(self.label(name))
         assert head is not None

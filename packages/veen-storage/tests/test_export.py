@@ -29,8 +29,8 @@ from veen_storage.copies.export.format import (
     MANIFEST,
     SIGNATURE,
     ExportedFile,
+    ExportForm,
     FileHash,
-    Form,
     IndexRow,
     Manifest,
     PrunedPayload,
@@ -59,7 +59,7 @@ from .sample import (
     tree,
 )
 
-FORMS: tuple[Form, ...] = ("set", "chunks")
+FORMS: tuple[ExportForm, ...] = ("set", "chunks")
 forms = pytest.mark.parametrize("form", FORMS)
 
 
@@ -88,7 +88,7 @@ def written(make_store: MakeStore) -> Store:
     ("start", "end"), [(1, 30), (1, 1), (8, 9), (9, 16), (12, 25), (30, 30)], ids=lambda n: f"{n}"
 )
 def test_a_range_verifies_from_its_files_alone(
-    written: Store, tmp_path: Path, form: Form, start: int, end: int
+    written: Store, tmp_path: Path, form: ExportForm, start: int, end: int
 ) -> None:
     export(written, ORDERS, seq(start), seq(end), tmp_path / "out", form=form)
     last = written.read.receipt(ORDERS, seq(end))
@@ -101,7 +101,7 @@ def test_a_range_verifies_from_its_files_alone(
 
 
 @forms
-def test_every_range_of_a_log_verifies(written: Store, tmp_path: Path, form: Form) -> None:
+def test_every_range_of_a_log_verifies(written: Store, tmp_path: Path, form: ExportForm) -> None:
     for start in range(1, 31, 3):
         for end in range(start, 31, 4):
             out = tmp_path / f"{start}-{end}"
@@ -159,7 +159,9 @@ def test_each_exported_chunk_can_be_verified_apart(written: Store, tmp_path: Pat
 
 
 @forms
-def test_pruned_entries_are_marked_never_missing(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+def test_pruned_entries_are_marked_never_missing(
+    make_store: MakeStore, tmp_path: Path, form: ExportForm
+) -> None:
     store = make_store()
     send_each(store, ORDERS, 30)
     prune(store, ORDERS, Rule(max_age_sec=20), at(37))
@@ -181,7 +183,9 @@ def test_pruned_entries_are_marked_never_missing(make_store: MakeStore, tmp_path
 
 
 @forms
-def test_tokens_on_the_control_label_travel_too(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+def test_tokens_on_the_control_label_travel_too(
+    make_store: MakeStore, tmp_path: Path, form: ExportForm
+) -> None:
     store = make_store()
     authorize(store, token())
     send(store, CONTROL)
@@ -192,7 +196,7 @@ def test_tokens_on_the_control_label_travel_too(make_store: MakeStore, tmp_path:
 
 @forms
 def test_a_token_that_is_authorized_twice_is_refused(
-    make_store: MakeStore, tmp_path: Path, form: Form
+    make_store: MakeStore, tmp_path: Path, form: ExportForm
 ) -> None:
     store = make_store()
     for _ in range(2):
@@ -203,7 +207,9 @@ def test_a_token_that_is_authorized_twice_is_refused(
 
 
 @forms
-def test_an_export_across_a_key_rotation_verifies(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+def test_an_export_across_a_key_rotation_verifies(
+    make_store: MakeStore, tmp_path: Path, form: ExportForm
+) -> None:
     store = make_store()
     send(store, ORDERS, 10, now=at(1))
     store.close()
@@ -269,7 +275,7 @@ def test_a_damaged_log_is_not_exported(make_store: MakeStore, tmp_path: Path) ->
 
 
 @forms
-def test_every_flipped_bit_is_refused(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+def test_every_flipped_bit_is_refused(make_store: MakeStore, tmp_path: Path, form: ExportForm) -> None:
     store = make_store()
     send(store, ORDERS, 3)
     checkpoint(store, ORDERS)
@@ -295,7 +301,7 @@ def test_another_hubs_export_is_refused(written: Store, tmp_path: Path) -> None:
 
 
 @forms
-def test_missing_and_added_files_are_named(written: Store, tmp_path: Path, form: Form) -> None:
+def test_missing_and_added_files_are_named(written: Store, tmp_path: Path, form: ExportForm) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(10), out, form=form)
     (out / "notes.txt").write_text("hello")
@@ -388,7 +394,7 @@ def test_a_checkpoint_that_is_there_twice_is_refused(written: Store, tmp_path: P
 )
 @forms
 def test_a_checkpoint_with_a_false_epoch_label_prev_or_witness_is_refused(
-    written: Store, tmp_path: Path, form: Form, forgery: tuple[dict[str, Any], list[SigningKey], str]
+    written: Store, tmp_path: Path, form: ExportForm, forgery: tuple[dict[str, Any], list[SigningKey], str]
 ) -> None:
     """The hub's key signs all three, so that only the rules of core §4.4.1 and H9 can refuse them."""
     fields, witnesses, why = forgery
@@ -570,7 +576,9 @@ def test_sequences_are_read_through_a_small_window(tmp_path: Path, monkeypatch: 
 
 
 @forms
-def test_memory_does_not_grow_with_the_export(make_store: MakeStore, tmp_path: Path, form: Form) -> None:
+def test_memory_does_not_grow_with_the_export(
+    make_store: MakeStore, tmp_path: Path, form: ExportForm
+) -> None:
     store = make_store(limits=Limits())
     for _ in range(16):
         send(store, ORDERS, 20, body=bytes(100_000))
@@ -599,7 +607,9 @@ def test_more_writers_than_are_followed_still_verify(
 
 
 @forms
-def test_the_hub_vouches_for_what_no_receipt_commits_to(written: Store, tmp_path: Path, form: Form) -> None:
+def test_the_hub_vouches_for_what_no_receipt_commits_to(
+    written: Store, tmp_path: Path, form: ExportForm
+) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(20), out, form=form)
     assert verify_export(out, HUB_ID).signed

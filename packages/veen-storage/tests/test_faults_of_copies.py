@@ -18,7 +18,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import StreamSeq
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export, verify_export
-from veen_storage.copies.export.format import MANIFEST, Form
+from veen_storage.copies.export.format import MANIFEST, ExportForm
 from veen_storage.copies.fork import fork
 from veen_storage.disk.files import Files
 from veen_storage.fsck.repair import repair
@@ -94,7 +94,7 @@ def test_a_copy_is_whole_or_is_none(run: Run, when: When, kind: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("form", ["set", "chunks"])
-def test_an_export_is_whole_or_is_none(run: Run, when: When, form: Form) -> None:
+def test_an_export_is_whole_or_is_none(run: Run, when: When, form: ExportForm) -> None:
     target = run.root.with_name("export")
     with Store(run.root, background=False) as store:
         hub = store.identity.hub_id

@@ -11,7 +11,7 @@ from veen_core import cbor, stream
 from veen_core.errors import CheckpointError, SignatureError
 from veen_core.hashing import U64_MAX, Ht
 from veen_core.ids import (
-    NOTHING,
+    NO_ENTRIES,
     Epoch,
     HubPk,
     Label,
@@ -125,7 +125,7 @@ def check_transition(
     checkpoint: Checkpoint,
     prefix: Mmr,
     *,
-    last_upto_seq: StreamSeq = NOTHING,
+    last_upto_seq: StreamSeq = NO_ENTRIES,
     origin: LabelOrigin | None = None,
     hub_ts: UnixTime | None = None,
 ) -> None:

@@ -18,7 +18,7 @@ from nacl.exceptions import CryptoError
 
 from veen_core import attachment, hpke
 from veen_core.attachment import Attachment
-from veen_core.errors import DecodeError, Fault, OpenError, StateError
+from veen_core.errors import DecodeError, DecodeFault, OpenError, StateError
 from veen_core.hashing import ZERO_32, Ht, trunc_24, u64be
 from veen_core.ids import (
     AuthRef,
@@ -132,7 +132,7 @@ def pad(data: bytes, pad_block: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class CiphertextParts:
     """A ciphertext taken apart; nothing in it is decrypted or authenticated yet."""
 
     enc: bytes
@@ -140,10 +140,12 @@ class Parts:
     body: bytes
 
 
-def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> Parts:
+def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> CiphertextParts:
     """Take a ciphertext apart, or say which bound it breaks (§4.2, §14.2)."""
     body_at, end = check_layout(ciphertext, limits)
-    return Parts(ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end])
+    return CiphertextParts(
+        ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end]
+    )
 
 
 def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
@@ -169,7 +171,7 @@ def _check_lengths(hdr_len: int, body_len: int, limits: Limits) -> None:
 
 
 def _fail(found: str) -> DecodeError:
-    return DecodeError(found, fault=Fault.SIZE, where="MSG.ciphertext §4.2")
+    return DecodeError(found, fault=DecodeFault.SIZE, where="MSG.ciphertext §4.2")
 
 
 class Opened:

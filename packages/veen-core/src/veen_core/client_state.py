@@ -8,7 +8,7 @@ from typing import Final, Literal
 from veen_core.checkpoint import Checkpoint
 from veen_core.hashing import hkdf, u64be
 from veen_core.ids import (
-    NOTHING,
+    NO_ENTRIES,
     ClientId,
     ClientSeq,
     Label,
@@ -49,13 +49,13 @@ class ClientState(Wire):
     """Of the client_id, for its lifetime bound (KEX1+ 4.1)."""
     client_seq: ClientSeq = UNUSED
     """The last one used; also how many messages this client_id signed here."""
-    last_stream_seq: StreamSeq = NOTHING
+    last_stream_seq: StreamSeq = NO_ENTRIES
     """Size of the prefix whose root was verified; the next ``prev_ack``."""
     peaks: tuple[NodeHash, ...] = ()
     """Of that prefix, in increasing height."""
     head: Receipt | None = None
     """The furthest receipt ever verified: kept across a resync, as evidence."""
-    checkpointed: StreamSeq = NOTHING
+    checkpointed: StreamSeq = NO_ENTRIES
     """``upto_seq`` of the last checkpoint accepted (§4.4.1)."""
     pending: tuple[bytes, ...] = ()
     """Encoded MSGs that left, or were about to, and have no receipt yet, by client_seq."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, EncodeError, Fault, VerificationError
+from veen_core.errors import DecodeError, DecodeFault, EncodeError, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
 from veen_core.invariants import verify_alone
@@ -126,10 +126,12 @@ class Entry:
 def decode_frame(data: bytes, at: int = 0) -> FrameHeader:
     """Read the frame header at ``at``; says which field is wrong."""
     if len(data) - at < FRAME_SIZE:
-        raise _fail(f"want {FRAME_SIZE} bytes of frame header, found {len(data) - at}", fault=Fault.SIZE)
+        raise _fail(
+            f"want {FRAME_SIZE} bytes of frame header, found {len(data) - at}", fault=DecodeFault.SIZE
+        )
     version, flags, label, stream_seq, msg_len, receipt_len, digest = _FRAME.unpack_from(data, at)
     if version != ENTRY_VERSION:
-        raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", Fault.VERSION)
+        raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", DecodeFault.VERSION)
     if flags & ~_KNOWN_FLAGS:
         raise _fail(f"unused bits are set, found {flags:#04x}", "flags")
     # The struct has seen to the sizes of both; every entry of a log comes through here.
@@ -154,11 +156,11 @@ def unframe(data: bytes) -> Entry:
     header = decode_frame(data)
     if len(data) != header.size:
         raise _fail(
-            f"msg_len and receipt_len announce {header.size} bytes, found {len(data)}", fault=Fault.SIZE
+            f"msg_len and receipt_len announce {header.size} bytes, found {len(data)}", fault=DecodeFault.SIZE
         )
     msg_bytes, receipt_bytes = data[FRAME_SIZE : -header.receipt_len], data[-header.receipt_len :]
     if not header.receipt_len:
-        raise _fail("an entry without a RECEIPT", "receipt_len", Fault.SIZE)
+        raise _fail("an entry without a RECEIPT", "receipt_len", DecodeFault.SIZE)
     if entry_hash(msg_bytes, receipt_bytes) != header.entry_hash:
         raise _fail("does not match the bytes of the entry", "entry_hash")
     entry = Entry(header.label, header.stream_seq, msg_bytes, receipt_bytes, header.flags)
@@ -217,5 +219,5 @@ def verify_authorize(entry: Entry) -> CapToken:
     return token
 
 
-def _fail(found: str, field: str = "", fault: Fault = Fault.CBOR) -> DecodeError:
+def _fail(found: str, field: str = "", fault: DecodeFault = DecodeFault.CBOR) -> DecodeError:
     return DecodeError(found, fault=fault, where=f"entry.{field} §4.8.1" if field else "entry §4.8.1")

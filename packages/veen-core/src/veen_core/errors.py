@@ -67,7 +67,7 @@ def _rebuilt(cls: type[VeenError], args: tuple[Any, ...]) -> VeenError:
     return error
 
 
-class Fault(enum.IntEnum):
+class DecodeFault(enum.IntEnum):
     """What kind of decode error, in the order of §8.2's structural rows: the lowest is reported."""
 
     CBOR = 0
@@ -82,7 +82,7 @@ class DecodeError(VeenError):
     there instead of what was wanted.
     """
 
-    def __init__(self, found: str, *, fault: Fault = Fault.CBOR, where: str = "") -> None:
+    def __init__(self, found: str, *, fault: DecodeFault = DecodeFault.CBOR, where: str = "") -> None:
         super().__init__(f"{where}: {found}" if where else found)
         self.found = found
         self.fault = fault

@@ -34,7 +34,7 @@ from veen_core.ids import FixedBytes, HubId, Label, NodeHash, StreamSeq, UnixTim
 from veen_core.receipt import Receipt
 from veen_core.wire import Wire, array, int_map, text_map
 
-Form = Literal["set", "chunks"]
+ExportForm = Literal["set", "chunks"]
 
 MANIFEST: Final = "manifest.cbor"
 SIGNATURE: Final = "manifest.sig"
@@ -80,7 +80,7 @@ class PrunedRange(Wire):
 
 @int_map("later checkpoint", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Later(Wire):
+class LaterCheckpoint(Wire):
     """A checkpoint beyond the range, and the proof that the range is a part of what it covers (B11)."""
 
     checkpoint: Checkpoint
@@ -93,7 +93,7 @@ class Manifest(Wire):
     """The last file written: without it, the folder is no export."""
 
     ver: Literal[1] = 1
-    form: Form
+    form: ExportForm
     hub_id: HubId
     label: Label
     from_seq: StreamSeq
@@ -107,7 +107,7 @@ class Manifest(Wire):
     files: tuple[ExportedFile, ...]
     """In order of names."""
     before: Receipt | None = None
-    later: Later | None = None
+    later: LaterCheckpoint | None = None
 
 
 def manifest_digest(manifest: bytes) -> bytes:

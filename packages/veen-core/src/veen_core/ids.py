@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NewType, Self
 
-from veen_core.errors import DecodeError, Fault
+from veen_core.errors import DecodeError, DecodeFault
 
 StreamSeq = NewType("StreamSeq", int)
 """1-based position within a label; 0 stands for "nothing yet" (§2, B16)."""
@@ -16,7 +16,7 @@ ClientSeq = NewType("ClientSeq", int)
 """Per-(label, client) counter, strictly +1, from 1 (§7 I9, B16)."""
 Epoch = NewType("Epoch", int)
 """Routing epoch (§3.2)."""
-NOTHING = StreamSeq(0)
+NO_ENTRIES = StreamSeq(0)
 """Before the first entry of a label (B16)."""
 UnixTime = NewType("UnixTime", int)
 """Seconds since the Unix epoch; ``hub_ts`` is one (§4.3)."""
@@ -31,7 +31,7 @@ class FixedBytes(bytes):
     def __new__(cls, value: bytes) -> Self:
         if len(value) != cls.SIZE:
             raise DecodeError(
-                f"want {cls.__name__} of {cls.SIZE} bytes, found {len(value)}", fault=Fault.SIZE
+                f"want {cls.__name__} of {cls.SIZE} bytes, found {len(value)}", fault=DecodeFault.SIZE
             )
         return bytes.__new__(cls, value)
 

@@ -15,7 +15,7 @@ from veen_core import attachment, ciphertext, stream
 from veen_core.checkpoint import LabelOrigin
 from veen_core.errors import DecodeError, InvariantError, OpenError
 from veen_core.hashing import H
-from veen_core.ids import NOTHING, AttRoot, ClientSeq, Coid, ProfileId, StreamSeq
+from veen_core.ids import NO_ENTRIES, AttRoot, ClientSeq, Coid, ProfileId, StreamSeq
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, check_size
@@ -44,7 +44,7 @@ class Before:
     """Given only by a reader who opened the message: without it I5 cannot be judged."""
     log: Mmr | None = None
     """Where proofs stand in its place, I3's root cannot be judged here; then ``last_stream_seq`` counts."""
-    last_stream_seq: StreamSeq = NOTHING
+    last_stream_seq: StreamSeq = NO_ENTRIES
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NewType, Protocol, Union, get_args, get_origin
 
 from veen_core import cbor
-from veen_core.errors import DecodeError, EncodeError, Fault
+from veen_core.errors import DecodeError, DecodeFault, EncodeError
 from veen_core.hashing import U64_MAX
 from veen_core.ids import FixedBytes, Secret
 
@@ -94,7 +94,7 @@ class OneOf:
     """One of a few fixed values: a version, a direction, a policy word."""
 
     allowed: tuple[int | str, ...]
-    fault: Fault = Fault.CBOR
+    fault: DecodeFault = DecodeFault.CBOR
 
     def read(self, item: Any) -> int | str:
         for value in self.allowed:
@@ -102,8 +102,8 @@ class OneOf:
                 return value
         raise DecodeError(f"want {self.describe()}, found {found(item)}", fault=self._fault(item))
 
-    def _fault(self, item: object) -> Fault:
-        return self.fault if type(item) is int else Fault.CBOR
+    def _fault(self, item: object) -> DecodeFault:
+        return self.fault if type(item) is int else DecodeFault.CBOR
 
     def write(self, value: int | str) -> int | str:
         if not any(type(value) is type(allowed) and value == allowed for allowed in self.allowed):
@@ -280,7 +280,7 @@ class Nullable:
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class AnyValue:
     """Any deterministic CBOR value: arguments, results, machine-readable detail."""
 
     def read(self, item: Any) -> Any:
@@ -350,7 +350,7 @@ def kind_of(annotation: Any) -> Kind:
     if hasattr(annotation, "__metadata__"):
         return Int() if SIGNED in annotation.__metadata__ else kind_of(args[0])
     if annotation is Any:
-        return Free()
+        return AnyValue()
     if isinstance(annotation, type):
         return _kind_of_type(annotation)
     raise TypeError(f"no wire kind for {annotation!r}")

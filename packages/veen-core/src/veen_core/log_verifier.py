@@ -25,7 +25,7 @@ from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry
 from veen_core.errors import CheckpointError, StateError
 from veen_core.hub_identity import HubIdentity, HubKey
-from veen_core.ids import NOTHING, AuthRef, ClientId, ClientSeq, MmrRoot, NodeHash, StreamSeq, UnixTime
+from veen_core.ids import NO_ENTRIES, AuthRef, ClientId, ClientSeq, MmrRoot, NodeHash, StreamSeq, UnixTime
 from veen_core.log_rules import (
     ACKNOWLEDGED,
     CONSECUTIVE,
@@ -128,7 +128,7 @@ class LogVerifier:
         self.size = StreamSeq(size)
         self.tree = None if peaks is None else Mmr(size, peaks)
         self.hub_ts = hub_ts
-        self.checkpointed: StreamSeq | None = NOTHING if size == 0 else None
+        self.checkpointed: StreamSeq | None = NO_ENTRIES if size == 0 else None
         """upto_seq of the last checkpoint; None if an earlier one may exist that was not seen."""
         self.writers: Lru[ClientId, ClientSeq] = Lru(max_writers)
         self.tokens: Lru[AuthRef, StreamSeq] = Lru(max_tokens)
@@ -259,7 +259,7 @@ class LogVerifier:
         checkpoints.check_transition(
             checkpoint,
             self._known_tree,
-            last_upto_seq=self.checkpointed or NOTHING,
+            last_upto_seq=self.checkpointed or NO_ENTRIES,
             origin=terms.origin,
             hub_ts=self.hub_ts,
         )

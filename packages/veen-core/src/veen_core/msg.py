@@ -11,7 +11,7 @@ from typing import Final, Literal
 from veen_core import attachment, cbor, ciphertext
 from veen_core.attachment import Attachment
 from veen_core.ciphertext import Binding, Opened, Sealer, open_ciphertext
-from veen_core.errors import DecodeError, Fault, VerificationError
+from veen_core.errors import DecodeError, DecodeFault, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.hpke import TAG_SIZE
 from veen_core.ids import (
@@ -124,7 +124,7 @@ def _sign(key: SigningKey, binding: Binding, sealed: bytes) -> tuple[Msg, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedMsg:
     """A message ready to submit, with the attachments to put beside it."""
 
     msg: Msg
@@ -144,7 +144,7 @@ def seal_msg(
     ephemeral: DhSecret,
     attachments: Sequence[bytes] = (),
     limits: Limits = DEFAULT_LIMITS,
-) -> Sealed:
+) -> SealedMsg:
     """Seal and sign (§4.2 whole). ``header.att_root`` is filled in from ``attachments``."""
     if binding.profile_id != profile.profile_id:
         raise VerificationError("the binding names another profile than the one to seal by (§3.2)")
@@ -159,7 +159,7 @@ def seal_msg(
         header = dataclasses.replace(header, att_root=attachment.att_root([a.coid for a in sealed]))
     msg, wire = _sign(key, binding, sealer.seal(header, body, pad_block=profile.pad_block, limits=limits))
     check_size(len(wire), limits)
-    return Sealed(msg, wire, sealed)
+    return SealedMsg(msg, wire, sealed)
 
 
 def check_size(length: int, limits: Limits) -> None:
@@ -167,7 +167,7 @@ def check_size(length: int, limits: Limits) -> None:
     if length > limits.max_msg_bytes:
         raise DecodeError(
             f"{length} bytes exceed max_msg_bytes = {limits.max_msg_bytes} (§14.2)",
-            fault=Fault.SIZE,
+            fault=DecodeFault.SIZE,
             where="MSG §4.1",
         )
 

@@ -34,8 +34,8 @@ from typing import (
 )
 
 from veen_core import cbor
-from veen_core.errors import ConfigError, DecodeError, EncodeError, Fault
-from veen_core.kinds import Free, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
+from veen_core.errors import ConfigError, DecodeError, DecodeFault, EncodeError
+from veen_core.kinds import AnyValue, Kind, ListOf, Nullable, OneOf, found, kind_of, optional_of
 from veen_core.pattern import Convert, Pattern, pattern_of
 
 TRAILING: Final = "trailing"
@@ -356,7 +356,7 @@ def _fields(cls: type[Wire], key_of: Callable[[int, str], int | str]) -> Iterato
         inner, optional = optional_of(annotation)
         kind = kind_of(inner)
         if declared.name == "ver" and isinstance(kind, OneOf):
-            kind = OneOf(kind.allowed, Fault.VERSION)
+            kind = OneOf(kind.allowed, DecodeFault.VERSION)
         if EXPLICIT in marks:
             kind, optional = Nullable(kind), False
         if TRAILING in marks and isinstance(kind, ListOf):
@@ -380,7 +380,7 @@ def array(name: str, *, section: str) -> Callable[[W], W]:
             raise TypeError(f"{name}: reading an array fills slots and would pass over __post_init__")
         fills = [getattr(cls, f.name).__set__ for f in fields]
         slots = tuple(zip(fills, (f.kind.read for f in fields), strict=True))
-        flat = not any(isinstance(_bare(f.kind), ListOf | Free | _Declared) for f in fields)
+        flat = not any(isinstance(_bare(f.kind), ListOf | AnyValue | _Declared) for f in fields)
         pattern = None if any(f.trailing for f in fields) else pattern_of(f.kind for f in fields)
         matched = tuple(zip(fills, pattern.converts, strict=True)) if pattern is not None else ()
         cls.codec = ArrayCodec(name, section, cls, fields, slots, flat, pattern, matched)

@@ -26,7 +26,7 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, Progress
 from veen_cli.identity.identity_folder import recipient_named
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, Fault, OpenError
+from veen_core.errors import DecodeError, DecodeFault, OpenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.receipt import Receipt
@@ -184,7 +184,7 @@ def saying_what_is_too_large() -> Iterator[None]:
     try:
         yield
     except DecodeError as exc:
-        if exc.fault is not Fault.SIZE:
+        if exc.fault is not DecodeFault.SIZE:
             raise
         raise CommandFailed(
             f"too large to send ({exc.found}): send less, or put it into a file and --attach it", Exit.USAGE

@@ -26,7 +26,7 @@ from veen_core.ids import (
 )
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.mmr import Mmr
-from veen_core.msg import Msg, Sealed, seal_msg
+from veen_core.msg import Msg, SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.profile import PROFILES, Profile
 from veen_core.receipt import Receipt, sign_receipt
@@ -93,7 +93,7 @@ def binding(
 
 def sealed(
     bound: Binding, profile: Profile = BULK, body: bytes = b"order 1", attachments: tuple[bytes, ...] = ()
-) -> Sealed:
+) -> SealedMsg:
     header = PayloadHeader(schema=SCHEMA, cap_ref=bound.auth_ref)
     return seal_msg(
         CLIENT,

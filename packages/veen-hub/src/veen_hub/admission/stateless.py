@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from veen_core import cbor, ciphertext, rejection
-from veen_core.errors import AdmissionError, DecodeError, Fault, SignatureError
+from veen_core.errors import AdmissionError, DecodeError, DecodeFault, SignatureError
 from veen_core.hashing import H
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, ProfileId, StreamSeq
 from veen_core.limits import Limits
@@ -20,9 +20,9 @@ from veen_core.msg import Msg, check_size, verify_signature
 from veen_core.rejection import Rejection
 
 DECODING: Final = {
-    Fault.CBOR: rejection.CBOR_INVALID,
-    Fault.SIZE: rejection.FIELD_SIZE,
-    Fault.VERSION: rejection.VERSION,
+    DecodeFault.CBOR: rejection.CBOR_INVALID,
+    DecodeFault.SIZE: rejection.FIELD_SIZE,
+    DecodeFault.VERSION: rejection.VERSION,
 }
 
 
@@ -87,7 +87,11 @@ def _decode(wire: bytes, limits: Limits) -> Msg:
         msg = Msg.decode(wire)
         ciphertext.check_layout(msg.ciphertext, limits)
     except DecodeError as exc:
-        fault = Fault.SIZE if exc.fault is Fault.VERSION and _layout_is_broken(wire, limits) else exc.fault
+        fault = (
+            DecodeFault.SIZE
+            if exc.fault is DecodeFault.VERSION and _layout_is_broken(wire, limits)
+            else exc.fault
+        )
         raise AdmissionError(DECODING[fault], str(exc)) from None
     return msg
 

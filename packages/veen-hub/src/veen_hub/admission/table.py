@@ -19,7 +19,7 @@ from veen_core.cap import CapToken, Rate
 from veen_core.client_state import UNUSED, ClientBounds
 from veen_core.errors import AdmissionError
 from veen_core.ids import (
-    NOTHING,
+    NO_ENTRIES,
     AuthRef,
     ClientId,
     ClientSeq,
@@ -55,7 +55,7 @@ class Writer:
     label: Label
     client_id: ClientId
     auth_ref: AuthRef | None
-    prev_ack: StreamSeq = NOTHING
+    prev_ack: StreamSeq = NO_ENTRIES
     client_seq: ClientSeq = UNUSED
 
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from veen_core import stream
 from veen_core.checkpoint import Checkpoint
 from veen_core.errors import ApiError, VeenError
-from veen_core.ids import NOTHING, HubId, Label, StreamId, StreamSeq, UnixTime
+from veen_core.ids import NO_ENTRIES, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.admission.labels import LabelMap
@@ -136,7 +136,7 @@ class Upkeep:
         self._metrics.checkpoint_interval.observe(entries)
         self._metrics.stage.labels("checkpointed").inc(entries)
         if self._anchor is not None:
-            _before, waiting = self._unanchored.get(label, (NOTHING, 0))
+            _before, waiting = self._unanchored.get(label, (NO_ENTRIES, 0))
             self._unanchored[label] = made.upto_seq, waiting + entries
 
     def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:

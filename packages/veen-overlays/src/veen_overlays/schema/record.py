@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
-from veen_core.kinds import Free
+from veen_core.kinds import AnyValue
 from veen_core.wire import MapCodec, Wire, text_map, where
 from veen_overlays.schema.pattern import Pattern, pattern_of
 
@@ -146,7 +146,7 @@ def record(
         # A key that Python or this class has taken (``class``) has a field with an underscore after it.
         fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
-        free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, Free))
+        free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, AnyValue))
         cls.NAME, cls.RULES = name, (*rules, *free)
         cls.SCHEMA = schema_id(name, operation=operation)
         cls.PATTERN = pattern_of(cls.codec.fields)

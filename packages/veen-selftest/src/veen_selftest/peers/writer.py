@@ -16,7 +16,7 @@ from veen_core.ciphertext import Binding
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Coid, DhPublicKey, Label, SchemaId, StreamSeq
 from veen_core.keys import DhSecret, SigningKey, SigningSeed
-from veen_core.msg import Sealed, seal_msg
+from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.status import attachment_digest
 from veen_selftest.hubs.http_hub import Hub
@@ -77,7 +77,7 @@ class Writer:
         signature = self.key.sign(Ht("veen/sig", cbor.encode(unsigned))) if sig is None else sig
         return cbor.encode([*unsigned, signature])
 
-    def seal(self, recipient: DhPublicKey, body: bytes, attachments: Iterable[bytes] = ()) -> Sealed:
+    def seal(self, recipient: DhPublicKey, body: bytes, attachments: Iterable[bytes] = ()) -> SealedMsg:
         """The next message, sealed whole (§4.2, §4.6)."""
         self.seq += 1
         binding = Binding(

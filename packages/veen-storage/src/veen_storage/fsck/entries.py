@@ -21,7 +21,7 @@ from veen_core.entry import FRAME_SIZE, Entry, FrameHeader, decode_frame, verify
 from veen_core.errors import DecodeError, IdentityError, VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
-    NOTHING,
+    NO_ENTRIES,
     AuthRef,
     ClientId,
     ClientSeq,
@@ -90,7 +90,7 @@ class Span:
     pruned: bool = False
     inline: tuple[bytes, ...] = ()
     """The frames themselves, where they are not consecutive in a file: in the journal."""
-    sigs_from: StreamSeq = NOTHING
+    sigs_from: StreamSeq = NO_ENTRIES
     """Signatures of entries from here on are verified."""
 
     @property
@@ -212,7 +212,7 @@ class _SpanCheck:
         self._span = span
         self._signed: list[_Signed] = []
         self._offset = 0
-        self._seq = NOTHING
+        self._seq = NO_ENTRIES
 
     def entry(self, offset: int, frame: bytes) -> Fact:
         header = decode_frame(frame)  # the planner has read it before

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from veen_core.ids import NOTHING, Label, StreamSeq
+from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_storage.commit.changes import Prune
 from veen_storage.fsck.files import Journaled
 from veen_storage.fsck.fold_context import Book
@@ -19,7 +19,7 @@ from veen_storage.fsck.fold_context import Book
 class Folded:
     """What a label came to hold."""
 
-    last: StreamSeq = NOTHING
+    last: StreamSeq = NO_ENTRIES
     checkpoints: set[StreamSeq] = field(default_factory=set)
     sealed: dict[StreamSeq, StreamSeq] = field(default_factory=dict)
     """Chunks that ended: start to end."""

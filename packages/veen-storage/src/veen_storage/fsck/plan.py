@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, TypeVar
 
-from veen_core.ids import NOTHING, Label, StreamSeq
+from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_storage.commit.journal import foreign_at
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
@@ -145,7 +145,7 @@ class Planner:
 
     def _sigs_from(self, piece: Piece, *, last: bool) -> StreamSeq:
         if self.recent is None:
-            return NOTHING
+            return NO_ENTRIES
         if not last:  # of a chunk that ended its last entry: roots do not tell whose it is (``origin``)
             return piece.end if piece.end is not None and self.recent else NEVER
         end = piece.end if piece.end is not None else piece.start + walk_frames(piece).count - 1
@@ -170,7 +170,7 @@ class Planner:
                 label=label,
                 frames=tuple((item.offset, len(item.data)) for item in part),
                 inline=tuple(item.data for item in part),
-                sigs_from=NOTHING if self.recent != 0 else NEVER,
+                sigs_from=NO_ENTRIES if self.recent != 0 else NEVER,
             )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from veen_core.checkpoint import Checkpoint
-from veen_core.ids import NOTHING, Label, StreamSeq
+from veen_core.ids import NO_ENTRIES, Label, StreamSeq
 from veen_core.receipt import Receipt
 from veen_storage.commit.changes import Anchor, Anchored, Changes, Checkpointed, Placed
 from veen_storage.index.records import LabelNo
@@ -138,7 +138,11 @@ class Tail:
         """The furthest checkpoint with an anchor; 0 if none has one."""
         with self._lock:
             held = self._labels.get(label)
-            return max((a.upto_seq for a in held.anchors), default=NOTHING) if held is not None else NOTHING
+            return (
+                max((a.upto_seq for a in held.anchors), default=NO_ENTRIES)
+                if held is not None
+                else NO_ENTRIES
+            )
 
     def node(self, label: Label, height: int, index: int) -> bytes | None:
         """It lies with the entry that completed it, at its height: leaf first, then what the leaf closed."""

@@ -15,10 +15,10 @@ from veen_core.client import Gap, LabelClient
 from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
-from veen_core.ids import NOTHING, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import step_of
 from veen_core.mmr import Mmr
-from veen_core.msg import Sealed
+from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 from veen_hub.client.trust import check_signatures
@@ -40,7 +40,7 @@ class PipelinedClient(LabelClient):
 
     # --- sending
 
-    def submit_all(self, sealed: Sequence[Sealed]) -> None:
+    def submit_all(self, sealed: Sequence[SealedMsg]) -> None:
         """``submitted`` for messages that follow each other; persist before they leave."""
         expected = self.state.client_seq + 1
         for position, one in enumerate(sealed):
@@ -133,7 +133,7 @@ class PipelinedClient(LabelClient):
             except ProofError as exc:
                 raise UnprovenError(str(exc), held=self._evidence, shown=consistency.encode()) from None
         state = dataclasses.replace(
-            self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NOTHING
+            self.state, last_stream_seq=tree.stream_seq, peaks=tree.peaks, pending=(), checkpointed=NO_ENTRIES
         )
         return PipelinedClient(state, self.trust, self.bounds)
 

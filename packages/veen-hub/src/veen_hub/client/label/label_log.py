@@ -17,7 +17,7 @@ from veen_core.client_state import ClientState, RatchetKey
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
 from veen_core.errors import DivergenceError, SignatureError
-from veen_core.ids import NOTHING, ClientId, Label, LeafHash, StreamSeq
+from veen_core.ids import NO_ENTRIES, ClientId, Label, LeafHash, StreamSeq
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged, Misbehaved, NotFound
@@ -219,7 +219,7 @@ class LabelLog:
     async def _extend(self, receipt: Receipt) -> None:
         """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
         head = self.client.state.head
-        furthest = StreamSeq(max(self.client.size, head.stream_seq if head is not None else NOTHING))
+        furthest = StreamSeq(max(self.client.size, head.stream_seq if head is not None else NO_ENTRIES))
         proof, consistency = await asyncio.gather(
             self._proof(receipt.stream_seq), self._consistency(furthest, receipt.stream_seq)
         )
@@ -278,7 +278,7 @@ class LabelLog:
         verify_consistency(found, small.mmr_root, large.mmr_root)
         return found
 
-    async def checkpoint(self, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
+    async def checkpoint(self, upto_seq: StreamSeq = NO_ENTRIES) -> Checkpoint | None:
         """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
         seen = self.client.state.checkpointed
         found = await self.connection.ask(lambda: self.connection.api.checkpoint(self.label, upto_seq))
@@ -286,13 +286,13 @@ class LabelLog:
             if seen and upto_seq in (0, seen):
                 raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
             return None
-        await self._verify_checkpoint(found, seen if upto_seq == 0 else NOTHING)
+        await self._verify_checkpoint(found, seen if upto_seq == 0 else NO_ENTRIES)
         return found
 
     async def verify_checkpoint(self, shown: Checkpoint) -> None:
         """One from anywhere against this log; if it is behind the last one seen, the hub's latest is not."""
         seen = self.client.state.checkpointed
-        await self._verify_checkpoint(shown, NOTHING)
+        await self._verify_checkpoint(shown, NO_ENTRIES)
         if shown.upto_seq < seen:
             await self.checkpoint()
 

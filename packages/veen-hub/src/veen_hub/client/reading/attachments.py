@@ -18,7 +18,7 @@ from veen_core.errors import OpenError, StateError
 from veen_core.hpke import TAG_SIZE
 from veen_core.ids import Coid, SchemaId
 from veen_core.keys import DhSecret, SigningKey
-from veen_core.msg import Sealed, check_size, sign_msg
+from veen_core.msg import SealedMsg, check_size, sign_msg
 from veen_core.payload import PayloadHeader
 from veen_core.status import AttachmentResponse, attachment_digest
 from veen_hub.client.errors import Misbehaved
@@ -123,7 +123,7 @@ class Parcel:
 
     def seal(
         self, body: Body | Composer, schema: SchemaId | str | None, refs: Sequence[AttachmentRef]
-    ) -> Sealed:
+    ) -> SealedMsg:
         """The message itself: the body lists the attachments, or was composed around them."""
         if callable(body):
             own, content = encode_body(body(refs), schema)
@@ -143,7 +143,7 @@ class Parcel:
         msg = sign_msg(self._signer, self._binding, ciphertext)
         wire = msg.encode()
         check_size(len(wire), connection.limits)
-        return Sealed(msg, wire, ())
+        return SealedMsg(msg, wire, ())
 
 
 def check_size_of(ref: AttachmentRef, plaintext: bytes) -> bytes:

@@ -22,8 +22,8 @@ from typing import Final
 from veen_core.cap import CapToken
 from veen_core.client_state import UNUSED
 from veen_core.errors import StateError, VeenError
-from veen_core.ids import NOTHING, ClientSeq, StreamSeq
-from veen_core.msg import Sealed, verify_signature
+from veen_core.ids import NO_ENTRIES, ClientSeq, StreamSeq
+from veen_core.msg import SealedMsg, verify_signature
 from veen_core.rejection import CLIENT_BOUNDS, CLIENT_SEQ, DUPLICATE
 from veen_hub.client.errors import BoundsReached, NotFound, Refused
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
@@ -124,7 +124,7 @@ class Outbox:
         async with self._writing():
             yield await self._slot(token)
 
-    async def fill(self, slot: Slot, sealed: Sealed) -> Delivery:
+    async def fill(self, slot: Slot, sealed: SealedMsg) -> Delivery:
         """Inside ``place``."""
         return await self._dispatch(SealedBatch(slot, (sealed,)))
 
@@ -217,7 +217,7 @@ class Outbox:
     async def _catch_up_client_seq(self) -> bool:
         """The state is older than the log, e.g. lost or restored: look back for our last message there."""
         log, head, last = self.log, await self.log.head(), UNUSED
-        end = head.stream_seq if head is not None else NOTHING
+        end = head.stream_seq if head is not None else NO_ENTRIES
         while end and not last:
             start = StreamSeq(max(1, end - SEARCH_PAGE + 1))
             last = await self._last_own(start, end)

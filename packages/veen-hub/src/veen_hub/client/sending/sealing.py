@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from veen_core.ciphertext import Binding
 from veen_core.ids import AuthRef, ClientId, ClientSeq, StreamSeq
 from veen_core.keys import DhSecret, SigningKey
-from veen_core.msg import Sealed, seal_msg
+from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.sending.body import Draft
@@ -51,10 +51,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """Sealed drafts and the places they were sealed for."""
+    """SealedMsg drafts and the places they were sealed for."""
 
     slot: Slot
-    sealed: tuple[Sealed, ...]
+    sealed: tuple[SealedMsg, ...]
 
 
 def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:

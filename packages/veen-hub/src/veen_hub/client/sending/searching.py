@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
-from veen_core.ids import NOTHING, LeafHash, StreamSeq
+from veen_core.ids import NO_ENTRIES, LeafHash, StreamSeq
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import NotFound
 from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
@@ -20,7 +20,7 @@ async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> l
     """Receipts of those messages that are in the log, as the hub sends them: to be verified."""
     missing, found = set(leaves), list[Receipt]()
     head = await log.head()
-    last = head.stream_seq if head is not None else NOTHING
+    last = head.stream_seq if head is not None else NO_ENTRIES
     for start, end in from_both_ends(after + 1, last, SEARCH_PAGE):
         async with aclosing(_receipts(log, start, end)) as pages:
             async for receipts in pages:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.errors import DivergenceError, VeenError
-from veen_core.ids import NOTHING, LeafHash
+from veen_core.ids import NO_ENTRIES, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import CLIENT_SEQ, DUPLICATE, PREV_ACK, Code
 from veen_hub.client.errors import Misbehaved, OutOfTime, Refused, Unavailable, Unreachable
@@ -124,7 +124,7 @@ class Settler:
         """Look for pending messages in the log; True if any was there."""
         log = self._log
         messages = log.client.unanswered
-        after = min((msg.prev_ack for msg in messages), default=NOTHING)
+        after = min((msg.prev_ack for msg in messages), default=NO_ENTRIES)
         if found := await find(log, [msg.leaf_hash for msg in messages], after):
             await self._take(found)
         return bool(found) or not log.client.state.pending

@@ -32,7 +32,7 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.entry import FLAG_AUTHORIZE, Entry
 from veen_core.errors import DecodeError
-from veen_core.ids import NOTHING, AuthRef, Label, StreamId, StreamSeq
+from veen_core.ids import NO_ENTRIES, AuthRef, Label, StreamId, StreamSeq
 from veen_core.limits import Limits
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
@@ -158,7 +158,7 @@ class Endpoints:
 
     async def newest_receipt(self, label: Label) -> Receipt | None:
         """The label's newest receipt; None if the label is empty, or this hub has no such request."""
-        question = ReceiptRequest(label=label, stream_seq=NOTHING)
+        question = ReceiptRequest(label=label, stream_seq=NO_ENTRIES)
         try:
             found = (await self._ask("/v1/receipt", question, ReceiptResponse)).receipt
         except (NotFound, BadRequest):
@@ -186,7 +186,7 @@ class Endpoints:
             raise Misbehaved("a consistency proof between other sizes")
         return found
 
-    async def checkpoint(self, label: Label, upto_seq: StreamSeq = NOTHING) -> Checkpoint | None:
+    async def checkpoint(self, label: Label, upto_seq: StreamSeq = NO_ENTRIES) -> Checkpoint | None:
         """The one at ``upto_seq``, or the latest; None if there is none."""
         try:
             found = await self._ask(

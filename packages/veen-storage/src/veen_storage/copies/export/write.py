@@ -20,8 +20,8 @@ from veen_storage.copies.export.format import (
     IDENTITY,
     MANIFEST,
     SIGNATURE,
-    Form,
-    Later,
+    ExportForm,
+    LaterCheckpoint,
     Manifest,
     PrunedRange,
     manifest_digest,
@@ -45,7 +45,7 @@ def export(
     to_seq: StreamSeq,
     target: Path,
     *,
-    form: Form = "set",
+    form: ExportForm = "set",
     progress: Watch = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
@@ -97,7 +97,7 @@ def export_window(
     end: UnixTime,
     target: Path,
     *,
-    form: Form = "set",
+    form: ExportForm = "set",
     progress: Watch = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
@@ -155,8 +155,8 @@ def _checkpoints(read: Reader, label: Label, from_seq: StreamSeq, to_seq: Stream
     return found[::-1]
 
 
-def _later(read: Reader, label: Label, to_seq: StreamSeq) -> Later | None:
+def _later(read: Reader, label: Label, to_seq: StreamSeq) -> LaterCheckpoint | None:
     latest = read.latest_checkpoint(label)
     if latest is None or latest.upto_seq <= to_seq:
         return None
-    return Later(checkpoint=latest, consistency=read.consistency(label, to_seq, latest.upto_seq))
+    return LaterCheckpoint(checkpoint=latest, consistency=read.consistency(label, to_seq, latest.upto_seq))
