@@ -216,7 +216,7 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
     monkeypatch.setattr(OverlayStream, "send", late)
     args = (a, b, 7) if what == "transfer" else (a, 7)
     said = square.as_("alice", "wallet", what, *args, *on).failed(Exit.PROTOCOL)
-    assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, not 7" in said
+    assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, less than 7" in said
     assert "another producer was faster" in said
     found = json.loads(square.as_("alice", "wallet", "verify", a, *on, "--json").out)["violations"]
     assert [(each["code"], each["stream_seq"]) for each in found] == [("WAL.INSUFFICIENT_FUNDS", 4)]
@@ -225,7 +225,7 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
         events = square.as_("alice", "wallet", "ledger", a, *on, "--json").json["events"]
         again = ("--transfer-id", events[-1]["transfer_id"])
         said = square.as_("alice", "wallet", "transfer", *args, *again, *on).failed(Exit.PROTOCOL)
-        assert "message 4 stands in the log" in said
+        assert "message 4 is in the log" in said
         assert balance(square, "bob", b, *on) == 0, "nor when it is tried again"
 
 

@@ -1,9 +1,10 @@
 """``veen wallet transfer``: one event, debited at its source and credited at its destination (WAL 5.5).
 
-On a shared ledger one message does both. If each wallet has its own stream, the event is written to the source's
-stream and then mirrored into the destination's, with the msg_id of the first message as its parent. If the command
-fails in between, the same command with ``--transfer-id`` resumes: it finds the debit in the log and does not repeat
-it. A debit that the rules forbid, because another producer was faster, is not credited elsewhere.
+On a shared ledger one message does both. If each wallet has its own stream, the event is written to the
+source's stream and then mirrored into the destination's, with the msg_id of the first message as its parent.
+If the command fails in between, the same command with ``--transfer-id`` resumes: it finds the debit in the
+log and does not repeat it. A debit that the rules forbid, because another producer was faster, is not
+credited elsewhere.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ async def _check_destination(source: OverlayStream, account: WalletAccount, cred
         raise refused(WalCode.NOT_OPEN, "the destination was never opened")
     if not state.exists and credit_to is None and source.access.to is None:
         raise CommandFailed(
-            "your keys do not open the destination's stream, so its owner could not open a credit sealed to you; "
-            "nothing was sent",
+            "your keys do not open the destination's stream, so its owner could not open a credit sealed to "
+            "you; nothing was sent",
             Exit.USAGE,
             action="name the owner's card with --credit-to",
         )
@@ -113,7 +114,9 @@ async def _pay(
 @wallet_argument
 @click.argument("to_wallet", type=Hex(WalletId))
 @amount_argument
-@click.option("--transfer-id", type=Hex(TransferId), help="Resume a transfer that was debited but not credited.")
+@click.option(
+    "--transfer-id", type=Hex(TransferId), help="Resume a transfer that was debited but not credited."
+)
 @click.option(
     "--credit-to",
     shell_complete=completions.files,

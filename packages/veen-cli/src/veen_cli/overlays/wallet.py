@@ -127,8 +127,8 @@ class WalletAccount:
         found = violation_of(await self._state_before(view, position), record)
         if found is not None:
             raise CommandFailed(
-                f"{found.code}: {found.why}: another producer was faster, and message {position} is in the log "
-                "although the rules forbid it",
+                f"{found.code}: {found.why}: another producer was faster, and message {position} is in the "
+                "log although the rules forbid it",
                 Exit.PROTOCOL,
                 action="run `veen wallet verify` to see it and `veen wallet adjust` to correct the balance",
             )

@@ -179,9 +179,7 @@ class SummaryTree(Generic[S]):
     def fold(self, from_seq: int, to_seq: int) -> Folding[S]:
         """Fold any range of folded messages: O(log n) subtrees, with the edges read from the log."""
         if not 1 <= from_seq <= to_seq <= self.size:
-            raise VerificationError(
-                f"messages {from_seq} to {to_seq}: only 1 to {self.size} are folded"
-            )
+            raise VerificationError(f"messages {from_seq} to {to_seq}: only 1 to {self.size} are folded")
         summaries: list[Summary[S]] = []
         hashes: list[bytes] = []
         for in_log, tiles in groupby(subtrees(from_seq - 1, to_seq), self._where):
