@@ -54,7 +54,7 @@ WALLETS: Final = [wallet_id(REALM, owner, "USD") for owner in OWNERS]
 LABELS: Final = 10
 BATCH: Final = 1_000
 EXPECTED: Final = "expected.json"
-"""Beside a log: the state hash of each label, in hex."""
+"""ArtifactIndex a log: the state hash of each label, in hex."""
 
 
 def record(rng: random.Random, n: int) -> Record:

@@ -1,7 +1,7 @@
 """Logs to measure on: chunk files as a hub would write them, made with veen_core alone.
 
 Messages are signed and laid out as sealed ones are, receipts signed, trees grown: verifying such a log is
-real work. ``hot`` is the share of entries that one label gets; the others are dealt out evenly.
+real work. ``hot`` is the share of entries that one label gets; the others are assign_to_parts out evenly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LABELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a log is dealt out."""
+    """How a log is assign_to_parts out."""
 
     entries: int
     labels: int = LABELS

@@ -38,9 +38,9 @@ import folds
 import logs
 
 from veen_spark import start
-from veen_spark.read.parquet import to_parquet
+from veen_spark.read.parquet import write_parquet
 from veen_spark.verify import verify
-from veen_spark.verify.pipeline import In, Out, judged
+from veen_spark.verify.pipeline import In, Out, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ def consume(frame: DataFrame) -> None:
 def read(bench: Bench) -> float:
     spark, log = bench.spark, bench.log(logs.Shape(bench.entries))
     parquet = bench.root / f"parquet-{bench.entries}"
-    logs.once(parquet, lambda to: to_parquet(spark, [str(log)], str(to)))
+    logs.once(parquet, lambda to: write_parquet(spark, [str(log)], str(to)))
     return bench.fastest(
         lambda: consume(spark.read.format("veen").load(str(log))),
         lambda: consume(spark.read.parquet(str(parquet)).drop("hub", "day")),  # the same columns
@@ -105,7 +105,7 @@ def verify_figure(bench: Bench) -> float:
         assert report.ok, report.as_object()
 
     def plainly() -> None:
-        report = judged(in_this_process, [log])
+        report = run_pipeline(in_this_process, [log])
         assert report.ok, report.as_object()
 
     verify(bench.spark, str(bench.log(logs.Shape(bench.entries // 10))))  # so that workers are warm

@@ -58,12 +58,12 @@ class Daemon:
         """The first group of the first line that matches, once it is there."""
         found: list[re.Match[str]] = []
 
-        def there() -> bool:
+        def matched() -> bool:
             found.extend(match for line in self._log if (match := re.search(pattern, line)))
             return bool(found)
 
         with self._more:
-            assert self._more.wait_for(there, SECONDS), "".join(self._log)
+            assert self._more.wait_for(matched, SECONDS), "".join(self._log)
         return found[0][1]
 
     def stop(self) -> None:

@@ -2,7 +2,7 @@
 
     hub = Hub(tmp_path / "hub")                       a data directory that is open
     hub.send("orders", 20)                            sealed messages, one batch, committed
-    hub.export("orders", tmp_path / "set")            a portable set; form="chunks" for chunk files
+    hub.export("orders", tmp_path / "set")            a overlay_reference set; form="chunks" for chunk files
     hub.clone(tmp_path / "clone")                     a closed copy of the whole directory
 
 The same names give the same keys and labels in every test. ``SMALL`` limits roll a chunk every eight entries.
@@ -97,9 +97,11 @@ class Hub:
         return self.identity.hub_id
 
     def label(self, name: str) -> Label:
-        return stream.label(
-            stream.routing_key(self.identity.hub_id), stream.stream_id(name), stream.epoch_at(BORN, 0)
-        )
+        """Return the label of a stream; ``control`` is the hub's control label (RESOLUTIONS H5)."""
+        routing_key = stream.routing_key(self.identity.hub_id)
+        if name == "control":
+            return stream.control_label(routing_key)
+        return stream.label(routing_key, stream.stream_id(name), stream.epoch_at(BORN, 0))
 
     def send(
         self,

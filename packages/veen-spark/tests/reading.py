@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from veen_spark.read.columns import arrow_schema
 from veen_spark.read.options import Options
-from veen_spark.read.source import OPTIONS, Part, VeenReader
+from veen_spark.read.source import OPTIONS, LogPartition, VeenReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -23,9 +23,9 @@ class Reading:
         self._quarantine = options.get("mode") == "quarantine"
         self._reader = VeenReader(Options({**where, **options}, OPTIONS))
         self._reader.pushFilters(list(filters))
-        self.parts = [part for part in self._reader.partitions() if isinstance(part, Part)]
+        self.parts = [part for part in self._reader.partitions() if isinstance(part, LogPartition)]
 
-    def batches(self, part: Part) -> list[pa.RecordBatch]:
+    def batches(self, part: LogPartition) -> list[pa.RecordBatch]:
         return list(self._reader.read(part))
 
     @property

@@ -15,10 +15,10 @@ from veen_core.errors import DecodeError
 from veen_core.ids import Label, StreamSeq
 from veen_spark.read import chunk_walk
 from veen_spark.read.chunk_walk import ChunkWalk
-from veen_spark.read.segment import Authorize, Damage, Segment, singly
+from veen_spark.read.segment import Authorize, Damage, Segment, single_items
 
 LABEL, OTHER = Label(bytes(range(32))), Label(bytes(32))
-Found = tuple[int, Any]
+FoundLogs = tuple[int, Any]
 """Offset, and the entry or the number of bytes that are none."""
 
 
@@ -37,7 +37,7 @@ def entry_at(data: bytes, at: int, most: int) -> Entry | None:
     return entry if holds else None
 
 
-def plainly(data: bytes, most: int) -> Iterator[Found]:
+def plainly(data: bytes, most: int) -> Iterator[FoundLogs]:
     at = lost = 0
     while at < len(data):
         if (entry := entry_at(data, at, most)) is None:
@@ -51,9 +51,9 @@ def plainly(data: bytes, most: int) -> Iterator[Found]:
         yield lost, at - lost
 
 
-def walked(path: Path) -> Iterator[Found]:
+def walked(path: Path) -> Iterator[FoundLogs]:
     for item in ChunkWalk(segment(path)).items():
-        for one in singly(item):
+        for one in single_items(item):
             if isinstance(one, Damage):
                 yield one.offset, one.length
             elif isinstance(one, Authorize):
@@ -102,13 +102,21 @@ def damaged(rng: random.Random, made: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize(
     ("window", "most_entries", "max_frame"),
-    [(chunk_walk.WINDOW, chunk_walk.MOST_ENTRIES, chunk_walk.MAX_FRAME), (97, 3, 2_000), (1_000, 2, 700)],
+    [
+        (chunk_walk.WINDOW_BYTES, chunk_walk.MAX_SPAN_ENTRIES, chunk_walk.MAX_FRAME_BYTES),
+        (97, 3, 2_000),
+        (1_000, 2, 700),
+    ],
     ids=["as it is", "tiny windows", "small limits"],
 )
 def test_entries_and_damage_are_where_they_are(
     window: int, most_entries: int, max_frame: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("WINDOW", window), ("MOST_ENTRIES", most_entries), ("MAX_FRAME", max_frame)):
+    for name, value in (
+        ("WINDOW_BYTES", window),
+        ("MAX_SPAN_ENTRIES", most_entries),
+        ("MAX_FRAME_BYTES", max_frame),
+    ):
         monkeypatch.setattr(chunk_walk, name, value)
     path = tmp_path / "chunk"
     for seed in range(150):

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from veen_spark.commands import COMMANDS
 from veen_spark.commands import spark as group
-from veen_spark.commands.session import NETWORK, PROTOCOL, USAGE, said
+from veen_spark.commands.session import NETWORK, PROTOCOL, USAGE, command_error
 
 from .live_hub import LiveHub
 from .logs import Hub, files_of
@@ -183,11 +183,11 @@ def test_a_stream_goes_on_where_it_ended_and_refuses_half_of_what_it_left(
 
 def test_an_error_in_a_worker_is_said_in_its_own_words_with_its_code() -> None:
     trace = "An exception was thrown\nTraceback (most recent call last):\n"
-    damaged = said(f"{trace}veen_spark.errors.DamagedLog: a.log, byte 7: cut short\n")
+    damaged = command_error(f"{trace}veen_spark.errors.DamagedLog: a.log, byte 7: cut short\n")
     assert (damaged.message, damaged.exit_code) == ("a.log, byte 7: cut short", PROTOCOL)
-    away = said(f"{trace}veen_hub.client.errors.Unreachable: no hub answers\n")
+    away = command_error(f"{trace}veen_hub.client.errors.Unreachable: no hub answers\n")
     assert (away.message, away.exit_code) == ("no hub answers", NETWORK)
-    assert said("[NO_IDEA] something of Spark's").exit_code == USAGE
+    assert command_error("[NO_IDEA] something of Spark's").exit_code == USAGE
 
 
 @pytest.mark.parametrize("command", [("to-parquet", "LOG", "THERE"), ("verify", "LOG", "--report", "THERE")])

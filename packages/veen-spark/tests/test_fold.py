@@ -16,7 +16,7 @@ from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.wallet.ledger import LEDGER
 from veen_spark.errors import SparkSetupError
 from veen_spark.fold import duplicates, ranges
-from veen_spark.fold.claims import fingerprint
+from veen_spark.fold.fingerprints import fingerprint
 from veen_spark.fold.folding import fold
 from veen_spark.fold.ranges import record_batch
 from veen_spark.fold.states import state, table_of
@@ -128,8 +128,8 @@ def test_duplicates_are_settled_whichever_ranges_they_lie_in(
 def test_many_fingerprints_are_compared_by_tasks_with_the_same_answer(
     bucket: int, spark: SparkSession, mirrored: Hub, keys: ReaderKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicates, "AT_ONCE", 0)
-    monkeypatch.setattr(duplicates, "BUCKET", bucket)
+    monkeypatch.setattr(duplicates, "MAX_DRIVER_FINGERPRINTS", 0)
+    monkeypatch.setattr(duplicates, "BUCKET_FINGERPRINTS", bucket)
     whole: Summary[Any] = in_one_process(LEDGER, mirrored, "wallet", reader_key("world"))
     rows = frame_of(spark, mirrored, "wallet", partitions=2)
     for held in (2, 7, 12):
@@ -142,8 +142,8 @@ def test_only_ranges_that_share_with_another_of_their_label_are_marked(
     at_once: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a label that is one range, whatever repeats in it; nor two labels that have the same key."""
-    monkeypatch.setattr(duplicates, "AT_ONCE", at_once)
-    monkeypatch.setattr(duplicates, "BUCKET", 4)
+    monkeypatch.setattr(duplicates, "MAX_DRIVER_FINGERPRINTS", at_once)
+    monkeypatch.setattr(duplicates, "BUCKET_FINGERPRINTS", 4)
     prints = {name: fingerprint(name.encode()) for name in "abcdefg"}
     claimed = [
         ("one range", 1, 3, "aab"),
@@ -155,7 +155,7 @@ def test_only_ranges_that_share_with_another_of_their_label_are_marked(
     ]
     rows = [(la.encode(), start, end, b"".join(prints[k] for k in keys)) for la, start, end, keys in claimed]
     ranges = spark.createDataFrame(rows, "label binary, from_seq long, to_seq long, claims binary")
-    marked = duplicates.find_marked(ranges, sum(len(keys) for *_, keys in claimed))
+    marked = duplicates.find_shared_ranges(ranges, sum(len(keys) for *_, keys in claimed))
     assert {(m.label, m.from_seq, m.to_seq): m.repeated for m in marked} == {
         (b"shared", 1, 3): {prints["d"], prints["b"]},
         (b"shared", 6, 7): {prints["b"]},
@@ -178,7 +178,7 @@ def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.Mon
         "parent_id": pa.array([None] * len(held), pa.binary()),
     }
     overlay = OVERLAYS["kv.map"]
-    task = ranges.lifting(overlay, None)
+    task = ranges.range_task(overlay, None)
     rows = [row for batch in task([pa.RecordBatch.from_pydict(columns)]) for row in batch.to_pylist()]
     assert 5 < len(rows) < len(held)
     assert overlay.merge(overlay.load(row["summary"]) for row in rows) == overlay.fold(held)

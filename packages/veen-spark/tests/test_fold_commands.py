@@ -42,7 +42,7 @@ def run(*args: str | Path) -> Result:
     return CliRunner().invoke(veen_spark, [*map(str, args)])
 
 
-def said(*args: str | Path) -> dict[str, Any]:
+def command_error(*args: str | Path) -> dict[str, Any]:
     result = run(*args, "--json")
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -53,7 +53,7 @@ def test_fold_prints_the_state_of_one_process_and_writes_tables(
     spark: SparkSession, hub: Hub, place: Path
 ) -> None:
     fold = ("fold", place / "export", "--overlay", "kv.map", "--reader", place / "reader")
-    answer = said(*fold, "--out", place / "out")
+    answer = command_error(*fold, "--out", place / "out")
     whole = in_one_process(KV, hub, "orders", reader_key("orders"))
     (label,) = answer["labels"]
     assert (label["label"], label["upto_seq"]) == (hub.label("orders").hex(), 3)
@@ -68,13 +68,13 @@ def test_fold_prints_the_state_of_one_process_and_writes_tables(
 def test_query_sql_verifies_and_decodes(spark: SparkSession, hub: Hub, place: Path) -> None:
     del spark, hub
     query = "select stream_seq, veen_verify_msg(msg), veen_open(msg).schema_name, label from log order by 1"
-    answer = said("query-sql", query, place / "export", "--reader", place / "reader")
+    answer = command_error("query-sql", query, place / "export", "--reader", place / "reader")
     assert [row[:3] for row in answer["rows"]] == [[n + 1, True, r.NAME] for n, r in enumerate(RECORDS)]
     assert len(answer["rows"][0][3]) == 64
     assert not answer["more"]
     quiet = run("query-sql", "select count(*) from log", place / "export", "--quiet")
     assert quiet.stdout == "3\n"  # what was asked for, and nothing else
-    few = said("query-sql", "select 1 from log", place / "export", "--limit", "2")
+    few = command_error("query-sql", "select 1 from log", place / "export", "--limit", "2")
     assert (len(few["rows"]), few["more"]) == (2, True)
 
 

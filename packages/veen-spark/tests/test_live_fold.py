@@ -25,8 +25,8 @@ from veen_overlays.wallet.ledger import LEDGER
 from veen_spark.errors import SparkSetupError
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.read.columns import arrow_schema, spark_schema
-from veen_spark.stream.commits import KINDS, TIER, Commit, Part, Target, full_tier
 from veen_spark.stream.live_fold import LiveFold
+from veen_spark.stream.state_folder import KINDS, PARTS_PER_LEVEL, Commit, ParquetPart, StateFolder, full_tier
 
 from .frames import entries, frame, in_one_process, row_of
 from .live_hub import LiveHub
@@ -118,7 +118,7 @@ def test_a_crash_before_the_commit_leaves_the_state_as_it_was(
         raise OSError("the machine went down")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Target, "commit", crash)
+        patched.setattr(StateFolder, "commit", crash)
         with pytest.raises(OSError, match="went down"):
             live.absorb(frame(spark, rows[5:], 1), 1)
     assert hashes(LiveFold(spark, LEDGER, tmp_path / "t").current()) == before
@@ -152,16 +152,16 @@ def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_i
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two parts of a level become one of the next: four batches go through two levels."""
-    monkeypatch.setattr("veen_spark.stream.commits.TIER", 2)
-    source, target = tmp_path / "source", Target(tmp_path / "target")
+    monkeypatch.setattr("veen_spark.stream.state_folder.PARTS_PER_LEVEL", 2)
+    source, target = tmp_path / "source", StateFolder(tmp_path / "target")
     source.mkdir()
     rows = rows_of(hub, "wallet")
     stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(source))
     for number, start in enumerate(range(0, len(rows), 5)):
         drop(rows[start : start + 5], source, f"{number}.parquet")
-    commit = Target.commit
+    commit = StateFolder.commit
 
-    def crash(self: Target, made: Commit) -> None:
+    def crash(self: StateFolder, made: Commit) -> None:
         """Everything of the last batch is written, both joins too; then the machine goes down."""
         if made.batch == 3:
             raise OSError("the machine went down")
@@ -173,7 +173,7 @@ def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_i
         return live
 
     with monkeypatch.context() as patched:
-        patched.setattr(Target, "commit", crash)
+        patched.setattr(StateFolder, "commit", crash)
         with pytest.raises(StreamingQueryException, match="went down"):
             follow()
     assert hashes(LiveFold(spark, LEDGER, target.root).current())[bytes(hub.label("wallet"))][0] == 15
@@ -192,11 +192,11 @@ import os, signal, sys
 from veen_overlays.wallet.ledger import LEDGER
 from veen_spark import LiveFold, ReaderKeys, start
 from veen_spark.read.columns import spark_schema
-from veen_spark.stream.commits import Target
+from veen_spark.stream.state_folder import StateFolder
 from tests.daemons import BRIEF
 
 source, target, key, moment = sys.argv[1:]
-commit = Target.commit
+commit = StateFolder.commit
 
 def killed(self, made):
     if made.batch == 1 and moment == "after the commit":
@@ -205,7 +205,7 @@ def killed(self, made):
         os.kill(os.getpid(), signal.SIGKILL)
     commit(self, made)
 
-Target.commit = killed
+StateFolder.commit = killed
 config = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF}
 spark = start("local[1]", config=config)
 stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(source)
@@ -234,7 +234,7 @@ def test_a_driver_that_is_killed_in_a_batch_goes_on_exactly_there(
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert run.returncode == -signal.SIGKILL, run.stderr
-    last = Target(target).last()
+    last = StateFolder(target).last()
     assert last is not None
     assert last.batch == (1 if moment == "after the commit" else 0)
     stream = spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(source))
@@ -246,29 +246,29 @@ def test_a_driver_that_is_killed_in_a_batch_goes_on_exactly_there(
 def test_what_a_commit_names_is_durable_before_it(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced, commit = set[Path](), Target.commit
-    monkeypatch.setattr("veen_spark.stream.commits._sync", synced.add)
+    synced, commit = set[Path](), StateFolder.commit
+    monkeypatch.setattr("veen_spark.stream.state_folder._sync", synced.add)
 
-    def checked(self: Target, made: Commit) -> None:
+    def checked(self: StateFolder, made: Commit) -> None:
         parts = [Path(self.path(kind, part)) for kind in KINDS for part in made.parts(kind)]
         files = [file for part in parts for file in part.rglob("*.parquet")]
         assert files
         assert synced >= {*files, *parts, *(part.parent for part in parts)}
         commit(self, made)
 
-    monkeypatch.setattr(Target, "commit", checked)
+    monkeypatch.setattr(StateFolder, "commit", checked)
     LiveFold(spark, LEDGER, tmp_path / "t", keys).absorb(frame(spark, rows_of(hub, "wallet")[:5], 1), 0)
 
 
 def test_parts_of_a_level_become_one_of_the_next() -> None:
-    low = [Part(str(n)) for n in range(TIER)]
+    low = [ParquetPart(str(n)) for n in range(PARTS_PER_LEVEL)]
     assert full_tier(low) == low
     assert full_tier(low[1:]) == []
-    assert full_tier([*low[1:], *(Part(f"h{n}", 1) for n in range(TIER))])[0].level == 1
+    assert full_tier([*low[1:], *(ParquetPart(f"h{n}", 1) for n in range(PARTS_PER_LEVEL))])[0].level == 1
 
 
 def test_a_damaged_commit_says_what_to_do(tmp_path: Path) -> None:
-    target = Target(tmp_path)
+    target = StateFolder(tmp_path)
     target.commit(Commit(3, "kv.map", "00"))
     assert target.last() == Commit(3, "kv.map", "00")
     (tmp_path / "commits" / "000000000003.json").write_text("{")

@@ -1,4 +1,4 @@
-"""What lies in files as rows; ``test_source`` has Spark do it."""
+"""Log files become rows. These tests call the data source without Spark; ``test_source`` uses Spark."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_compressed_chunks_are_read_as_if_they_were_not(make_hub: Callable[..., 
 def test_a_compressed_chunk_cut_short_keeps_what_decompresses(
     make_hub: Callable[..., Hub], tmp_path: Path
 ) -> None:
-    """As rows, up to where it does not; what is left of an entry there is damage at that entry's place."""
+    """Entries before the cut are rows; the incomplete entry is damage at its own offset."""
     hub = make_hub(zstd_level=3, limits=Limits(max_checkpoint_interval=200))
     hub.send("orders", bodies=[random.Random(n).randbytes(3_000) for n in range(201)], cheap=True)
     chunk = files_of(hub.clone(tmp_path / "clone"))[0]
@@ -110,9 +110,11 @@ def test_a_compressed_chunk_cut_short_keeps_what_decompresses(
         assert [row["msg"] for row in rows] == [entry.msg_bytes for entry in entries[: len(rows)]]
         assert len(rows) >= 200 * left // len(content) - 200_000 // 3_000
         assert damaged["offset"] == starts[len(rows)]
-        assert "does not decompress" in damaged["damage"]["reason"]
-        assert damaged["damage"]["reason"].endswith(f"entries {len(rows) + 1} to 200 are not there")
-        with pytest.raises(DamagedLog, match=f"{chunk}, byte {starts[len(rows)]}: does not decompress"):
+        assert "cannot be decompressed" in damaged["damage"]["reason"]
+        assert damaged["damage"]["reason"].endswith(f"entries {len(rows) + 1} to 200 are missing")
+        with pytest.raises(
+            DamagedLog, match=f"{chunk}, byte {starts[len(rows)]}: the file cannot be decompressed"
+        ):
             assert Reading(chunk).numbers
 
 
@@ -135,20 +137,18 @@ def test_a_list_a_glob_and_a_folder_of_exports_are_read_together(orders: Hub, tm
         assert Reading(*paths).numbers == list(range(1, 31))
 
 
-def test_a_glob_or_a_list_of_chunk_files_passes_over_what_lies_beside_them(
-    orders: Hub, tmp_path: Path
-) -> None:
+def test_a_glob_or_a_list_of_chunk_files_ignores_summaries(orders: Hub, tmp_path: Path) -> None:
     log = orders.clone(tmp_path / "clone") / "log"
     summaries, chunks = files_of(log, "*.summary"), files_of(log, "chunk-*")
     assert summaries
     for paths in ((log / "chunk-*",), (log / "*",), chunks):
         assert Reading(*paths).numbers == list(range(1, 31))
     for path in (summaries[0], log / "*.summary"):
-        with pytest.raises(SparkSetupError, match="no chunk file"):
+        with pytest.raises(SparkSetupError, match="not an export, a data directory or a chunk file"):
             Reading(path)
 
 
-def test_no_log_that_was_meant_is_passed_over(orders: Hub, tmp_path: Path) -> None:
+def test_a_path_that_holds_only_part_of_a_log_is_refused(orders: Hub, tmp_path: Path) -> None:
     log = orders.clone(tmp_path / "clone") / "log"
     orders.export("orders", tmp_path / "weeks" / "46")
     orders.export("orders", tmp_path / "weeks" / "47", form="chunks")
@@ -161,17 +161,19 @@ def test_no_log_that_was_meant_is_passed_over(orders: Hub, tmp_path: Path) -> No
         (log, *files_of(summaries, "*")),
         (tmp_path / "weeks" / "*" / "*",),
     ):
-        with pytest.raises(SparkSetupError, match="no chunk file"):
+        with pytest.raises(SparkSetupError, match="not an export, a data directory or a chunk file"):
             Reading(*paths)
     for paths in ((summaries,), (log, summaries)):
-        with pytest.raises(DamagedLog, match="no chunk file is left"):
+        with pytest.raises(DamagedLog, match="summaries but no chunk file"):
             Reading(*paths)
 
 
 def test_a_chunk_in_two_forms_is_read_once_also_by_a_glob(orders: Hub, tmp_path: Path) -> None:
     log = orders.clone(tmp_path / "clone") / "log"
     first = files_of(log)[0]
-    shutil.copy(first, log / chunk_name(orders.label("orders"), StreamSeq(1), None))  # half way of sealing it
+    shutil.copy(
+        first, log / chunk_name(orders.label("orders"), StreamSeq(1), None)
+    )  # as after a kill while the chunk was sealed
     for place in (log, log / "chunk-*"):
         assert Reading(place).numbers == list(range(1, 31))
 
@@ -189,16 +191,22 @@ def test_a_hub_without_messages_is_an_empty_table(hub: Hub, tmp_path: Path) -> N
 def test_a_hundred_thousand_labels_are_a_few_parts(hub: Hub, tmp_path: Path) -> None:
     home = hub.clone(tmp_path / "clone")
     shape = lone_entry(0)
-    for number in range(100_000):  # nobody verifies them here: one signature serves all
+    first = home / "log" / chunk_name(Label(bytes(32)), StreamSeq(1), None)
+    read = {*range(8_192), 77_777}
+    for number in range(100_000):
         label = Label(number.to_bytes(32, "big"))
-        msg = shape.msg_bytes.replace(shape.label, label)
+        path = home / "log" / chunk_name(label, StreamSeq(1), None)
+        if number not in read:  # planning only looks at names and sizes
+            path.hardlink_to(first)
+            continue
+        msg = shape.msg_bytes.replace(shape.label, label)  # reading does not verify signatures
         entry = Entry(label, StreamSeq(1), msg, shape.receipt_bytes.replace(shape.label, label))
-        (home / "log" / chunk_name(label, StreamSeq(1), None)).write_bytes(entry.encode())
+        path.write_bytes(entry.encode())
     reading = Reading(home)
     assert len(reading.parts) < 30
     batches = [batch for part in reading.parts[:2] for batch in reading.batches(part)]
     assert sum(batch.num_rows for batch in batches) == 8_192
-    assert len(batches) == 8  # not one a label: each costs Spark more than its row
+    assert len(batches) == 8  # not one per label: a batch costs Spark more than its row
     wanted = EqualTo(("label",), (77_777).to_bytes(32, "big"))
     assert Reading(home, filters=(wanted,)).table["label"].to_pylist() == [wanted.value]
 
@@ -220,14 +228,14 @@ def test_a_hundred_thousand_labels_are_a_few_parts(hub: Hub, tmp_path: Path) -> 
     ids=["range", "one", "in", "moment", "since", "later", "not understood"],
 )
 @pytest.mark.parametrize("form", ["set", "chunks"])
-def test_filters_leave_out_rows_that_cannot_match_and_no_others(
+def test_a_filter_excludes_only_rows_that_cannot_match(
     filters: Any, expected: Any, form: Any, orders: Hub, tmp_path: Path
 ) -> None:
     orders.export("orders", tmp_path / "export", form=form)
     assert Reading(tmp_path / "export", filters=filters).numbers == list(expected)
 
 
-def test_files_that_filters_leave_out_are_not_read(orders: Hub, tmp_path: Path) -> None:
+def test_files_that_a_filter_excludes_are_not_read(orders: Hub, tmp_path: Path) -> None:
     orders.send("invoices", 4)
     clone, invoices = orders.clone(tmp_path / "clone"), orders.label("invoices")
     chunks = [path for path in files_of(clone / "log", "chunk-*") if invoices.hex() not in path.name]
@@ -240,11 +248,11 @@ def test_files_that_filters_leave_out_are_not_read(orders: Hub, tmp_path: Path) 
     after = (only_orders, GreaterThan(("stream_seq",), 16))
     assert Reading(clone, filters=after).numbers == list(range(17, 31))
     late = (only_orders, GreaterThan(("hub_ts",), BORN + 2))
-    with pytest.raises(DamagedLog):  # its first receipt cannot be read, so nothing is left out for its sake
+    with pytest.raises(DamagedLog):  # its first receipt is unreadable, so the file is not excluded
         assert Reading(clone, filters=late).numbers
 
 
-def test_a_time_leaves_out_chunks_by_their_first_receipts(orders: Hub, tmp_path: Path) -> None:
+def test_a_filter_on_time_excludes_chunks_by_their_first_receipts(orders: Hub, tmp_path: Path) -> None:
     clone = orders.clone(tmp_path / "clone")
     assert len(Reading(clone, maxPartitionBytes="1").parts) == 30
     late = Reading(clone, filters=(GreaterThan(("hub_ts",), BORN + 2),), maxPartitionBytes="100000")
@@ -253,7 +261,7 @@ def test_a_time_leaves_out_chunks_by_their_first_receipts(orders: Hub, tmp_path:
 
 
 @pytest.mark.parametrize("bit", [0x80, 0x40], ids=["later", "earlier"])
-def test_a_flipped_bit_in_a_first_receipts_time_leaves_nothing_out(
+def test_a_flipped_bit_in_a_first_receipts_time_excludes_nothing(
     bit: int, orders: Hub, tmp_path: Path
 ) -> None:
     orders.export("orders", tmp_path / "chunks", form="chunks")
@@ -278,7 +286,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def frames(path: Path) -> list[int]:
-    """Where each entry of a chunk begins."""
+    """Return the offsets of the entries of a chunk, and the end of the last one."""
     starts = [0]
     for entry in split_entries(path.read_bytes()):
         starts.append(starts[-1] + len(entry.encode()))
@@ -292,7 +300,7 @@ def second_chunk(orders: Hub, tmp_path: Path) -> Path:
 
 
 EVERYWHERE = [0, 1, 10, 34, 41, 43, 47, 60, 82, 83, 90, 186, 500]
-"""Every field of the header, and the entry."""
+"""Offsets in every field of the frame header and in the entry."""
 
 
 @pytest.mark.parametrize("at", EVERYWHERE, ids=lambda at: f"byte {at}")
@@ -306,7 +314,7 @@ def test_a_damaged_frame_fails_the_read_with_file_and_offset(at: int, second_chu
 
 @pytest.mark.parametrize("at", EVERYWHERE, ids=lambda at: f"byte {at}")
 @pytest.mark.parametrize("size", ["1000000", "1000"], ids=["whole", "cut"])
-def test_in_quarantine_it_is_a_row_of_its_own_and_the_rest_is_there(
+def test_in_quarantine_a_damaged_frame_is_one_row_and_the_others_are_read(
     at: int, size: str, second_chunk: Path
 ) -> None:
     starts = frames(second_chunk)
@@ -316,32 +324,32 @@ def test_in_quarantine_it_is_a_row_of_its_own_and_the_rest_is_there(
     (damaged,) = (row for row in reading.table.to_pylist() if row["damage"] is not None)
     assert (damaged["file"], damaged["offset"]) == (str(second_chunk), starts[2])
     assert damaged["damage"]["reason"]
-    if at not in (1, 34, 41):  # the header alone: the frame holds, and what is inside is shown
+    if at not in (1, 34, 41):  # for these header bytes the frame is valid and its content is shown
         assert damaged["damage"]["length"] == starts[3] - starts[2]
         assert damaged["damage"]["bytes"] == second_chunk.read_bytes()[starts[2] :][:64]
     assert (damaged["stream_seq"], damaged["msg"]) == (None, None)
     assert damaged["label"] is not None  # so that a filter on the label keeps it
 
 
-def test_a_chunk_cut_short_keeps_its_whole_entries_and_tells_the_rest(second_chunk: Path) -> None:
+def test_a_truncated_chunk_keeps_its_complete_entries_and_reports_the_rest(second_chunk: Path) -> None:
     starts = frames(second_chunk)
     second_chunk.write_bytes(second_chunk.read_bytes()[: starts[5] + 30])
     reading = Reading(second_chunk, mode="quarantine")
     assert reading.numbers == [9, 10, 11, 12, 13]
     damaged = reading.table.to_pylist()[-1]
     assert (damaged["offset"], damaged["damage"]["length"]) == (starts[5], 30)
-    assert "cut short" in damaged["damage"]["reason"]
+    assert "ends inside an entry" in damaged["damage"]["reason"]
 
 
 @pytest.mark.parametrize("left", [0, 5])
 @pytest.mark.parametrize("size", ["1000000", "1000"], ids=["whole", "cut"])
-def test_a_chunk_that_ends_between_two_entries_is_not_taken_for_whole(
+def test_a_chunk_that_ends_between_two_entries_is_incomplete(
     size: str, left: int, second_chunk: Path
 ) -> None:
     starts = frames(second_chunk)
     second_chunk.write_bytes(second_chunk.read_bytes()[: starts[left]])
-    at, lost = starts[max(0, left - 1)], f"entries {9 + left} to 16 are not there"
-    with pytest.raises(DamagedLog, match=f"byte {at}: .* cut short .*; {lost}"):
+    at, lost = starts[max(0, left - 1)], f"entries {9 + left} to 16 are missing"
+    with pytest.raises(DamagedLog, match=f"byte {at}: .*the log ends too early; {lost}"):
         assert Reading(second_chunk.parent, maxPartitionBytes=size).numbers
     reading = Reading(second_chunk.parent, mode="quarantine", maxPartitionBytes=size)
     assert reading.numbers == [n for n in range(1, 31) if not 9 + left <= n <= 16]
@@ -350,11 +358,11 @@ def test_a_chunk_that_ends_between_two_entries_is_not_taken_for_whole(
     assert damaged["damage"]["reason"].endswith(lost)
 
 
-def test_a_set_without_its_last_entries_is_not_taken_for_whole(orders: Hub, tmp_path: Path) -> None:
+def test_a_set_without_its_last_entries_is_incomplete(orders: Hub, tmp_path: Path) -> None:
     orders.export("orders", tmp_path / "set")
     for name in ("payloads", "receipts"):
         (tmp_path / "set" / f"{name}.cborseq").write_bytes(b"")
-    with pytest.raises(DamagedLog, match="entries 1 to 30 are not there"):
+    with pytest.raises(DamagedLog, match="entries 1 to 30 are missing"):
         assert Reading(tmp_path / "set").numbers
 
 
@@ -368,7 +376,7 @@ def test_two_damaged_places_are_two_rows(second_chunk: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["receipts", "payloads"])
-def test_a_damaged_set_fails_or_is_kept_apart(name: str, orders: Hub, tmp_path: Path) -> None:
+def test_a_damaged_set_fails_or_is_quarantined(name: str, orders: Hub, tmp_path: Path) -> None:
     orders.export("orders", tmp_path / "set")
     flip(tmp_path / "set" / f"{name}.cborseq", 3)  # the length of the first item's first hash
     with pytest.raises(DamagedLog):
@@ -377,29 +385,69 @@ def test_a_damaged_set_fails_or_is_kept_apart(name: str, orders: Hub, tmp_path: 
     assert any(row["damage"] for row in rows)
 
 
+@pytest.mark.parametrize("size", ["1000000", "2000"], ids=["whole", "split"])
+@pytest.mark.parametrize("name", ["receipts", "payloads"])
+def test_any_flipped_bit_of_a_set_fails_the_read_and_is_a_row_in_quarantine(
+    name: str, size: str, orders: Hub, tmp_path: Path
+) -> None:
+    orders.export("orders", tmp_path / "set")
+    path = tmp_path / "set" / f"{name}.cborseq"
+    whole = path.read_bytes()
+    for at in random.Random(7).sample(range(len(whole)), 30):
+        flip(path, at)
+        with pytest.raises(DamagedLog, match=str(tmp_path / "set")):
+            assert Reading(tmp_path / "set", maxPartitionBytes=size).numbers
+        rows = Reading(tmp_path / "set", mode="quarantine", maxPartitionBytes=size).table.to_pylist()
+        assert any(row["damage"] for row in rows), at
+        path.write_bytes(whole)
+
+
+def test_a_flipped_bit_in_a_ciphertext_of_a_set_damages_only_its_entry(orders: Hub, tmp_path: Path) -> None:
+    orders.export("orders", tmp_path / "set")
+    path = tmp_path / "set" / "payloads.cborseq"
+    third = Reading(tmp_path / "set").table.to_pylist()[2]
+    flip(path, third["offset"] + len(third["msg"]) - 100)
+    with pytest.raises(DamagedLog, match=rf"{path}, byte {third['offset']}: .*MSG\.ct_hash"):
+        assert Reading(tmp_path / "set").numbers
+    reading = Reading(tmp_path / "set", mode="quarantine")
+    assert reading.numbers == [n for n in range(1, 31) if n != 3]
+
+
+@pytest.mark.parametrize("mode", ["failfast", "quarantine"])
+def test_an_unreadable_chunk_file_is_damage(mode: str, second_chunk: Path) -> None:
+    second_chunk.unlink()
+    second_chunk.mkdir()
+    if mode == "failfast":
+        with pytest.raises(DamagedLog, match=f"{second_chunk}, byte 0: the file cannot be read"):
+            assert Reading(second_chunk.parent).numbers
+    else:
+        numbers = Reading(second_chunk.parent, mode=mode, maxPartitionBytes="1").numbers
+        assert numbers == [n for n in range(1, 31) if not 9 <= n <= 16]
+
+
 def test_an_entry_missing_from_a_set_is_damage_not_a_shift(orders: Hub, tmp_path: Path) -> None:
     orders.export("orders", tmp_path / "set")
     path = tmp_path / "set" / "receipts.cborseq"
     first = orders.store.read.receipt(orders.label("orders"), 1)
     assert first is not None
     path.write_bytes(path.read_bytes()[len(first.encode()) :])
-    with pytest.raises(DamagedLog, match="is 2, its place says 1"):
+    with pytest.raises(DamagedLog, match="is 2, expected 1 at this position"):
         assert Reading(tmp_path / "set").numbers
 
 
-def test_quarantine_is_advised_where_it_helps(second_chunk: Path) -> None:
+def test_the_error_suggests_quarantine_only_where_it_helps(second_chunk: Path) -> None:
     content = second_chunk.read_bytes()
     flip(second_chunk, 0)
-    with pytest.raises(DamagedLog, match="or read with mode=quarantine"):
+    with pytest.raises(DamagedLog, match="or read the rest with mode=quarantine"):
         assert Reading(second_chunk.parent).numbers
     second_chunk.write_bytes(content)
     flip(second_chunk.parent / "hub-identity.cbor", 0)
-    with pytest.raises(DamagedLog, match=r"fetch it again$"):  # whose entries these are cannot be told
+    with pytest.raises(DamagedLog, match=r"fetch the file again$"):  # the hub of these entries is unknown
         assert Reading(second_chunk.parent, mode="quarantine").numbers
 
 
 @pytest.mark.parametrize("filters", [(), (GreaterThan(("stream_seq",), 0), GreaterThan(("hub_ts",), 0))])
-def test_a_log_that_says_more_than_a_column_holds_is_not_left_out(
+def test_a_filter_does_not_hide_numbers_that_a_column_cannot_hold(
     filters: Any, orders: Hub, tmp_path: Path
 ) -> None:
     last = files_of(orders.clone(tmp_path / "clone"), "*.open")[0]
@@ -409,21 +457,20 @@ def test_a_log_that_says_more_than_a_column_holds_is_not_left_out(
     for from_seq, to_seq in ((2**63, 2**63 + 29), (2**64 - 1, 2**64 - 1), (30, 1)):
         wrong = dataclasses.replace(manifest, from_seq=StreamSeq(from_seq), to_seq=StreamSeq(to_seq))
         (tmp_path / "set" / "manifest.cbor").write_bytes(wrong.encode())
-        with pytest.raises(DamagedLog, match="a range of entries that there cannot be"):
+        with pytest.raises(DamagedLog, match="are not a valid range"):
             assert Reading(tmp_path / "set", filters=filters).numbers
 
 
-def test_rows_made_one_at_a_time_are_few_bytes_at_once(
+def test_rows_decoded_one_by_one_are_sent_in_batches_of_bounded_size(
     second_chunk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flip(second_chunk, frames(second_chunk)[7] + 34)
-    monkeypatch.setattr(rows, "SLOW_BYTES", 1_000)
+    monkeypatch.setattr(rows, "MAX_BATCH_BYTES", 1_000)
     reading = Reading(second_chunk, mode="quarantine")
     assert [batch.num_rows for batch in reading.batches(reading.parts[0])] == [3, 3, 2]
 
 
 def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:
-    """Whole in its frame, and in no state: what opens it asks no more than what it says itself."""
     here, there = lone_entry(0), lone_entry(1)
     mixed = Entry(here.label, StreamSeq(1), there.msg_bytes, here.receipt_bytes)
     path = tmp_path / chunk_name(here.label, StreamSeq(1), None)
@@ -432,8 +479,8 @@ def test_a_message_of_another_label_is_damage(tmp_path: Path) -> None:
         assert Reading(path).numbers
 
 
-def test_what_a_message_carries_does_not_pass_for_an_entry(hub: Hub, tmp_path: Path) -> None:
-    """A writer who puts a whole frame of the log into its message moves no boundary."""
+def test_a_frame_inside_a_message_is_not_taken_for_an_entry(hub: Hub, tmp_path: Path) -> None:
+    """A malicious writer may embed a whole frame in a message."""
     hub.send("orders", 1)
     entry = next(iter(hub.store.read.entries(hub.label("orders"), 1, 1)))
     hub.send("orders", bodies=[entry.encode()] * 8, cheap=True)
@@ -442,7 +489,7 @@ def test_what_a_message_carries_does_not_pass_for_an_entry(hub: Hub, tmp_path: P
         assert Reading(tmp_path / "chunks", maxPartitionBytes=size).numbers == list(range(1, 10))
 
 
-# --- what is asked wrongly
+# --- wrong arguments
 
 
 @pytest.mark.parametrize(
@@ -450,16 +497,16 @@ def test_what_a_message_carries_does_not_pass_for_an_entry(hub: Hub, tmp_path: P
     [
         ("nowhere", {}, "does not exist"),
         ("nothing-*", {}, "nothing matches"),
-        ("", {}, "is no export, no data directory and no chunk file"),
-        ("unrelated.txt", {}, "is no export, no data directory and no chunk file"),
-        ("", {"mode": "permissive"}, "want failfast or quarantine"),
+        ("", {}, "is not an export, a data directory or a chunk file"),
+        ("unrelated.txt", {}, "is not an export, a data directory or a chunk file"),
+        ("", {"mode": "permissive"}, "permissive is not one of failfast, quarantine"),
         ("", {"mod": "quarantine"}, "has no option mod"),
-        ("", {"maxPartitionBytes": "0"}, "want a whole number of at least 1"),
+        ("", {"maxPartitionBytes": "0"}, "0 is not an integer ≥ 1"),
     ],
 )
-def test_what_cannot_be_read_says_why(
+def test_a_wrong_path_or_option_is_refused_with_the_reason(
     path: str, options: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "unrelated.txt").write_text("nothing of a log")
+    (tmp_path / "unrelated.txt").write_text("not a log")
     with pytest.raises(SparkSetupError, match=message):
         Reading(tmp_path / path, **options)

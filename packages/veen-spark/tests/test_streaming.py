@@ -15,8 +15,8 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.receipt import Receipt
 from veen_spark.errors import SparkSetupError
 from veen_spark.read.options import Options
-from veen_spark.stream import live
-from veen_spark.stream.stream_source import OPTIONS, Stretch, VeenStreamReader
+from veen_spark.stream import live_hub
+from veen_spark.stream.stream_source import OPTIONS, StreamPartition, VeenStreamReader
 
 from .live_hub import LiveHub
 from .logs import Hub
@@ -95,8 +95,8 @@ def test_starting_offsets_that_are_none_do_not_mean_earliest(asked: str, hub: Li
 
 
 def test_a_stretch_of_large_messages_is_read_in_pieces(hub: LiveHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "HELD_BYTES", 1)
-    monkeypatch.setattr(live, "PAGE", 5)
+    monkeypatch.setattr(live_hub, "MAX_BUFFERED_BYTES", 1)
+    monkeypatch.setattr(live_hub, "PAGE_ENTRIES", 5)
     stream = reader(hub, stream="orders")
     start = stream.initialOffset()
     rows = read(stream, start, stream.latestOffset(start, ReadAllAvailable()))
@@ -137,7 +137,7 @@ def test_a_task_that_is_shown_another_history_than_the_batch_was_planned_by_fail
 def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerated(hub: LiveHub) -> None:
     orders = hub.label("orders")
     ahead = {orders: {"seq": 99, "root": "00" * 32}}
-    with pytest.raises(live.DataLoss, match="ends at 12"):
+    with pytest.raises(live_hub.DataLoss, match="ends at 12"):
         reader(hub).latestOffset(ahead, ReadAllAvailable())
     waiting = reader(hub, failOnDataLoss="false", stream="orders")
     assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead
@@ -159,7 +159,7 @@ def test_of_what_retention_took_the_receipt_is_a_row_if_loss_is_tolerated(
         strict, lenient = (reader(served, stream="orders", failOnDataLoss=loss) for loss in ("true", "false"))
         start = strict.initialOffset()
         end = strict.latestOffset(start, ReadAllAvailable())
-        with pytest.raises(live.DataLoss, match="entry 1 of label"):
+        with pytest.raises(live_hub.DataLoss, match="entry 1 of label"):
             read(strict, start, end)
         rows = read(lenient, start, end)
     finally:
@@ -191,15 +191,15 @@ def test_what_is_asked_wrongly_says_why(hub: LiveHub, options: dict[str, str], m
 
 def test_a_share_that_one_label_does_not_need_goes_to_the_others() -> None:
     a, b, c = (Label(bytes([n]) * 32) for n in range(3))
-    assert live.deal({a: 1, b: 50, c: 100}, 31) == {a: 1, b: 15, c: 15}
-    assert live.deal({a: 1, b: 50}, None) == {a: 1, b: 50}
-    assert sum(live.deal({a: 7, b: 7, c: 7}, 8).values()) == 8
+    assert live_hub.deal({a: 1, b: 50, c: 100}, 31) == {a: 1, b: 15, c: 15}
+    assert live_hub.deal({a: 1, b: 50}, None) == {a: 1, b: 50}
+    assert sum(live_hub.deal({a: 7, b: 7, c: 7}, 8).values()) == 8
 
 
 def test_a_long_stretch_is_several_parts(hub: LiveHub) -> None:
     label = hub.label("orders")
     parts = reader(hub).partitions({}, {label: {"seq": 45_000, "root": ""}})
-    stretches = [(part.start, part.end) for part in parts if isinstance(part, Stretch)]
+    stretches = [(part.start, part.end) for part in parts if isinstance(part, StreamPartition)]
     assert stretches == [(1, 20_000), (20_001, 40_000), (40_001, 45_000)]
 
 

@@ -1,13 +1,14 @@
-"""What veen_spark raises on purpose, beside the errors of ``veen_core``.
+"""The errors that veen_spark raises, in addition to those of ``veen_core``.
 
     VeenError
     ├── ConfigError
-    │   └── SparkSetupError   Spark, Java, a master or an option of the data source is not usable
-    │       └── ClusterUnreachable  nobody answers at the master's address
+    │   └── SparkSetupError         Spark, Java, a master or an option of the data source is not usable
+    │       └── ClusterUnreachable  no server answers at the master's address
     └── VerificationError
-        └── DamagedLog        a log file does not hold what it should; names file and offset
+        └── DamagedLog              a log file is damaged; the error names file and byte
 
-Errors cross from executors to the driver as text, inside Spark's own exception: their messages stand alone.
+An error on an executor reaches the driver only as text inside Spark's own exception, so every message is
+complete in itself.
 """
 
 from __future__ import annotations
@@ -16,19 +17,18 @@ from veen_core.errors import ConfigError, VerificationError
 
 
 class SparkSetupError(ConfigError):
-    """Spark cannot be started or asked this way; the message says what to change."""
+    """Spark, Java, a master or an option of the data source is not usable."""
 
 
-class ClusterUnreachable(SparkSetupError):  # noqa: N818 - as the hub's client says Unreachable
-    """Nobody answers at the master's address."""
+class ClusterUnreachable(SparkSetupError):  # noqa: N818 - like Unreachable of the hub's client
+    """No server answers at the master's address."""
 
 
-class DamagedLog(VerificationError):  # noqa: N818 - the noun that users meet in reports
-    """A log file does not hold what it should, at a byte (§4.8)."""
+class DamagedLog(VerificationError):  # noqa: N818 - users know this noun from reports
+    """A log file is damaged or incomplete (core §4.8)."""
 
-    def __init__(self, file: str, offset: int, what: str, *, otherwise: str = "") -> None:
-        """``otherwise``: what else can be done than to fetch the file again."""
-        super().__init__(f"{file}, byte {offset}: {what}; fetch it again{otherwise}")
+    def __init__(self, file: str, offset: int, reason: str, *, action: str = "fetch the file again") -> None:
+        super().__init__(f"{file}, byte {offset}: {reason}", action=action)
         self.file = file
         self.offset = offset
-        self.what = what
+        self.reason = reason

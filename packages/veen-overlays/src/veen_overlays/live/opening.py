@@ -1,4 +1,4 @@
-"""Open log entries: the part of an entry that a fold may see (core §4.5, §9)."""
+"""From a log entry to what a fold may see of it (§4.5, §9)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ __all__ = ["UNOPENED", "open_entry"]
 
 
 def open_entry(entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey]) -> Message:
-    """Open an entry with the first key that fits.
+    """The opened message. One that does not open, or misuses its capability (§6), is nobody's event.
 
-    An entry that no key opens, or that misuses its capability (core §6), becomes a message with the schema
-    ``UNOPENED``, which every overlay ignores.
+    Of several keys the first that opens it counts.
     """
     seq, msg_id = entry.stream_seq, bytes(receipt.leaf_hash)
     if entry.is_authorize:

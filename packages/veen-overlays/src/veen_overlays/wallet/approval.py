@@ -1,4 +1,4 @@
-"""Approvals of a transfer by several signers (WAL §9)."""
+"""Multisignature approvals of a transfer (WAL §9): who has signed the approval hash."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from veen_overlays.wallet.records import Transfer
 def approved_by(
     transfer: Transfer, signatures: Iterable[Signature], approvers: Iterable[VerifyKey]
 ) -> frozenset[VerifyKey]:
-    """The approvers whose signature of the transfer is among ``signatures`` (WAL §9).
-
-    Each approver counts once. An m-of-n policy compares the size of the result with m.
-    """
+    """The approvers of whom a signature is there, each once; a policy of m of n counts them."""
     digest = approval_hash(
         transfer.wallet_id, transfer.to_wallet_id, transfer.amount, transfer.ts, transfer.transfer_id
     )
-    given = tuple(signatures)
-    return frozenset(key for key in approvers if any(_is_valid(key, digest, sig) for sig in given))
+    held = tuple(signatures)
+    return frozenset(key for key in approvers if any(_holds(key, digest, sig) for sig in held))
 
 
-def _is_valid(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
+def _holds(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
     try:
         verify(key, digest, signature, "approval (WAL §9)")
     except SignatureError:

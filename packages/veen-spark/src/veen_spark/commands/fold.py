@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from veen_overlays.fold.registry import OVERLAYS
-from veen_spark.commands.paths import there
+from veen_spark.commands.paths import require_paths
 from veen_spark.commands.readers import reader_keys, reader_option
 from veen_spark.commands.session import (
     HELP,
@@ -69,7 +69,7 @@ def fold(
             "Missing option '--reader': messages are sealed, name the key that opens them."
         )
     new_folder(target)
-    there(paths, master)
+    require_paths(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         logs = spark.read.format("veen").option("maxPartitionBytes", PARTITION_BYTES).load([*paths])
         folded = fold_logs(logs, overlay, keys, allow_pruned=allow_pruned)

@@ -10,7 +10,7 @@ from veen_spark.read.log_files import matching
 from veen_spark.session.master import is_connect
 
 
-def there(paths: Iterable[str], master: str) -> None:
+def require_paths(paths: Iterable[str], master: str) -> None:
     """Refuse a path that is not there; the paths of a Spark Connect server are not this machine's."""
     for path in () if is_connect(master) else paths:
         if not any(map(os.path.exists, matching(path))):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from veen_spark.commands.paths import there
+from veen_spark.commands.paths import require_paths
 from veen_spark.commands.readers import reader_keys, reader_option
 from veen_spark.commands.session import HELP, ExampleCommand, log_paths, session, session_options, show
 
@@ -45,7 +45,7 @@ def query_sql(
     from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark, which --help does not need
 
     keys = reader_keys(readers)
-    there(paths, master)
+    require_paths(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         sql.register(spark, keys)
         spark.read.format("veen").load([*paths]).createOrReplaceTempView("log")

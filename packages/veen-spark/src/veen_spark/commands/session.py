@@ -116,7 +116,7 @@ def session(master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[Spa
     found = SparkSession.getActiveSession()
     if not verbose:
         _hush()
-    with told():
+    with one_line_errors():
         spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
         try:
             yield spark
@@ -136,16 +136,16 @@ def _hush() -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
 
     try:
         yield
     except PySparkException as exc:
-        raise said(str(exc)) from exc
+        raise command_error(str(exc)) from exc
     except Py4JJavaError as exc:  # of the JVM's errors, those that pyspark has no class for
-        raise said(str(exc.java_exception.toString())) from exc
+        raise command_error(str(exc.java_exception.toString())) from exc
     except Py4JError as exc:
         raise SparkCommandError("Spark's Java process is gone (--verbose shows its log)", USAGE) from exc
     except ClusterUnreachable as exc:
@@ -154,7 +154,7 @@ def told() -> Iterator[None]:
         raise SparkCommandError(str(exc), USAGE) from exc
 
 
-def said(text: str) -> SparkCommandError:
+def command_error(text: str) -> SparkCommandError:
     """The error of ours inside Spark's, or the first line of Spark's own."""
     if found := _RAISED.findall(text):
         name, message = found[-1]

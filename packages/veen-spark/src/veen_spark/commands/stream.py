@@ -18,7 +18,7 @@ from veen_spark.commands.session import (
     show,
 )
 from veen_spark.commands.session import hub_id as as_hub_id
-from veen_spark.read.parquet import partitioned
+from veen_spark.read.parquet import add_partition_columns
 from veen_spark.session.master import is_connect
 
 EXAMPLES: Final = (
@@ -87,7 +87,7 @@ def stream(
     if not is_connect(master):
         _of_one_run(target, place)
     with session(master, conf, verbose=verbose) as spark:
-        rows = partitioned(spark.readStream.format("veen").options(**options).load())
+        rows = add_partition_columns(spark.readStream.format("veen").options(**options).load())
         writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
         writer = writer.option("path", str(target.absolute()))
         writer = writer.option("checkpointLocation", str(place.absolute()))

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from veen_spark.commands.paths import there
+from veen_spark.commands.paths import require_paths
 from veen_spark.commands.session import (
     HELP,
     USAGE,
@@ -22,7 +22,7 @@ from veen_spark.commands.session import (
     session_options,
     show,
 )
-from veen_spark.read.parquet import to_parquet as convert
+from veen_spark.read.parquet import write_parquet
 from veen_spark.session.master import is_connect
 
 EXAMPLES: Final = (
@@ -63,9 +63,9 @@ def to_parquet(
         new_folder(target, ", or say --overwrite")
     elif not is_connect(master):
         _only_parquet(target)
-    there(paths, master)
+    require_paths(paths, master)
     with _instead_of(target, master) as place, session(master, conf, verbose=verbose) as spark:
-        written = convert(spark, paths, str(place.absolute()), mode=mode, overwrite=overwrite)
+        written = write_parquet(spark, paths, str(place.absolute()), mode=mode, overwrite=overwrite)
     if as_json:
         show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
     elif not quiet or written.damaged:

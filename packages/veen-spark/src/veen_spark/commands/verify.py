@@ -11,7 +11,7 @@ import click
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity, verify_identity
 from veen_core.ids import HubId
-from veen_spark.commands.paths import there
+from veen_spark.commands.paths import require_paths
 from veen_spark.commands.session import (
     HELP,
     PROTOCOL,
@@ -25,10 +25,10 @@ from veen_spark.commands.session import (
     session_options,
     show,
 )
-from veen_spark.read.plan import MAX_BYTES
+from veen_spark.read.plan import MAX_PARTITION_BYTES
 
 if TYPE_CHECKING:
-    from veen_spark.verify import Report
+    from veen_spark.verify import VerificationReport
 
 
 EXAMPLES: Final = (
@@ -51,7 +51,7 @@ EXAMPLES: Final = (
 @click.option(
     "--max-partition-bytes",
     type=click.IntRange(1),
-    default=MAX_BYTES,
+    default=MAX_PARTITION_BYTES,
     show_default=True,
     help="How much one task reads.",
 )
@@ -79,7 +79,7 @@ def verify(
     new_folder(report)
     given = _identity(identity) if identity is not None else None
     began = time.monotonic()
-    there(paths, master)
+    require_paths(paths, master)
     with session(master, conf, verbose=verbose) as spark:
         found = judge(spark, *paths, pinned=pinned, identity=given, max_partition_bytes=max_partition_bytes)
         if report is not None:
@@ -102,7 +102,7 @@ def _identity(path: Path) -> HubIdentity:
     return identity
 
 
-def _tell(report: Report, seconds: float, *, quiet: bool) -> None:
+def _tell(report: VerificationReport, seconds: float, *, quiet: bool) -> None:
     found: dict[str, Any] = report.as_object()
     for row in found["faults"]:
         place = f"{row['fault_file']}, byte {row['fault_offset']}"

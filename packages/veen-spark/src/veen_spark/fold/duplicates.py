@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from veen_overlays.fold.overlay import Overlay
-from veen_spark.fold.claims import (
+from veen_spark.fold.fingerprints import (
     DUPLICATE_SCHEMA,
-    Marked,
-    Settled,
-    Told,
+    FirstOccurrences,
+    KeyedMessage,
+    SharedRange,
     fingerprint,
-    marked_ranges,
-    repeating_ranges,
-    settle,
+    first_occurrences,
+    repeated_fingerprints,
+    shared_ranges,
 )
 from veen_spark.fold.ranges import (
     PART_SCHEMA,
     RANGE_SCHEMA,
     Task,
-    lifting,
     messages,
-    overlay_at,
-    portable,
+    overlay_reference,
+    range_task,
     record_batch,
+    resolve_overlay,
     spark_type,
 )
 from veen_spark.functions.reader_keys import ReaderKeys
@@ -37,11 +37,11 @@ from veen_spark.functions.reader_keys import ReaderKeys
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-AT_ONCE: Final = 250_000
+MAX_DRIVER_FINGERPRINTS: Final = 250_000
 """So few fingerprints (2 MB) the driver compares itself."""
-BUCKET: Final = 2_000_000
+BUCKET_FINGERPRINTS: Final = 2_000_000
 """Of more, about so many are compared by a task."""
-PUSHED: Final = 100
+MAX_PUSHED_RANGES: Final = 100
 """Ranges that a second reading asks the source for by name; beyond it, it asks for their labels."""
 
 _CLAIMED: Final = pa.schema([RANGE_SCHEMA.field(name) for name in ("label", "from_seq", "to_seq", "claims")])
@@ -56,7 +56,7 @@ _TOLD: Final = pa.schema(
 )
 
 
-class Lifting(NamedTuple):
+class FoldJob(NamedTuple):
     """What is lifted, how, and with which keys."""
 
     rows: DataFrame
@@ -65,45 +65,51 @@ class Lifting(NamedTuple):
     held: int
 
 
-def without_duplicates(ranges: DataFrame, claims: int, work: Lifting) -> DataFrame:
+def resolve_duplicates(ranges: DataFrame, claims: int, work: FoldJob) -> DataFrame:
     """The ranges, those with a duplicate of another's lifted again; ``claims`` is how many there are."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     parts = ranges.select(*PART_SCHEMA.names)
-    marked = find_marked(ranges, claims)
+    marked = find_shared_ranges(ranges, claims)
     if not marked:
         return parts
-    again = relifted(work, marked, settle(tell(work, marked)))
+    again = fold_again(work, marked, first_occurrences(collect_keyed_messages(work, marked)))
     replaced = [(m.label, m.from_seq) for m in marked]
     gone = ranges.sparkSession.createDataFrame(replaced, "label binary, from_seq long")
     stand = parts.join(f.broadcast(gone), ["label", "from_seq"], "left_anti")
     return stand.select(*PART_SCHEMA.names).union(again.select(*PART_SCHEMA.names))
 
 
-def relifted(
-    work: Lifting, marked: list[Marked], firsts: Mapping[bytes, Mapping[bytes, int]], *, keep: bool = False
+def fold_again(
+    work: FoldJob,
+    marked: list[SharedRange],
+    firsts: Mapping[bytes, Mapping[bytes, int]],
+    *,
+    keep: bool = False,
 ) -> DataFrame:
     """The marked ranges once more, knowing the first of every repeated key."""
-    task = lifting(work.overlay, work.keys, held=work.held, settled=Settled(marked, firsts), keep=keep)
-    return work.rows.where(asked_again(marked)).mapInArrow(task, spark_type(RANGE_SCHEMA))
+    task = range_task(
+        work.overlay, work.keys, held=work.held, settled=FirstOccurrences(marked, firsts), keep=keep
+    )
+    return work.rows.where(range_condition(marked)).mapInArrow(task, spark_type(RANGE_SCHEMA))
 
 
-def find_marked(ranges: DataFrame, claims: int) -> list[Marked]:
+def find_shared_ranges(ranges: DataFrame, claims: int) -> list[SharedRange]:
     """The ranges that share a fingerprint with another of their label."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
     claimed = ranges.select(*_CLAIMED.names)
-    if claims <= AT_ONCE:  # a shuffle takes longer than all of it
+    if claims <= MAX_DRIVER_FINGERPRINTS:  # a shuffle takes longer than all of it
         by_label: dict[bytes, list[Any]] = {}
         for row in _rows(claimed.toArrow()):
             by_label.setdefault(row[0], []).append(row)
-        return marked_ranges(found for label in by_label.values() for found in repeating_ranges(label))
+        return shared_ranges(found for label in by_label.values() for found in repeated_fingerprints(label))
     others = f.count("*").over(Window.partitionBy("label")) > 1
     several = claimed.select("*", others.alias("others")).where("others").drop("others")
-    split = several.mapInArrow(_bucketing(1 + claims // BUCKET), spark_type(_BUCKETED))
+    split = several.mapInArrow(_bucketing(1 + claims // BUCKET_FINGERPRINTS), spark_type(_BUCKETED))
     marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
-    return marked_ranges(marking.collect())
+    return shared_ranges(marking.collect())
 
 
 def _rows(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -129,15 +135,15 @@ def _bucketing(buckets: int) -> Task:
 
 def _marking(table: pa.Table) -> pa.Table:
     claims = list(_rows(table.select(_CLAIMED.names)))
-    return pa.Table.from_batches([record_batch(list(repeating_ranges(claims)), DUPLICATE_SCHEMA)])
+    return pa.Table.from_batches([record_batch(list(repeated_fingerprints(claims)), DUPLICATE_SCHEMA)])
 
 
-def asked_again(marked: Iterable[Marked]) -> Column:
+def range_condition(marked: Iterable[SharedRange]) -> Column:
     """A condition that the data source can use: the marked ranges, or at least their labels."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     marked = list(marked)
-    if len(marked) > PUSHED:
+    if len(marked) > MAX_PUSHED_RANGES:
         return f.col("label").isin([bytearray(label) for label in {m.label for m in marked}])
     wanted = f.lit(False)
     for m in marked:
@@ -147,22 +153,22 @@ def asked_again(marked: Iterable[Marked]) -> Column:
     return wanted
 
 
-def tell(work: Lifting, marked: list[Marked]) -> list[Told]:
+def collect_keyed_messages(work: FoldJob, marked: list[SharedRange]) -> list[KeyedMessage]:
     """Of the marked ranges, the messages with a repeated fingerprint and their keys whole."""
     task = _telling(work.overlay, work.keys, marked)
-    found = work.rows.where(asked_again(marked)).mapInArrow(task, spark_type(_TOLD)).collect()
-    return [Told(bytes(t[0]), t[1], bytes(t[2]), tuple(map(bytes, t[3]))) for t in found]
+    found = work.rows.where(range_condition(marked)).mapInArrow(task, spark_type(_TOLD)).collect()
+    return [KeyedMessage(bytes(t[0]), t[1], bytes(t[2]), tuple(map(bytes, t[3]))) for t in found]
 
 
-def _telling(overlay: Overlay[Any], keys: ReaderKeys | None, marked: list[Marked]) -> Task:
-    named = portable(overlay)
+def _telling(overlay: Overlay[Any], keys: ReaderKeys | None, marked: list[SharedRange]) -> Task:
+    named = overlay_reference(overlay)
     repeated: dict[bytes, set[bytes]] = {}
     for mark in marked:
         repeated.setdefault(mark.label, set()).update(mark.repeated)
-    within = Settled(marked, {})
+    within = FirstOccurrences(marked, {})
 
     def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = overlay_at(named)
+        own = resolve_overlay(named)
         rows = []
         for held in messages(batches, keys, within.wants):
             identity, asked = held.message.identity, own.keys_of(own.decode(held.message))

@@ -6,7 +6,7 @@
 2. The ranges of each label must cover it from its first entry to its last, each once: a state rests on a
    prefix.
 3. Duplicates between ranges are settled (``claims``); the ranges that have any are lifted again.
-4. Summaries are merged in stream order, a few neighbours at a time: no task walks a whole hot label.
+4. Summaries are merge_ranges in stream order, a few neighbours at a time: no task walks a whole hot label.
 
 The result has one row per label: how far it goes, the root it rests on, and the state's hash. Nothing here
 verifies signatures or roots: ``verify`` does. ``states.state`` makes a table of the state.
@@ -24,18 +24,18 @@ import pyarrow as pa
 from veen_core.errors import VerificationError
 from veen_overlays.fold.overlay import Overlay
 from veen_spark.errors import SparkSetupError
-from veen_spark.fold.claims import FINGERPRINT
-from veen_spark.fold.duplicates import Lifting, without_duplicates
-from veen_spark.fold.merging import merged
+from veen_spark.fold.duplicates import FoldJob, resolve_duplicates
+from veen_spark.fold.fingerprints import FINGERPRINT
+from veen_spark.fold.merging import merge_ranges
 from veen_spark.fold.ranges import (
     BATCH,
-    HELD,
+    MAX_BUFFERED_MESSAGES,
     OPENED,
     PART_SCHEMA,
     RANGE_SCHEMA,
     SEALED,
-    lifting,
-    overlay_at,
+    range_task,
+    resolve_overlay,
     spark_type,
 )
 from veen_spark.functions.open import require_columns
@@ -54,28 +54,28 @@ def fold(
     keys: ReaderKeys | None = None,
     *,
     allow_pruned: bool = False,
-    held: int = HELD,
+    held: int = MAX_BUFFERED_MESSAGES,
 ) -> DataFrame:
     """The state of every label in the frame, by this overlay.
 
     ``frame`` is what the data source gives, and ``keys`` open it; or it was opened before, and there are no
     keys. Entries that retention took leave a state that nobody can compute; ``allow_pruned`` folds the rest.
     """
-    overlay = overlay_at(overlay)
-    rows = needed(frame, keys)
-    ranges = rows.mapInArrow(lifting(overlay, keys, held=held), spark_type(RANGE_SCHEMA)).persist()
+    overlay = resolve_overlay(overlay)
+    rows = select_columns(frame, keys)
+    ranges = rows.mapInArrow(range_task(overlay, keys, held=held), spark_type(RANGE_SCHEMA)).persist()
     try:
-        widest, claims = examine(ranges, allow_pruned=allow_pruned)
+        widest, claims = check_coverage(ranges, allow_pruned=allow_pruned)
         parts = ranges.select(*PART_SCHEMA.names)
         if widest > 1:
-            parts = without_duplicates(ranges, claims, Lifting(rows, overlay, keys, held))
+            parts = resolve_duplicates(ranges, claims, FoldJob(rows, overlay, keys, held))
         # Kept by the session until the frame is garbage; a plan that is asked again folds nothing again.
-        return merged(parts, overlay, widest).localCheckpoint(eager=True)
+        return merge_ranges(parts, overlay, widest).localCheckpoint(eager=True)
     finally:
         ranges.unpersist()
 
 
-def needed(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
+def select_columns(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
     """The columns that a fold looks at."""
     if keys is None and "opened" not in frame.columns:
         raise SparkSetupError(
@@ -89,7 +89,7 @@ def needed(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
 # --- 2: every label from its first entry to its last
 
 
-def examine(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) -> tuple[int, int]:
+def check_coverage(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) -> tuple[int, int]:
     """The most ranges of a label, and how many claims there are; raises unless they tile each label.
 
     Done on the driver, with some sixty bytes a range: shuffling so few rows costs Spark a second.

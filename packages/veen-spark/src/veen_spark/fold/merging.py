@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from veen_overlays.fold.overlay import Overlay
-from veen_spark.fold.ranges import PART_SCHEMA, Task, overlay_at, portable, record_batches, spark_type
+from veen_spark.fold.ranges import (
+    PART_SCHEMA,
+    Task,
+    overlay_reference,
+    record_batches,
+    resolve_overlay,
+    spark_type,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +46,7 @@ FOLDED_SCHEMA: Final = pa.schema(
 """One row per label. ``foreign`` includes what did not open; ``unopened`` says how many these were."""
 
 
-def merged(parts: DataFrame, overlay: Overlay[Any], widest: int) -> DataFrame:
+def merge_ranges(parts: DataFrame, overlay: Overlay[Any], widest: int) -> DataFrame:
     """One row per label; ``widest`` is about how many ranges the label with most has."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
@@ -58,10 +65,10 @@ def _in_order(parts: DataFrame, *together: str) -> DataFrame:
 
 
 def _joining(overlay: Overlay[Any]) -> Task:
-    named = portable(overlay)
+    named = overlay_reference(overlay)
 
     def joining(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = overlay_at(named)
+        own = resolve_overlay(named)
         joined = _joined(own, batches)
         rows = ((*place, *counts, own.encode(summary)) for place, counts, summary in joined)
         return record_batches(rows, PART_SCHEMA)
@@ -70,10 +77,10 @@ def _joining(overlay: Overlay[Any]) -> Task:
 
 
 def _concluding(overlay: Overlay[Any]) -> Task:
-    named = portable(overlay)
+    named = overlay_reference(overlay)
 
     def concluding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = overlay_at(named)
+        own = resolve_overlay(named)
         return record_batches((_concluded(own, *joined) for joined in _joined(own, batches)), FOLDED_SCHEMA)
 
     return concluding

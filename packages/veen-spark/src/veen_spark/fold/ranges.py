@@ -19,15 +19,15 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live.opening import UNOPENED
 from veen_spark.errors import SparkSetupError
-from veen_spark.fold.claims import Claims, Settled
+from veen_spark.fold.fingerprints import FirstOccurrences, RangeKeys
 from veen_spark.functions.open import Opener, Unopened
 from veen_spark.functions.reader_keys import ReaderKeys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-HELD: Final = 32_768
-HELD_BYTES: Final = 64 * 1_048_576
+MAX_BUFFERED_MESSAGES: Final = 32_768
+MAX_BUFFERED_BYTES: Final = 64 * 1_048_576
 """Messages that a task holds before it folds them, and bytes of their bodies: they bound its memory, whatever
 the size of the log and of its messages."""
 PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
@@ -50,13 +50,13 @@ RANGE_SCHEMA: Final = pa.schema(
 )
 """``kept`` is null unless it was asked for."""
 PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("claims", "kept")])
-"""What is merged: a range whose duplicates are settled."""
+"""What is merge_ranges: a range whose duplicates are settled."""
 BATCH: Final = 1_024
 BATCH_BYTES: Final = 4 * 1_048_576
 """Rows in an Arrow batch: few, since a summary may be large; and not one, since there may be many labels."""
 
 
-class Held(NamedTuple):
+class PlacedMessage(NamedTuple):
     """A message in its place."""
 
     label: bytes
@@ -67,7 +67,7 @@ class Held(NamedTuple):
     opened: bool
 
 
-def overlay_at(given: str | Overlay[Any]) -> Overlay[Any]:
+def resolve_overlay(given: str | Overlay[Any]) -> Overlay[Any]:
     """An overlay, or the one of this name."""
     if not isinstance(given, str):
         return given
@@ -76,7 +76,7 @@ def overlay_at(given: str | Overlay[Any]) -> Overlay[Any]:
     return OVERLAYS[given]
 
 
-def portable(overlay: Overlay[Any]) -> str | Overlay[Any]:
+def overlay_reference(overlay: Overlay[Any]) -> str | Overlay[Any]:
     """How it travels to an executor: by name if it is one of the registry, else itself."""
     return overlay.name if OVERLAYS.get(overlay.name) is overlay else overlay
 
@@ -84,23 +84,23 @@ def portable(overlay: Overlay[Any]) -> str | Overlay[Any]:
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def lifting(
+def range_task(
     overlay: Overlay[Any],
     keys: ReaderKeys | None,
     *,
-    held: int = HELD,
-    settled: Settled | None = None,
+    held: int = MAX_BUFFERED_MESSAGES,
+    settled: FirstOccurrences | None = None,
     keep: bool = False,
 ) -> Task:
     """The pass, for ``mapInArrow``. ``settled``: only the ranges it names, with its word on duplicates.
 
     ``keep``: the rows hold the keys that were first, too.
     """
-    named = portable(overlay)
+    named = overlay_reference(overlay)
 
     def lift(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = messages(batches, keys, settled.wants if settled is not None else None)
-        lifted = _lifted(_Lift(overlay_at(named), settled, keep), rows, held)
+        lifted = _lifted(_Lift(resolve_overlay(named), settled, keep), rows, held)
         return record_batches(lifted, RANGE_SCHEMA)
 
     return lift
@@ -110,7 +110,7 @@ def messages(
     batches: Iterable[pa.RecordBatch],
     keys: ReaderKeys | None,
     wants: Callable[[bytes, int], bool] | None = None,
-) -> Iterator[Held]:
+) -> Iterator[PlacedMessage]:
     """The rows of a partition as messages; those that are not wanted are not opened."""
     opener = None if keys is None else Opener(keys.get())
     for batch in batches:
@@ -125,7 +125,7 @@ def messages(
                 yield _held(row, opener)
 
 
-def _held(row: Sequence[Any], opener: Opener | None) -> Held:
+def _held(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     label, seq, leaf, root, kind = row[:5]
     message, opened = Message(seq, leaf, UNOPENED, b""), False
     if opener is None:
@@ -135,31 +135,31 @@ def _held(row: Sequence[Any], opener: Opener | None) -> Held:
         parent = found.header.parent_id
         body = (bytes(found.header.schema), found.body, None if parent is None else bytes(parent))
         message, opened = Message(seq, leaf, *body), True
-    return Held(label, seq, root, message, kind, opened)
+    return PlacedMessage(label, seq, root, message, kind, opened)
 
 
 class _Lift(NamedTuple):
     overlay: Overlay[Any]
-    settled: Settled | None
+    settled: FirstOccurrences | None
     keep: bool
 
 
-def _lifted(lift: _Lift, rows: Iterator[Held], limit: int) -> Iterator[tuple[Any, ...]]:
-    held, size = list[Held](), 0
+def _lifted(lift: _Lift, rows: Iterator[PlacedMessage], limit: int) -> Iterator[tuple[Any, ...]]:
+    held, size = list[PlacedMessage](), 0
     for row in rows:
         held.append(row)
         size += len(row.message.body)
-        if len(held) >= limit or size >= HELD_BYTES:
+        if len(held) >= limit or size >= MAX_BUFFERED_BYTES:
             yield from _folded(lift, held)
             held, size = [], 0
     yield from _folded(lift, held)
 
 
-def _folded(lift: _Lift, held: list[Held]) -> Iterator[tuple[Any, ...]]:
+def _folded(lift: _Lift, held: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
     held.sort(key=itemgetter(0, 1))  # nothing to do for rows that come as a log has them
     for run in runs(held):
         last = run[-1]
-        claims = Claims(None if lift.settled is None else lift.settled.of(last.label), keep=lift.keep)
+        claims = RangeKeys(None if lift.settled is None else lift.settled.of(last.label), keep=lift.keep)
         summary = lift.overlay.fold((row.message for row in run), claims)
         pruned = sum(row.kind == "pruned" for row in run)
         unopened = sum(row.kind == "msg" and not row.opened for row in run)
@@ -168,7 +168,7 @@ def _folded(lift: _Lift, held: list[Held]) -> Iterator[tuple[Any, ...]]:
         yield (*place, unopened, pruned, lift.overlay.encode(summary), claims.packed(), kept)
 
 
-def runs(held: Sequence[Held]) -> Iterator[list[Held]]:
+def runs(held: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
     """Consecutive entries of one label; an entry that is there twice begins a run of its own."""
     numbered = enumerate(held)
     for _, run in groupby(numbered, key=lambda item: (item[1].label, item[1].seq - item[0])):

@@ -21,7 +21,7 @@ from veen_overlays.fold.overlay import Overlay
 from veen_overlays.schema.record import Record
 from veen_overlays.snapshot import StateCheckpoint
 from veen_spark.errors import SparkSetupError
-from veen_spark.fold.ranges import Task, overlay_at, portable, record_batches, spark_type
+from veen_spark.fold.ranges import Task, overlay_reference, record_batches, resolve_overlay, spark_type
 from veen_spark.functions.open import require_columns
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def table_of(overlay: Overlay[Any]) -> Table:
 
 def state(folded: DataFrame, overlay: str | Overlay[Any]) -> DataFrame:
     """What ``fold`` gave, as the overlay's own table."""
-    overlay = overlay_at(overlay)
+    overlay = resolve_overlay(overlay)
     if "summary" not in folded.columns:
         raise SparkSetupError("this DataFrame holds no states: it is not what fold() returns")
     require_columns(folded, (field.name for field in BASIS))
@@ -165,10 +165,10 @@ def state(folded: DataFrame, overlay: str | Overlay[Any]) -> DataFrame:
 
 
 def _showing(overlay: Overlay[Any]) -> Task:
-    named = portable(overlay)
+    named = overlay_reference(overlay)
 
     def showing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = overlay_at(named)
+        own = resolve_overlay(named)
         table = table_of(own)
         labels = (
             row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)

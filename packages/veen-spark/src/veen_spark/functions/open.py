@@ -98,22 +98,22 @@ def _opening(keys: ReaderKeys) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
     def opening(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opener = Opener(keys.get())
         for batch in batches:
-            yield expanded(batch, opener)
+            yield add_opened_columns(batch, opener)
 
     return opening
 
 
-def expanded(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
+def add_opened_columns(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
     """A batch and its plaintexts."""
     rows = zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True)
-    found = [told(opener.open(label, kind, wire)) for label, wire, kind in rows]
+    found = [opened_values(opener.open(label, kind, wire)) for label, wire, kind in rows]
     columns = list(zip(*found, strict=True)) if found else [()] * len(OPENED_FIELDS)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, OPENED_FIELDS, strict=True)]
     fields = [*batch.schema, *OPENED_FIELDS]
     return pa.RecordBatch.from_arrays([*batch.columns, *arrays], schema=pa.schema(fields))
 
 
-def told(opened: Opened | Unopened) -> tuple[Any, ...]:
+def opened_values(opened: Opened | Unopened) -> tuple[Any, ...]:
     """What ``OPENED_FIELDS`` hold."""
     if isinstance(opened, Unopened):
         return False, opened.why, None, None, None, None, None, None, None

@@ -37,7 +37,7 @@ from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live.opening import UNOPENED
 from veen_overlays.schema.record import Undecodable, decode_record
 from veen_spark.errors import SparkSetupError
-from veen_spark.functions.open import OPENED_FIELDS, Opener, told
+from veen_spark.functions.open import OPENED_FIELDS, Opener, opened_values
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.functions.schema_names import SHAPES, schema_name
 
@@ -124,7 +124,7 @@ def _opening(keys: ReaderKeys | None) -> Columnar:
         rows = []
         for wire in messages.to_pylist():
             found = opener.open(b"" if wire is None else wire[:0], None if wire is None else "msg", wire)
-            rows.append(dict(zip(names, told(found), strict=True)))
+            rows.append(dict(zip(names, opened_values(found), strict=True)))
         return pa.array(rows, _OPENED)
 
     return opening

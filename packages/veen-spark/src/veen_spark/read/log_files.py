@@ -1,9 +1,9 @@
-"""Finding logs: what lies under a path, as segments.
+"""Discovery of logs: the segments under a path.
 
-A path is an export (``manifest.cbor``, as a set or as chunks), a hub's data directory or a clone of one
+A path is an export (``manifest.cbor``, set form or chunk form), a hub's data directory or a clone of one
 (``VERSION`` and ``log/``), a folder of chunk files, a single chunk file, or a folder or glob of any of these.
-A directory that a hub has open holds more than its chunk files say: read a clone of it. Files that a glob
-matches are taken as a folder's are: ``log/chunk-*`` is the chunks, and not their summaries.
+The journal of a running hub holds entries that its chunk files do not have yet: read a clone instead. A glob
+such as ``log/chunk-*`` may match summaries too; they are ignored.
 """
 
 from __future__ import annotations
@@ -24,167 +24,193 @@ from veen_spark.read.segment import Segment
 
 IDENTITY: Final = "hub-identity.cbor"
 VERSION: Final = "VERSION"
-"""Only a data directory has one."""
-_KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
-"""Of a chunk in two forms the first counts: a hub was stopped between writing one and removing the other."""
+"""A file that only a data directory has."""
+_CHUNK_KINDS: Final = {"log": 0, "open": 1, "pruned": 2}
+"""Chunk files that hold entries, by precedence: a hub killed between writing one form of a chunk and removing
+the other leaves both."""
 _SEQUENCES: Final = frozenset(sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
 _EXPORTED: Final = frozenset({SIGNATURE, *_SEQUENCES})
-"""What lies in an export only: a folder with one of them and without a manifest is what is left of one."""
-_DEPTH: Final = 4
-Named = tuple[str, ChunkName, int]
-"""A chunk file's name, what it says, and the file's size."""
+"""Files that only an export has: a folder with one of them and no manifest is a damaged export."""
+_MAX_DEPTH: Final = 4
+"""How many levels of folders are searched below a path."""
+NamedChunk = tuple[str, ChunkName, int]
+"""A chunk file's name, the parsed name, and the file's size."""
 
 
-class Found(NamedTuple):
-    """What lies under some paths."""
+class FoundLogs(NamedTuple):
+    """The logs under some paths."""
 
     segments: list[Segment]
-    """In the order of labels and entries."""
+    """Ordered by hub, label and entry."""
     whole: set[str]
-    """The folders that were looked through whole: what is missing there is missing."""
+    """Folders that were searched completely, so that a file missing there is a fault."""
     damaged: dict[str, DamagedLog]
-    """Of a folder whose manifest or identity cannot be read, why; its entries may not be among the others."""
+    """Folders that cannot be read completely, with the reason; ``segments`` may lack their entries."""
 
 
 def matching(path: str) -> list[str]:
-    """What a path stands for: itself if it is there, or cannot be a glob; else what it matches."""
+    """Expand a glob; return the path itself if it exists or is not a glob."""
     if glob.has_magic(path) and not os.path.lexists(path):
         return sorted(glob.glob(path))
     return [path]
 
 
 def find_segments(paths: Iterable[str]) -> list[Segment]:
-    """Every stretch of log under the paths; a path that has none raises, and so does a damaged folder."""
+    """Return the segments under the paths; raise for a path without logs and for a damaged folder."""
     found = find_logs(paths)
     for _, damage in sorted(found.damaged.items()):
         raise damage
     for folder in sorted(found.whole - {segment.origin for segment in found.segments}):
         if any(parse_chunk_name(name) is not None for name in os.listdir(folder)):
-            raise DamagedLog(folder, 0, "no chunk file is left of what the summaries in it sum up")
+            raise DamagedLog(folder, 0, "the folder has chunk summaries but no chunk file")
     return found.segments
 
 
-def find_logs(paths: Iterable[str]) -> Found:
-    """Likewise, but a damaged folder is told and does not hide the others."""
+def find_logs(paths: Iterable[str]) -> FoundLogs:
+    """Return the logs under the paths; a damaged folder is recorded and does not stop the search."""
     segments: dict[str, Segment] = {}
     files: list[Path] = []
-    alone: list[Path] = []
-    """Of no use unless more of their folder is read: else a log that was meant would be passed over."""
-    here = Found([], set(), {})
-    for path in map(os.path.abspath, paths):  # an executor has another working folder
+    dependent: list[Path] = []
+    """Files that are useless unless their folder is read too; ignoring one silently could skip a log."""
+    found = FoundLogs([], set(), {})
+    for path in map(os.path.abspath, paths):  # executors have other working folders
         if not (places := matching(path)):
-            raise SparkSetupError(f"nothing matches {path}")
+            raise SparkSetupError(f"nothing matches {path}", action="check the path and the working folder")
         named: list[Path] = []
         for place in map(Path, places):
             if place.is_file() and (places != [path] or parse_chunk_name(place.name) is not None):
                 named.append(place)
-            elif (under := _under(place, _DEPTH, here)) is None:
+            elif (under := _search(place, _MAX_DEPTH, found)) is None:
                 raise _no_log(place)
             else:
                 segments |= {segment.path: segment for segment in under}
         files += named
-        alone += [file for file in named if file.name in _SEQUENCES]
+        dependent += [file for file in named if file.name in _SEQUENCES]
         if len(named) == len(places) and all(_chunk(file.name) is None for file in named):
-            alone.append(named[0])
-    segments |= {segment.path: segment for segment in _chunk_files(files, here)}
-    known = here.whole | {segment.origin for segment in segments.values()}
-    for place in alone:
+            dependent.append(named[0])
+    segments |= {segment.path: segment for segment in _chunk_files(files, found)}
+    known = found.whole | {segment.origin for segment in segments.values()}
+    for place in dependent:
         if str(place.parent) not in known:
             raise _no_log(place)
-    here.segments.extend(
+    found.segments.extend(
         sorted(segments.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
     )
-    return here
+    return found
 
 
 def _chunk(name: str) -> ChunkName | None:
-    """Of a file that holds entries; a summary does not."""
+    """Parse the name of a file that holds entries; return None for any other file."""
     parsed = parse_chunk_name(name)
-    return parsed if parsed is not None and parsed.kind in _KINDS else None
+    return parsed if parsed is not None and parsed.kind in _CHUNK_KINDS else None
 
 
 def _no_log(place: Path) -> SparkSetupError:
-    return SparkSetupError(f"{place} is no export, no data directory and no chunk file, and holds none")
+    return SparkSetupError(
+        f"{place} is not an export, a data directory or a chunk file, and contains none",
+        action="name the folder that `veen hub export` or `veen hub clone` wrote",
+    )
 
 
-def _under(path: Path, depth: int, here: Found) -> list[Segment] | None:
-    """None where there is nothing of a log: an empty log is an empty list."""
+def _search(path: Path, depth: int, here: FoundLogs) -> list[Segment] | None:
+    """Return the segments under a path: an empty list for an empty log, None if there is no log.
+
+    A folder that cannot be listed is recorded in ``here`` and does not stop the search.
+    """
+    try:
+        return _search_readable(path, depth, here)
+    except OSError as exc:
+        here.whole.add(str(path))
+        here.damaged[str(path)] = _unreadable(path, exc)
+        return []
+
+
+def _unreadable(path: Path, exc: OSError) -> DamagedLog:
+    return DamagedLog(str(path), 0, f"cannot be read: {exc.strerror or exc}", action="check its permissions")
+
+
+def _search_readable(path: Path, depth: int, here: FoundLogs) -> list[Segment] | None:
     if not path.exists():
-        raise SparkSetupError(f"{path} does not exist")
+        raise SparkSetupError(f"{path} does not exist", action="check the path and the working folder")
     if path.is_file():
         return None
     if (path / MANIFEST).is_file():
-        return _whole(path, lambda: _exported(path, here), here)
+        return _complete(path, lambda: _exported(path, here), here)
     if (path / VERSION).is_file():
-        return _whole(path / "log", lambda: _chunks(path / "log", path, here), here)
+        return _complete(path / "log", lambda: _chunks(path / "log", path, here), here)
     folders, loose, entries = [], False, list(os.scandir(path))
     if any(entry.name in _EXPORTED for entry in entries):
-        return _whole(path, lambda: _torn(path), here)
+        return _complete(path, lambda: _without_manifest(path), here)
     for entry in entries:
         loose = loose or parse_chunk_name(entry.name) is not None
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
-    parts = [_whole(path, lambda: _chunks(path, path, here), here)] if loose else []
+    parts = [_complete(path, lambda: _chunks(path, path, here), here)] if loose else []
     for folder in sorted(folders):
-        if depth and (found := _under(folder, depth - 1, here)) is not None:
+        if depth and (found := _search(folder, depth - 1, here)) is not None:
             parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
 
 
-def _torn(folder: Path) -> list[Segment]:
-    raise DamagedLog(str(folder / MANIFEST), 0, "is missing: this is no whole export")
+def _without_manifest(folder: Path) -> list[Segment]:
+    raise DamagedLog(str(folder / MANIFEST), 0, "the file is missing, so the export is incomplete")
 
 
-def _whole(folder: Path, look: Callable[[], list[Segment]], here: Found) -> list[Segment]:
+def _complete(folder: Path, search: Callable[[], list[Segment]], here: FoundLogs) -> list[Segment]:
+    """Search a whole folder; record in ``here`` why it cannot be read completely."""
     here.whole.add(str(folder))
     try:
-        return look()
+        return search()
     except DamagedLog as exc:
         here.damaged[str(folder)] = exc
-        return []
+    except OSError as exc:
+        here.damaged[str(folder)] = _unreadable(folder, exc)
+    return []
 
 
-def _chunk_files(files: Iterable[Path], here: Found) -> list[Segment]:
-    """The chunk files among those that were named; a shell's glob names the summaries beside them, too."""
-    folders: dict[Path, list[Named]] = {}
+def _chunk_files(files: Iterable[Path], here: FoundLogs) -> list[Segment]:
+    """Return the segments of chunk files that the user named; ignore other files, such as summaries."""
+    folders: dict[Path, list[NamedChunk]] = {}
     for path in dict.fromkeys(files):
         if (parsed := _chunk(path.name)) is not None:
-            folders.setdefault(path.parent, []).append((path.name, parsed, path.stat().st_size))
+            folders.setdefault(path.parent, []).append((path.name, parsed, _size(path)))
     segments: list[Segment] = []
     for folder, named in folders.items():
         home = folder.parent if folder.name == "log" else folder
-        segments += _best(folder, _hub(folder, home, here), named)
+        segments += _newest_forms(folder, _hub(folder, home, here), named)
     return segments
 
 
-def _chunks(folder: Path, home: Path, here: Found) -> list[Segment]:
-    """The chunk files of a folder; the identity lies in ``home``."""
-    return _best(folder, _hub(folder, home, here), _names(folder))
+def _chunks(folder: Path, home: Path, here: FoundLogs) -> list[Segment]:
+    """Return the segments of a folder of chunk files; ``home`` has the hub's identity."""
+    return _newest_forms(folder, _hub(folder, home, here), _names(folder))
 
 
-def _best(folder: Path, hub: HubId | None, names: Iterable[Named]) -> list[Segment]:
+def _newest_forms(folder: Path, hub: HubId | None, names: Iterable[NamedChunk]) -> list[Segment]:
     best: dict[tuple[bytes, int], tuple[int, list[Segment]]] = {}
     for name, parsed, size in names:
-        rank, key = _KINDS[parsed.kind], (parsed.label, parsed.start)
+        rank, key = _CHUNK_KINDS[parsed.kind], (parsed.label, parsed.start)
         if key not in best or rank < best[key][0]:
             best[key] = (rank, [])
-        if rank == best[key][0]:  # two of one kind are no leftover: both are read, and found to overlap
+        if rank == best[key][0]:  # two files of one kind overlap, which verification reports
             best[key][1].append(_segment(folder, name, parsed, hub, size))
     return [segment for _, segments in best.values() for segment in segments]
 
 
-def _names(folder: Path) -> Iterator[Named]:
+def _names(folder: Path) -> Iterator[NamedChunk]:
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
-        raise DamagedLog(str(folder), 0, "is missing: this is no whole data directory") from None
+        raise DamagedLog(
+            str(folder), 0, "the folder is missing, so the data directory is incomplete"
+        ) from None
     for entry in entries:
         if (parsed := _chunk(entry.name)) is not None:
             yield entry.name, parsed, _size(entry)
 
 
-def _size(file: os.DirEntry[str]) -> int:
-    """Of a file that cannot be looked at, none: it is somebody's chunk, and whoever reads it will say why."""
+def _size(file: Path | os.DirEntry[str]) -> int:
+    """Return the size of a file, or 0 if it cannot be read: the task that reads it reports the error."""
     try:
         return file.stat().st_size
     except OSError:
@@ -205,24 +231,27 @@ def _segment(folder: Path, name: str, parsed: ChunkName, hub: HubId | None, size
 
 
 def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of an export; raise ``DamagedLog``."""
     try:
         return Manifest.decode((folder / MANIFEST).read_bytes())
     except (VeenError, OSError) as exc:
         raise DamagedLog(str(folder / MANIFEST), 0, str(exc)) from exc
 
 
-def _exported(folder: Path, here: Found) -> list[Segment]:
+def _exported(folder: Path, here: FoundLogs) -> list[Segment]:
+    """Return the segments of an export; raise ``DamagedLog``."""
     manifest = read_manifest(folder)
     if manifest.to_seq >= 2**63 or manifest.from_seq > manifest.to_seq:
-        raise DamagedLog(str(folder / MANIFEST), 0, "promises a range of entries that there cannot be")
+        reason = f"entries {manifest.from_seq} to {manifest.to_seq} are not a valid range"
+        raise DamagedLog(str(folder / MANIFEST), 0, reason)
     if manifest.form == "chunks":
         if not (chunks := _chunks(folder, folder, here)):
-            raise DamagedLog(str(folder), 0, f"no chunk file is left of what {MANIFEST} promises")
+            raise DamagedLog(str(folder), 0, f"there is no chunk file, although {MANIFEST} lists some")
         return chunks
     payloads, receipts = (folder / sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
     for path in (payloads, receipts):
         if not path.is_file():
-            raise DamagedLog(str(path), 0, "is missing from the export")
+            raise DamagedLog(str(path), 0, "the file is missing from the export")
     return [
         Segment(
             form="set",
@@ -233,13 +262,22 @@ def _exported(folder: Path, here: Found) -> list[Segment]:
             start_seq=manifest.from_seq,
             end_seq=manifest.to_seq,
             receipts=str(receipts),
+            file_digests=(_digest(folder, manifest, payloads), _digest(folder, manifest, receipts)),
             size=payloads.stat().st_size + receipts.stat().st_size,
         )
     ]
 
 
+def _digest(folder: Path, manifest: Manifest, path: Path) -> bytes:
+    """Return the SHA-256 that the manifest lists for a file."""
+    for file in manifest.files:
+        if file.name == path.name:
+            return bytes(file.digest)
+    raise DamagedLog(str(folder / MANIFEST), 0, f"the manifest does not list {path.name}")
+
+
 def hub_id_of(home: Path) -> HubId | None:
-    """As the identity beside the log claims; verifying is another matter (``verify``)."""
+    """Return the hub_id in the identity next to a log, unverified; None if there is no identity."""
     try:
         return HubIdentity.decode((home / IDENTITY).read_bytes()).hub_id
     except FileNotFoundError:
@@ -248,8 +286,8 @@ def hub_id_of(home: Path) -> HubId | None:
         raise DamagedLog(str(home / IDENTITY), 0, str(exc)) from exc
 
 
-def _hub(folder: Path, home: Path, here: Found) -> HubId | None:
-    """Likewise; an identity that cannot be read is damage of the folder, whose chunks still have names."""
+def _hub(folder: Path, home: Path, here: FoundLogs) -> HubId | None:
+    """Return the hub_id, or None; an unreadable identity is recorded as damage of the folder."""
     try:
         return hub_id_of(home)
     except DamagedLog as exc:

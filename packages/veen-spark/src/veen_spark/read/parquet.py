@@ -1,4 +1,4 @@
-"""Logs as Parquet: the same columns, partitioned by hub and day, so that later queries read little."""
+"""Logs as Parquet: the same columns, partitioned by hub and day."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Written(NamedTuple):
-    """What was written."""
+class WrittenRows(NamedTuple):
+    """How many rows were written, and how many of them describe damage."""
 
     rows: int
     damaged: int
 
 
-def partitioned(frame: DataFrame) -> DataFrame:
-    """With the columns that Parquet is partitioned by: ``hub`` (hub_id in hex) and ``day`` of hub_ts, UTC."""
+def add_partition_columns(frame: DataFrame) -> DataFrame:
+    """Add the columns by which Parquet is partitioned: ``hub`` (hub_id in hex) and ``day`` (hub_ts, UTC)."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - loads pyspark
 
     hub = sql.coalesce(sql.lower(sql.hex("hub_id")), sql.lit("unknown"))
@@ -25,13 +25,13 @@ def partitioned(frame: DataFrame) -> DataFrame:
     return frame.withColumn("hub", hub).withColumn("day", sql.coalesce(day, sql.lit("unknown")))
 
 
-def to_parquet(
+def write_parquet(
     spark: SparkSession, paths: Sequence[str], target: str, *, mode: str = "failfast", overwrite: bool = False
-) -> Written:
-    """Write logs; either all of them arrive or, by Spark's commit protocol, nothing that counts does."""
-    rows = partitioned(spark.read.format("veen").option("mode", mode).load(list(paths)))
-    how = "overwrite" if overwrite else "error"
-    rows.write.mode(how).partitionBy("hub", "day").parquet(target)
-    written = spark.read.schema(rows.schema).parquet(target)  # of an empty log, no file tells its schema
+) -> WrittenRows:
+    """Write logs as Parquet. Spark's commit protocol makes all rows visible at once, or none."""
+    rows = add_partition_columns(spark.read.format("veen").option("mode", mode).load(list(paths)))
+    save_mode = "overwrite" if overwrite else "error"
+    rows.write.mode(save_mode).partitionBy("hub", "day").parquet(target)
+    written = spark.read.schema(rows.schema).parquet(target)  # an empty log writes no file with a schema
     damaged = written.where("damage is not null").count() if mode == "quarantine" else 0
-    return Written(written.count(), damaged)
+    return WrittenRows(written.count(), damaged)

@@ -1,8 +1,8 @@
-"""Dealing out work: segments into partitions of about the same size.
+"""Planning: group segments into partitions of similar size.
 
-A chunk larger than ``max_bytes`` is cut at frames, a set at entries that its index names; small ones go
-together, since a task costs more than reading a small file. Segments keep their order: a partition holds
-neighbours, and partitions follow each other as the log does.
+A chunk file larger than the limit is split between frames, a set-form export at entries that its index
+names. Small segments share a partition, because a task costs more than reading a small file. The order of
+segments is kept: neighbours in the log are neighbours in the partitions.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ from veen_spark.read.chunk_walk import headers, is_compressed
 from veen_spark.read.segment import Segment
 from veen_spark.read.set_walk import SequenceIndex
 
-Any_ = TypeVar("Any_")
-MAX_BYTES: Final = 64 * 1_048_576
-"""A chunk is never larger by default (§4.8.2): one chunk, one partition."""
-LEAST_BYTES: Final = 4 * 1_048_576
-TASKS_A_CORE: Final = 4
-"""Of the driver: a cluster has more cores, but then there is more to read, too."""
-MOST_SEGMENTS: Final = 4_096
-"""In one partition: opening files takes time too."""
+T = TypeVar("T")
+MAX_PARTITION_BYTES: Final = 64 * 1_048_576
+"""The default size limit of a chunk (core §4.8.2), so that one chunk is one partition."""
+MIN_TASK_BYTES: Final = 4 * 1_048_576
+"""Smaller tasks cost more to start than to run."""
+TASKS_PER_CORE: Final = 4
+"""Tasks per core of the driver, so that all cores finish at about the same time."""
+MAX_PARTITION_SEGMENTS: Final = 4_096
+"""Largest number of segments in a partition, because opening a file takes time too."""
 
 
-def pack(segments: Iterable[Segment], max_bytes: int = MAX_BYTES) -> list[list[Segment]]:
-    """Partitions, in order."""
+def pack(segments: Iterable[Segment], max_bytes: int = MAX_PARTITION_BYTES) -> list[list[Segment]]:
+    """Split and group segments into partitions, in order."""
     segments = list(segments)
-    most = share(segments, max_bytes)
-    return gathered((part for segment in segments for part in cut(segment, most)), _size, most)
+    limit = task_bytes(segments, max_bytes)
+    return group_by_size((part for segment in segments for part in split(segment, limit)), _size, limit)
 
 
-def share(segments: Iterable[Segment], max_bytes: int) -> int:
-    """How much one task takes: small enough that every core has a few, large enough to be worth a task."""
+def task_bytes(segments: Iterable[Segment], max_bytes: int) -> int:
+    """Return how many bytes one task should read, so that every core gets a few worthwhile tasks."""
     total = sum(map(_size, segments))
-    return min(max_bytes, max(LEAST_BYTES, total // (TASKS_A_CORE * (os.cpu_count() or 1))))
+    return min(max_bytes, max(MIN_TASK_BYTES, total // (TASKS_PER_CORE * (os.cpu_count() or 1))))
 
 
 def _size(segment: Segment) -> int:
     return segment.size
 
 
-def gathered(work: Iterable[Any_], size_of: Callable[[Any_], int], max_bytes: int) -> list[list[Any_]]:
-    """Neighbours together, up to ``max_bytes``."""
-    partitions: list[list[Any_]] = []
+def group_by_size(work: Iterable[T], size_of: Callable[[T], int], max_bytes: int) -> list[list[T]]:
+    """Group neighbouring pieces of work, up to ``max_bytes`` per group."""
+    partitions: list[list[T]] = []
     room = files = 0
     for one in work:
         size = size_of(one)
-        if size > room or files >= MOST_SEGMENTS or not partitions:
+        if size > room or files >= MAX_PARTITION_SEGMENTS or not partitions:
             partitions.append([])
             room, files = max_bytes, 0
         partitions[-1].append(one)
@@ -60,26 +61,37 @@ def gathered(work: Iterable[Any_], size_of: Callable[[Any_], int], max_bytes: in
     return partitions
 
 
-def cut(segment: Segment, max_bytes: int) -> Iterator[Segment]:
-    """The segment, or parts of it, each of about ``max_bytes`` at the most."""
+def split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+    """Yield the segment, or parts of it of about ``max_bytes`` each.
+
+    A file that cannot be read is not split: the task that reads it reports the error.
+    """
+    try:
+        parts = list(_split(segment, max_bytes))
+    except OSError:
+        parts = [segment]
+    yield from parts
+
+
+def _split(segment: Segment, max_bytes: int) -> Iterator[Segment]:
     if segment.size <= max_bytes or segment.form == "pruned":
         yield segment
     elif segment.form == "set":
-        yield from _cut_set(segment, -(-segment.size // max_bytes))
+        yield from _split_set(segment, -(-segment.size // max_bytes))
     elif is_compressed(segment.path):
-        yield segment  # its frames are found only by decompressing it
+        yield segment  # frames are found only by decompressing all of it
     else:
-        yield from _cut_chunk(segment, max_bytes)
+        yield from _split_chunk(segment, max_bytes)
 
 
-def _cut_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
-    places = [(0, segment.start_seq)]
+def _split_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
+    starts = [(0, segment.start_seq)]
     for offset, seq in headers(segment):
-        if offset - places[-1][0] >= max_bytes:
-            places.append((offset, seq))
+        if offset - starts[-1][0] >= max_bytes:
+            starts.append((offset, seq))
     size = os.path.getsize(segment.path)
-    ends = [*places[1:], (size, None)]
-    for (begin, seq), (end, after) in zip(places, ends, strict=True):
+    ends = [*starts[1:], (size, None)]
+    for (begin, seq), (end, after) in zip(starts, ends, strict=True):
         yield dataclasses.replace(
             segment,
             begin=begin,
@@ -87,31 +99,33 @@ def _cut_chunk(segment: Segment, max_bytes: int) -> Iterator[Segment]:
             start_seq=seq,
             end_seq=segment.end_seq if after is None else after - 1,
             size=end - begin,
-            whole=len(places) == 1,
+            whole=len(starts) == 1,
         )
 
 
-def _cut_set(segment: Segment, parts: int) -> Iterator[Segment]:
+def _split_set(segment: Segment, parts: int) -> Iterator[Segment]:
     folder = Path(segment.origin)
     paths = [folder / sidecar_name(stem) for stem in (PAYLOADS, RECEIPTS)]
     if not all(path.is_file() for path in paths):
         yield segment
         return
     payloads, receipts = (SequenceIndex(str(path)) for path in paths)
-    places: list[tuple[int, int, int]] = [(segment.start_seq, 0, 0)]
+    starts: list[tuple[int, int, int]] = [(segment.start_seq, 0, 0)]
     for part in range(1, parts):
         row = payloads.at_fraction(part, parts)
-        if row is None or row.stream_seq <= places[-1][0] or row.offset <= places[-1][1]:
+        if row is None or row.stream_seq <= starts[-1][0] or row.offset <= starts[-1][1]:
             continue
-        if (beside := receipts.of_seq(row.stream_seq)) is not None and beside.offset > places[-1][2]:
-            places.append((row.stream_seq, row.offset, beside.offset))
+        if (receipt_row := receipts.of_seq(row.stream_seq)) is not None and receipt_row.offset > starts[-1][
+            2
+        ]:
+            starts.append((row.stream_seq, row.offset, receipt_row.offset))
     assert segment.receipts is not None
     last = (
         (segment.end_seq or 0) + 1,
         os.path.getsize(segment.path),
         os.path.getsize(segment.receipts),
     )
-    for (seq, begin, receipts_begin), (after, end, receipts_end) in pairwise([*places, last]):
+    for (seq, begin, receipts_begin), (after, end, receipts_end) in pairwise([*starts, last]):
         yield dataclasses.replace(
             segment,
             begin=begin,
@@ -121,5 +135,6 @@ def _cut_set(segment: Segment, parts: int) -> Iterator[Segment]:
             receipts_begin=receipts_begin,
             receipts_end=receipts_end,
             size=end - begin + receipts_end - receipts_begin,
-            whole=len(places) == 1,
+            whole=len(starts) == 1,
+            file_digests=segment.file_digests if begin == 0 else None,
         )

@@ -1,8 +1,9 @@
-"""Filters that Spark hands down: which segments they leave, and which rows of those.
+"""Filter pushdown: which segments and rows a Spark filter can match.
 
-On ``label`` and ``stream_seq`` by the names of files and what manifests promise; on ``hub_ts`` by the first
-receipt of each segment, since it never decreases within a label (H3). Spark applies every filter again, so
-that a log which breaks those promises gives fewer rows at the worst, never wrong ones: ``verify`` finds it.
+Filters on ``label`` and ``stream_seq`` are compared with file names and manifests; filters on ``hub_ts`` with
+the first receipt of each segment, because hub_ts never decreases within a label (RESOLUTIONS H3). Spark
+applies every filter again. A log that violates these rules can therefore give too few rows, never wrong
+ones, and ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from veen_core.entry import FRAME_SIZE, frame_size, unframe
 from veen_core.errors import VeenError
 from veen_core.receipt import Receipt
-from veen_spark.read.chunk_walk import MAX_FRAME, open_raw
+from veen_spark.read.chunk_walk import MAX_FRAME_BYTES, open_raw
 from veen_spark.read.segment import Pruned, Segment, Span
 from veen_spark.read.walk import walk
 
@@ -29,36 +30,36 @@ if TYPE_CHECKING:
 
 _FIRST: Final = 0
 _LAST: Final = 2**63 - 1
-"""Of a column. A log may say more, which no row can show: no condition, so that reading it says so."""
+"""The range of a column. A log may claim larger numbers; no filter excludes them, so that reading fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What rows must have to be of any use; both ends of ranges included."""
+class PushedFilters:
+    """The conditions on label, stream_seq and hub_ts that Spark pushed down; ranges include both ends."""
 
     labels: frozenset[bytes] | None = None
     seqs: tuple[int, int] = (_FIRST, _LAST)
     times: tuple[int, int] = (_FIRST, _LAST)
 
-    def narrowed(self, condition: Filter) -> Wanted:
-        """With one more condition, as far as it is understood."""
+    def with_filter(self, condition: Filter) -> PushedFilters:
+        """Return the filters with one more condition; an unsupported condition changes nothing."""
         column, value = getattr(condition, "attribute", ()), getattr(condition, "value", None)
         name = type(condition).__name__
         if column == ("label",):
             values = {"EqualTo": (value,), "EqualNullSafe": (value,), "In": value}.get(name)
-            return self if values is None else self._of_labels(values)
+            return self if values is None else self._with_labels(values)
         if column == ("stream_seq",):
             return dataclasses.replace(self, seqs=_narrow(self.seqs, name, value))
         if column == ("hub_ts",):
             return dataclasses.replace(self, times=_narrow(self.times, name, value))
         return self
 
-    def _of_labels(self, values: Iterable[Any]) -> Wanted:
+    def _with_labels(self, values: Iterable[Any]) -> PushedFilters:
         held = frozenset(bytes(value) for value in values if value is not None)
         return dataclasses.replace(self, labels=held if self.labels is None else self.labels & held)
 
     def segments(self, all_: Sequence[Segment]) -> list[Segment]:
-        """Those that may hold a wanted row; ``all_`` in order of labels and entries."""
+        """Return the segments that may hold a matching row; ``all_`` is ordered by label and entry."""
         kept = [segment for segment in all_ if self._may_hold(segment)]
         if self.times == (_FIRST, _LAST):
             return kept
@@ -81,7 +82,7 @@ class Wanted:
         return begins and (segment.end_seq is None or segment.end_seq >= low)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted rows of a batch; damage is always wanted."""
+        """Return the matching rows of a batch; rows that describe damage always match."""
         for column, (low, high) in (("stream_seq", self.seqs), ("hub_ts", self.times)):
             if (low, high) != (_FIRST, _LAST):
                 values = batch.column(column)
@@ -109,7 +110,7 @@ def _narrow(bounds: tuple[int, int], name: str, value: Any) -> tuple[int, int]:
 
 
 def _first_ts(segment: Segment) -> int | None:
-    """The hub_ts of the first entry, or None if it cannot be read: then nothing is left out."""
+    """Return the hub_ts of the first entry, or None if it cannot be read, so that nothing is excluded."""
     try:
         if segment.form == "chunk":
             return _first_ts_of_chunk(segment)
@@ -118,7 +119,7 @@ def _first_ts(segment: Segment) -> int | None:
                 return Receipt.decode(item.data[item.receipt_at[0] : item.end[0]]).hub_ts
             return item.entry.receipt.hub_ts if isinstance(item, Pruned) else None
     except (VeenError, OSError, struct.error):
-        pass  # reading it will say what is wrong
+        pass  # the task that reads the segment reports the error
     return None
 
 
@@ -126,5 +127,7 @@ def _first_ts_of_chunk(segment: Segment) -> int:
     file, stream = open_raw(segment.path, segment.begin)
     with file:
         header = stream.read(FRAME_SIZE)
-        body = stream.read(min(frame_size(header), MAX_FRAME) - FRAME_SIZE)
-    return unframe(header + body).receipt.hub_ts  # whole: a flipped bit must not leave a file out
+        body = stream.read(min(frame_size(header), MAX_FRAME_BYTES) - FRAME_SIZE)
+    return unframe(
+        header + body
+    ).receipt.hub_ts  # checks the entry hash: a flipped bit must not exclude a file

@@ -1,13 +1,14 @@
-"""From walked items to Arrow batches of the data source's row (``columns``).
+"""Conversion of log entries to Arrow batches with the columns of ``columns``.
 
-A span of recognized entries becomes a batch column by column (``layout``). If a single one of them is not
-recognized, veen_core's decoders take the span entry by entry: each is a row, or damage with their reason. So
-they do if there are few, as in a log of very many labels, whose rows then share batches.
+A span becomes a batch column by column, if ``field_layout`` recognizes all of its entries. Otherwise
+veen_core decodes the span entry by entry: each becomes a row, or damage with the decoder's reason. Spans of
+few entries, as in a log with very many labels, are decoded this way too, and their rows share batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
@@ -15,27 +16,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veen_core.cap import CapToken
-from veen_core.entry import Entry
-from veen_core.errors import DecodeError
-from veen_core.msg import Msg
+from veen_core.entry import FLAG_AUTHORIZE, Entry, verify_authorize
+from veen_core.errors import DecodeError, VeenError, VerificationError
+from veen_core.hashing import Ht, u64be
+from veen_core.ids import StreamSeq
+from veen_core.msg import Msg, check_ct_hash
 from veen_core.receipt import Receipt
 from veen_spark.errors import DamagedLog
 from veen_spark.read import field_layout
 from veen_spark.read.columns import COLUMNS, QUARANTINE_SCHEMA, arrow_schema
-from veen_spark.read.segment import SAMPLE, Authorize, Damage, Item, One, Pair, Pruned, Segment, Span, singly
+from veen_spark.read.segment import (
+    SAMPLE_BYTES,
+    Authorize,
+    Damage,
+    Item,
+    Pair,
+    Pruned,
+    Segment,
+    SingleItem,
+    Span,
+    single_items,
+)
 from veen_spark.read.walk import walk_to_end
 
-SLOW_ROWS: Final = 1_024
-SLOW_BYTES: Final = 4 * 1_048_576
-"""Rows made one at a time are sent in batches of so many, or of so many bytes of MSGs."""
-FEW: Final = 4
-"""Entries that are sooner decoded one at a time: numpy's dozen passes take a third of a millisecond."""
+MAX_BATCH_ROWS: Final = 1_024
+MAX_BATCH_BYTES: Final = 4 * 1_048_576
+"""Bounds of a batch of rows that were decoded one by one: rows, and bytes of their MSGs."""
+MAX_SLOW_SPAN: Final = 4
+"""Spans of at most this many entries are decoded one by one: numpy's passes take 0.3 ms per span."""
 _SIGNED_MAX: Final = 2**63 - 1
 Row = dict[str, Any]
 
 
 def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of segments; damage raises ``DamagedLog`` unless it is to be put in quarantine."""
+    """Yield the rows of segments; damage raises ``DamagedLog``, or becomes a row with ``quarantine``."""
     slow, size = list[Row](), 0
     for segment, item in ((each, item) for each in segments for item in walk_to_end(each)):
         if (fast := fast_batch(segment, item)) is not None:
@@ -44,22 +58,22 @@ def batches(segments: Iterable[Segment], *, quarantine: bool) -> Iterator[pa.Rec
                 slow, size = [], 0
             yield _with_damage(fast) if quarantine else fast
             continue
-        for one in singly(item):
+        for one in single_items(item):
             slow.append(_row(segment, one, quarantine=quarantine))
             size += len(slow[-1].get("msg") or b"")
-            if len(slow) >= SLOW_ROWS or size >= SLOW_BYTES:
+            if len(slow) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
                 yield _slow_batch(slow, quarantine=quarantine)
                 slow, size = [], 0
     if slow:
         yield _slow_batch(slow, quarantine=quarantine)
 
 
-# --- many at once
+# --- a whole span
 
 
 def fast_batch(segment: Segment, span: Item) -> pa.RecordBatch | None:
-    """All entries of a span at once, or None if any of them is in doubt, or if there are few."""
-    if not isinstance(span, Span) or len(span.offset) <= FEW:
+    """Convert a span column by column; return None if it is short or an entry is not recognized."""
+    if not isinstance(span, Span) or len(span.offset) <= MAX_SLOW_SPAN:
         return None
     data = np.frombuffer(span.data, dtype=np.uint8)
     msgs = field_layout.msgs(data, span.msg_at, span.receipt_at - span.msg_at)
@@ -70,6 +84,8 @@ def fast_batch(segment: Segment, span: Item) -> pa.RecordBatch | None:
     for at in (msgs.label_at, receipts.label_at):
         if not (field_layout.fixed(data, at) == label).all():
             return None
+    if segment.form == "set" and not _leaves_match(span.data, msgs, receipts):
+        return None
     count = len(span.offset)
     msg, receipt = _variable_columns(span)
     hashes = {
@@ -96,6 +112,19 @@ def fast_batch(segment: Segment, span: Item) -> pa.RecordBatch | None:
     return pa.RecordBatch.from_arrays([columns[c.name] for c in COLUMNS], schema=arrow_schema())
 
 
+def _leaves_match(data: bytes, msgs: field_layout.Msgs, receipts: field_layout.Receipts) -> bool:
+    """Return whether every ct_hash and leaf_hash is correct; a set-form export has no entry hashes."""
+    starts = (msgs.label_at, msgs.profile_at, msgs.ct_hash_at, msgs.client_at, msgs.ct_at, receipts.leaf_at)
+    rows = zip(*(at.tolist() for at in (*starts, msgs.ct_size, msgs.client_seq)), strict=True)
+    for label, profile, ct_hash, client, ct, leaf, size, client_seq in rows:
+        if sha256(data[ct : ct + size]).digest() != data[ct_hash : ct_hash + 32]:
+            return False
+        fields = b"".join(data[at : at + 32] for at in (label, profile, ct_hash, client))
+        if Ht("veen/leaf", fields + u64be(client_seq)) != data[leaf : leaf + 32]:
+            return False
+    return True
+
+
 def _fixed_column(values: field_layout.Bytes) -> pa.Array:
     count, width = values.shape
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
@@ -103,7 +132,7 @@ def _fixed_column(values: field_layout.Bytes) -> pa.Array:
 
 
 def _variable_columns(span: Span) -> tuple[pa.Array, pa.Array]:
-    """MSGs and RECEIPTs: every third of what lies in the span, which Arrow copies out one after another."""
+    """Return the MSG and RECEIPT columns. Arrow splits the span, which is header, MSG, RECEIPT, header, …"""
     count = len(span.offset)
     offsets = np.empty(3 * count + 1, dtype=np.int32)
     offsets[0] = 0
@@ -133,18 +162,18 @@ def _with_damage(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, none], schema=QUARANTINE_SCHEMA)
 
 
-# --- one at a time
+# --- entry by entry
 
 
-def _row(segment: Segment, item: One, *, quarantine: bool) -> Row:
+def _row(segment: Segment, item: SingleItem, *, quarantine: bool) -> Row:
     if not isinstance(item, Damage):
         try:
             return _entry_row(segment, item)
-        except DecodeError as exc:
+        except VeenError as exc:
             item = _damaged(item, str(exc))
     if not quarantine:
-        keep = ", or read with mode=quarantine to keep the rest"
-        raise DamagedLog(segment.path, item.offset, item.reason, otherwise=keep)
+        action = "fetch the file again, or read the rest with mode=quarantine"
+        raise DamagedLog(segment.path, item.offset, item.reason, action=action)
     return {
         "label": bytes(segment.label),
         "hub_id": segment.hub_id,
@@ -160,7 +189,7 @@ def _damaged(item: Pair | Authorize | Pruned, reason: str) -> Damage:
         data = item.msg + item.receipt
     elif isinstance(item, Authorize):
         data = item.token + item.receipt
-    return Damage(item.offset, len(data), reason, data[:SAMPLE])
+    return Damage(item.offset, len(data), reason, data[:SAMPLE_BYTES])
 
 
 def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
@@ -171,21 +200,39 @@ def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
         row = _msg_fields(item.msg) if isinstance(item, Pair) else _token_fields(item.token)
         row |= {"receipt": item.receipt, "offset": item.offset}
     if row.get("label", segment.label) != segment.label:
-        raise DecodeError("is of another label than its file", where="MSG.label §4.1")
+        raise DecodeError("differs from the label of the file", where="MSG.label §4.1")
     if receipt.label != segment.label:
-        raise DecodeError("is of another label than its file", where="RECEIPT.label §4.3")
+        raise DecodeError("differs from the label of the file", where="RECEIPT.label §4.3")
     if receipt.stream_seq != item.seq:
         raise DecodeError(
-            f"is {receipt.stream_seq}, its place says {item.seq}", where="RECEIPT.stream_seq §4.3"
+            f"is {receipt.stream_seq}, expected {item.seq} at this position", where="RECEIPT.stream_seq §4.3"
         )
+    if segment.form == "set":
+        _check_leaf(segment, item, receipt)
     row |= receipt_fields(receipt) | {"hub_id": segment.hub_id, "file": segment.path}
     if any(isinstance(value, int) and value > _SIGNED_MAX for value in row.values()):
-        raise DecodeError("an integer beyond 2^63 - 1 has no place in a column")
+        raise DecodeError("an integer is larger than 2^63 - 1, the maximum of a column")
     return row
 
 
+def _check_leaf(segment: Segment, item: Pair | Authorize | Pruned, receipt: Receipt) -> None:
+    """Raise unless the payload is the one that the RECEIPT's leaf_hash commits to (core §2)."""
+    if isinstance(item, Authorize):
+        entry = Entry(segment.label, StreamSeq(item.seq), item.token, item.receipt, FLAG_AUTHORIZE)
+        verify_authorize(entry)
+        return
+    if isinstance(item, Pair):
+        msg = Msg.decode(item.msg)
+        check_ct_hash(msg)
+        leaf = msg.leaf_hash
+    else:
+        leaf = item.entry.leaf_hash
+    if leaf != receipt.leaf_hash:
+        raise VerificationError("RECEIPT.leaf_hash §4.3: differs from the leaf hash of the MSG")
+
+
 def receipt_fields(receipt: Receipt) -> Row:
-    """The columns that every entry has, pruned or not."""
+    """Return the columns that every entry has, pruned or not."""
     return {
         "label": bytes(receipt.label),
         "stream_seq": receipt.stream_seq,
@@ -196,7 +243,7 @@ def receipt_fields(receipt: Receipt) -> Row:
 
 
 def entry_fields(entry: Entry) -> Row:
-    """The columns of a MSG or a token, and its RECEIPT's bytes."""
+    """Return the columns of the MSG or token, and the encoded RECEIPT."""
     fields = _token_fields(entry.msg_bytes) if entry.is_authorize else _msg_fields(entry.msg_bytes)
     return fields | {"receipt": entry.receipt_bytes}
 

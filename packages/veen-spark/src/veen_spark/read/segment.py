@@ -1,52 +1,58 @@
-"""A segment: a stretch of one label's log in one place, which a task can read apart from all others.
+"""A segment: a range of one label's log in one file, which one task can read independently.
 
-It is a whole chunk file, a byte range of one that begins and ends at frames, what retention left of one, or
-a range of a portable set. Segments are small and picklable: they travel to executors, the bytes do not.
+A segment is a whole chunk file, a byte range of a chunk file that begins and ends between frames, a
+pruned chunk file, or a range of a set-form export. Segments are small and picklable: the driver sends
+segments to the executors, and the executors read the bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from veen_core.chunk import PrunedEntry
 from veen_core.ids import HubId, Label
 from veen_spark.read.field_layout import Counts, Ints
 
 Form = Literal["chunk", "pruned", "set"]
+SAMPLE_BYTES: Final = 64
+"""Length of the sample that a ``Damage`` keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Where it lies and what its name or manifest promises."""
+    """The location of a segment, and the range that its file name or manifest states."""
 
     form: Form
     origin: str
-    """The folder that it was found in: what lies beside it there is evidence too."""
+    """The folder in which the segment was found. Other files in this folder are evidence about the log."""
     path: str
-    """Of the file; of a set, of its payloads."""
+    """The chunk file; for a set-form export, its payloads file."""
     hub_id: HubId | None
     label: Label
     start_seq: int
     end_seq: int | None
-    """The last entry, if anything says which; a chunk that still grows has none."""
+    """The last entry according to the file name or manifest; None for a chunk that still grows."""
     begin: int = 0
-    """The byte at which the first entry begins, uncompressed."""
+    """The uncompressed byte offset of the first entry."""
     end: int | None = None
-    """The byte after the last entry; None: where the file ends."""
+    """The uncompressed byte offset after the last entry; None means the end of the file."""
     receipts: str | None = None
-    """Of a set: its receipts, and the range of them."""
+    """The receipts file of a set-form export, and the byte range of the segment's receipts in it."""
     receipts_begin: int = 0
     receipts_end: int | None = None
+    file_digests: tuple[bytes, bytes] | None = None
+    """SHA-256 of the payloads and the receipts file according to the manifest. Only the first segment of a
+    set-form export has them, so that exactly one task checks the files."""
     size: int = 0
-    """About how many bytes there are to read, to deal out work by."""
+    """The approximate number of bytes to read, by which work is distributed."""
     whole: bool = True
-    """Whether this is all that its file holds, so that name and summary speak of it."""
+    """True if the segment covers its whole file, so that file name and summary describe the segment."""
 
 
 class Pair(NamedTuple):
-    """One entry with a MSG."""
+    """One entry that has a MSG."""
 
     seq: int
     offset: int
@@ -56,29 +62,32 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole entries with a MSG, in order in memory: ``data[msg_at:receipt_at]`` and on to ``end``."""
+    """Consecutive entries that have a MSG, in one buffer.
+
+    ``data[msg_at[n]:receipt_at[n]]`` is the MSG of entry n, ``data[receipt_at[n]:end[n]]`` its RECEIPT.
+    """
 
     data: bytes
-    """With ``layout.PAD`` bytes behind the last entry."""
+    """The buffer, with ``field_layout.PAD`` zero bytes after the last entry."""
     seq: Counts
-    """The stream_seq that its place promises: of its frame's header, or its place in a set."""
+    """The expected stream_seq: from the frame header, or from the position in a set-form export."""
     offset: Ints
     msg_at: Ints
     receipt_at: Ints
     end: Ints
 
     def pairs(self) -> Iterator[Pair]:
-        """One at a time."""
-        data, places = self.data, (self.msg_at.tolist(), self.receipt_at.tolist(), self.end.tolist())
+        """Iterate over the entries."""
+        data, bounds = self.data, (self.msg_at.tolist(), self.receipt_at.tolist(), self.end.tolist())
         for seq, offset, msg_at, receipt_at, end in zip(
-            self.seq.tolist(), self.offset.tolist(), *places, strict=True
+            self.seq.tolist(), self.offset.tolist(), *bounds, strict=True
         ):
             yield Pair(seq, offset, data[msg_at:receipt_at], data[receipt_at:end])
 
 
 @dataclass(frozen=True, slots=True)
 class Authorize:
-    """A control entry: a cap token where a MSG would stand (H5)."""
+    """A control entry, which holds a cap token instead of a MSG (RESOLUTIONS H5)."""
 
     seq: int
     offset: int
@@ -88,34 +97,33 @@ class Authorize:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What retention left of an entry."""
+    """An entry whose payload retention removed."""
 
     seq: int
     offset: int
     entry: PrunedEntry
     size: int = 0
-    """Of the frame it had, as far as the file tells."""
+    """The size of the entry's original frame; 0 if the file does not record it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no entry."""
+    """A range of bytes that is not a valid entry."""
 
     offset: int
     length: int
     reason: str
     sample: bytes
-    """The first of them."""
+    """The first ``SAMPLE_BYTES`` of the range."""
 
 
-One = Pair | Authorize | Pruned | Damage
+SingleItem = Pair | Authorize | Pruned | Damage
 Item = Span | Authorize | Pruned | Damage
 Items = Iterator[Item]
-SAMPLE = 64
 
 
-def singly(item: Item) -> Iterator[One]:
-    """A span as its pairs; anything else as it is."""
+def single_items(item: Item) -> Iterator[SingleItem]:
+    """Expand a span into its entries; yield any other item unchanged."""
     if isinstance(item, Span):
         yield from item.pairs()
     else:

@@ -1,8 +1,8 @@
 """The ``veen`` data source: ``spark.read.format("veen").load(path)``.
 
-Options: ``mode`` is ``failfast`` (a damaged entry fails the read, naming file and byte) or ``quarantine`` (it
-becomes a row with ``damage`` set); ``maxPartitionBytes`` is how much one task reads at the most.
-Paths must be readable under the same name on every executor.
+Options: ``mode`` is ``failfast`` (a damaged entry fails the read; the error names file and byte) or
+``quarantine`` (a damaged entry becomes a row whose column ``damage`` is set). ``maxPartitionBytes`` limits
+the bytes that one task reads. Every executor must reach the paths under the same names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from veen_spark.read.columns import spark_schema
 from veen_spark.read.log_files import find_segments
 from veen_spark.read.options import Options
-from veen_spark.read.plan import MAX_BYTES, pack
-from veen_spark.read.pushdown import Wanted
+from veen_spark.read.plan import MAX_PARTITION_BYTES, pack
+from veen_spark.read.pushdown import PushedFilters
 from veen_spark.read.rows import batches
 from veen_spark.read.segment import Segment
 
@@ -31,12 +31,12 @@ OPTIONS: Final = frozenset({"path", "paths", "mode", "maxpartitionbytes"})
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("veen")`` known to a session."""
+    """Register ``format("veen")`` with a session."""
     spark.dataSource.register(VeenDataSource)
 
 
-class Part(InputPartition):
-    """What one task reads."""
+class LogPartition(InputPartition):
+    """The segments that one task reads."""
 
     def __init__(self, segments: list[Segment]) -> None:
         super().__init__(segments)
@@ -44,7 +44,7 @@ class Part(InputPartition):
 
 
 class VeenDataSource(DataSource):
-    """Logs as rows (``columns``)."""
+    """The data source: one row per log entry, with the columns of ``columns``."""
 
     @classmethod
     def name(cls) -> str:
@@ -57,7 +57,7 @@ class VeenDataSource(DataSource):
     def _quarantine(self) -> bool:
         return self.options.get("mode", MODES[0]).lower() == "quarantine"
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the schema is ours
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the schema is fixed
         return VeenReader(Options(self.options, OPTIONS))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - as above; Spark's
@@ -67,25 +67,25 @@ class VeenDataSource(DataSource):
 
 
 class VeenReader(DataSourceReader):
-    """Plans once, on the driver; reads in tasks, which have nothing but a ``Part``."""
+    """Plans on the driver and reads in tasks; a task receives only its ``LogPartition``."""
 
     def __init__(self, options: Options) -> None:
         self._paths = options.paths
         self._quarantine = options.choice("mode", MODES) == "quarantine"
-        self._max_bytes = options.number("maxPartitionBytes", MAX_BYTES)
-        self._wanted = Wanted()
+        self._max_bytes = options.number("maxPartitionBytes", MAX_PARTITION_BYTES)
+        self._filters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         for condition in filters:
-            self._wanted = self._wanted.narrowed(condition)
-        return filters  # Spark applies them again: what is left out here is only what cannot match
+            self._filters = self._filters.with_filter(condition)
+        return filters  # Spark applies them again; this source only skips what cannot match
 
     def partitions(self) -> Sequence[InputPartition]:
-        segments = self._wanted.segments(find_segments(self._paths))
-        return [Part(part) for part in pack(segments, self._max_bytes)] or [Part([])]
+        segments = self._filters.segments(find_segments(self._paths))
+        return [LogPartition(part) for part in pack(segments, self._max_bytes)] or [LogPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, LogPartition)
         for batch in batches(partition.segments, quarantine=self._quarantine):
-            if (kept := self._wanted.rows(batch)).num_rows:
+            if (kept := self._filters.rows(batch)).num_rows:
                 yield kept

@@ -1,9 +1,11 @@
-"""Walking any segment, whatever form its log has."""
+"""Iteration over any segment, independent of the form of its log."""
 
 from __future__ import annotations
 
 import dataclasses
+from hashlib import file_digest
 
+from veen_core.export import MANIFEST
 from veen_spark.read.chunk_walk import ChunkWalk
 from veen_spark.read.pruned_walk import walk_pruned
 from veen_spark.read.segment import Damage, Items, Segment, Span
@@ -11,7 +13,7 @@ from veen_spark.read.set_walk import walk_set
 
 
 def walk(segment: Segment) -> Items:
-    """Everything it holds, in order, in windows; what is no entry comes as ``Damage``."""
+    """Yield the segment's entries in order; yield ``Damage`` for bytes that are not an entry."""
     if segment.form == "set":
         return walk_set(segment)
     if segment.form == "pruned":
@@ -20,26 +22,51 @@ def walk(segment: Segment) -> Items:
 
 
 def walk_to_end(segment: Segment) -> Items:
-    """Likewise; the last ``Damage`` says which entries that a name or manifest promises are behind it.
+    """Yield what ``walk`` yields, and ``Damage`` for missing entries and changed files.
 
-    There is one, at the last entry that there is, also where a file ends between two entries or is empty,
-    though no byte of it is wrong.
+    The last ``Damage`` names the entries that the file name or manifest states and the file lacks. It
+    is also yielded if the file ends cleanly between two entries, or is empty. A set-form export has no
+    entry hashes, so its files are compared with the digests in the manifest.
     """
     seq, offset = segment.start_seq - 1, segment.begin
-    held: Damage | None = None
-    for item in walk(segment):
-        if held is not None:
-            yield held
-            held = None
+    pending: Damage | None = None
+    for item in _walk_readable(segment):
+        if pending is not None:
+            yield pending
+            pending = None
         if isinstance(item, Damage):
-            held = item
+            pending = item
             continue
         at = (item.seq[-1], item.offset[-1]) if isinstance(item, Span) else (item.seq, item.offset)
         seq, offset = int(at[0]), int(at[1])
         yield item
     if segment.end_seq is not None and seq < segment.end_seq:
-        lost = f"entries {seq + 1} to {segment.end_seq} are not there"
-        held = held or Damage(offset, 0, "§4.8.3: the log is cut short here", b"")
-        held = dataclasses.replace(held, reason=f"{held.reason}; {lost}")
-    if held is not None:
-        yield held
+        missing = f"entries {seq + 1} to {segment.end_seq} are missing"
+        pending = pending or Damage(offset, 0, "core §4.8.3: the log ends too early", b"")
+        pending = dataclasses.replace(pending, reason=f"{pending.reason}; {missing}")
+    if pending is not None:
+        yield pending
+    yield from _changed_files(segment)
+
+
+def _walk_readable(segment: Segment) -> Items:
+    """Yield what ``walk`` yields, and ``Damage`` where the operating system refuses to read on."""
+    try:
+        yield from walk(segment)
+    except OSError as exc:
+        yield Damage(segment.begin, 0, f"the file cannot be read: {exc.strerror or exc}", b"")
+
+
+def _changed_files(segment: Segment) -> Items:
+    """Yield ``Damage`` for each file of a set-form export whose SHA-256 is not the manifest's."""
+    if segment.file_digests is None or segment.receipts is None:
+        return
+    for path, expected in zip((segment.path, segment.receipts), segment.file_digests, strict=True):
+        try:
+            with open(path, "rb") as file:
+                if file_digest(file, "sha256").digest() == expected:
+                    continue
+                size = file.seek(0, 2)
+        except OSError:
+            continue  # ``_walk_readable`` has reported it
+        yield Damage(0, size, f"{path}: the SHA-256 of the file differs from the one in {MANIFEST}", b"")

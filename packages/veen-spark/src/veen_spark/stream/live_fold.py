@@ -6,7 +6,7 @@
     LiveFold(spark, "wallet.ledger", "state").current()      # by anybody, at any time
 
 Each batch is lifted like a log (``ranges``), its duplicates settled against itself and against the index of
-all keys before it, and merged onto the states of its labels. What it changes is committed in one step
+all keys before it, and merge_ranges onto the states of its labels. What it changes is committed in one step
 (``commits``): a batch that is done again, after a crash or a restart, changes nothing.
 """
 
@@ -21,13 +21,20 @@ import pyarrow as pa
 from veen_core.errors import StateError
 from veen_overlays.fold.overlay import Overlay
 from veen_spark.errors import SparkSetupError
-from veen_spark.fold.claims import fingerprint, marked_ranges, repeating_ranges, settle
-from veen_spark.fold.duplicates import Lifting, relifted, tell
-from veen_spark.fold.folding import examine, needed
-from veen_spark.fold.merging import FOLDED_SCHEMA, merged
-from veen_spark.fold.ranges import HELD, PART_SCHEMA, RANGE_SCHEMA, lifting, overlay_at, spark_type
+from veen_spark.fold.duplicates import FoldJob, collect_keyed_messages, fold_again
+from veen_spark.fold.fingerprints import fingerprint, first_occurrences, repeated_fingerprints, shared_ranges
+from veen_spark.fold.folding import check_coverage, select_columns
+from veen_spark.fold.merging import FOLDED_SCHEMA, merge_ranges
+from veen_spark.fold.ranges import (
+    MAX_BUFFERED_MESSAGES,
+    PART_SCHEMA,
+    RANGE_SCHEMA,
+    range_task,
+    resolve_overlay,
+    spark_type,
+)
 from veen_spark.functions.reader_keys import ReaderKeys
-from veen_spark.stream.commits import KINDS, Commit, Kind, Part, Target, full_tier
+from veen_spark.stream.state_folder import KINDS, Commit, Kind, ParquetPart, StateFolder, full_tier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +59,8 @@ class LiveFold:
         *,
         allow_pruned: bool = False,
     ) -> None:
-        self.spark, self.overlay, self.keys = spark, overlay_at(overlay), keys
-        self.target = Target(Path(target))
+        self.spark, self.overlay, self.keys = spark, resolve_overlay(overlay), keys
+        self.target = StateFolder(Path(target))
         self.allow_pruned = allow_pruned
 
     def start(self, stream: DataFrame, **trigger: Any) -> StreamingQuery:
@@ -106,11 +113,11 @@ class LiveFold:
 
     def absorb(self, frame: DataFrame, batch: int) -> None:
         """Fold one batch onto what there is; what ``foreachBatch`` calls."""
-        last, rows = self._last(), needed(frame, self.keys)
+        last, rows = self._last(), select_columns(frame, self.keys)
         if batch <= last.batch:
             self._check_repeated(rows, batch, last)
             return
-        lift = lifting(self.overlay, self.keys, keep=True)
+        lift = range_task(self.overlay, self.keys, keep=True)
         ranges = rows.mapInArrow(lift, spark_type(RANGE_SCHEMA)).persist()
         try:
             if claims := ranges.select("label", "from_seq", "to_seq", "claims").collect():
@@ -138,14 +145,16 @@ class LiveFold:
     def _settled(self, rows: DataFrame, ranges: DataFrame, claims: Sequence[Any], last: Commit) -> DataFrame:
         """The batch's ranges, duplicates of each other and of everything before them settled."""
         earlier = self._earlier(ranges, last)
-        marked = marked_ranges(_repeating(claims, earlier))
+        marked = shared_ranges(_repeating(claims, earlier))
         if not marked:
             return ranges
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-        work = Lifting(rows, self.overlay, self.keys, HELD)
-        firsts = settle(tell(work, marked), lambda label, key: earlier.get((label, key)))
-        again = relifted(work, marked, firsts, keep=True)
+        work = FoldJob(rows, self.overlay, self.keys, MAX_BUFFERED_MESSAGES)
+        firsts = first_occurrences(
+            collect_keyed_messages(work, marked), lambda label, key: earlier.get((label, key))
+        )
+        again = fold_again(work, marked, firsts, keep=True)
         gone = self.spark.createDataFrame(
             [(m.label, m.from_seq) for m in marked], "label binary, from_seq long"
         )
@@ -177,13 +186,13 @@ class LiveFold:
             *("mmr_root", "unopened", "pruned", "summary"),
         )
         both = before.union(settled.select(*PART_SCHEMA.names))
-        widest, _ = examine(both.withColumn("claims", f.lit(b"")), allow_pruned=self.allow_pruned)
+        widest, _ = check_coverage(both.withColumn("claims", f.lit(b"")), allow_pruned=self.allow_pruned)
         kept = settled.select("label", f.explode("kept").alias("k")).select("label", "k.key", "k.seq")
-        fresh: dict[Kind, DataFrame] = {"states": merged(both, self.overlay, widest), "keys": kept}
+        fresh: dict[Kind, DataFrame] = {"states": merge_ranges(both, self.overlay, widest), "keys": kept}
         parts = {kind: self._parts(kind, batch, fresh[kind], last) for kind in KINDS}
         self.target.commit(Commit(batch, self.overlay.name, self.overlay.class_id.hex(), **parts))
 
-    def _parts(self, kind: Kind, batch: int, fresh: DataFrame, last: Commit) -> tuple[Part, ...]:
+    def _parts(self, kind: Kind, batch: int, fresh: DataFrame, last: Commit) -> tuple[ParquetPart, ...]:
         """What was there and what is new; a tier that is full becomes one part of the next."""
         parts = (*last.parts(kind), self.target.new_part(batch))
         self._store(kind, parts[-1], fresh)
@@ -195,7 +204,7 @@ class LiveFold:
             parts = (*(p for p in parts if p not in joined), part)
         return parts
 
-    def _store(self, kind: Kind, part: Part, rows: DataFrame) -> None:
+    def _store(self, kind: Kind, part: ParquetPart, rows: DataFrame) -> None:
         sort = ("label",) if kind == "states" else ("label", "key")  # so that footers rule files out
         rows.sortWithinPartitions(*sort).write.parquet(self.target.path(kind, part))
         self.target.make_durable(kind, part)
@@ -209,4 +218,4 @@ def _repeating(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any
     for label, key in earlier:
         known.setdefault(label, []).append(fingerprint(key))
     for label, held in by_label.items():
-        yield from repeating_ranges(held, b"".join(known.get(label, ())))
+        yield from repeated_fingerprints(held, b"".join(known.get(label, ())))

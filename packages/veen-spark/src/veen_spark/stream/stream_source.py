@@ -30,24 +30,24 @@ from veen_spark.errors import SparkSetupError
 from veen_spark.read.columns import ENTRY_SCHEMA
 from veen_spark.read.options import Options
 from veen_spark.read.rows import entry_fields, receipt_fields
-from veen_spark.stream import live
+from veen_spark.stream import live_hub
 
 OPTIONS: Final = frozenset(
     {"hub", "hubid", "stream", "label", "startingoffsets", "maxoffsetspertrigger", "failondataloss", "ca"}
 )
-PART: Final = 20_000
+PARTITION_ENTRIES: Final = 20_000
 """Entries that one task reads."""
 
 
-class Stretch(InputPartition):
+class StreamPartition(InputPartition):
     """Entries of one label, and how far the batch reads it: the history that a task must be shown."""
 
-    def __init__(self, label: Label, start: int, end: int, upto: live.Offset) -> None:
+    def __init__(self, label: Label, start: int, end: int, upto: live_hub.Offset) -> None:
         super().__init__((label, start, end))
         self.label, self.start, self.end, self.upto = label, start, end, upto
 
 
-def live_hub(options: Options) -> live.LiveHub:
+def hub_from_options(options: Options) -> live_hub.LiveHub:
     if not options.has("hub") or not options.has("hubId"):
         raise SparkSetupError("a stream follows one hub that you know: give the options hub and hubId")
     try:
@@ -57,7 +57,7 @@ def live_hub(options: Options) -> live.LiveHub:
         raise SparkSetupError(str(exc)) from exc
     if not (labels or options.names("stream")):
         raise SparkSetupError("which of the hub's logs: give the option stream or label")
-    return live.LiveHub(
+    return live_hub.LiveHub(
         url=options.text("hub"),
         hub_id=hub_id,
         streams=options.names("stream"),
@@ -71,22 +71,22 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets on the driver, entries in tasks."""
 
     def __init__(self, options: Options) -> None:
-        self._live = live_hub(options)
+        self._live = hub_from_options(options)
         self._starting = options.text("startingOffsets", "earliest")
         self._most = (
             options.number("maxOffsetsPerTrigger", 1) if options.has("maxOffsetsPerTrigger") else None
         )
-        self._last: live.Offsets | None = None
+        self._last: live_hub.Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return dict(self._live.ask(lambda hub: live.starting(hub, self._live, self._starting)))
+        return dict(self._live.ask(lambda hub: live_hub.starting(hub, self._live, self._starting)))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._live.ask(lambda hub: live.latest(hub, self._live, start, most))
+        found = self._live.ask(lambda hub: live_hub.latest(hub, self._live, start, most))
         if (last := self._last) is not None:
             until = {label: min(offset, last[label], key=_seq) for label, offset in found.items()}
             # A hub that lost entries is behind what was read: to go back there would read them again.
@@ -95,27 +95,29 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """What comes after this moment is for the next run."""
-        self._last = self._live.ask(lambda hub: live.latest(hub, self._live, {}, None))
+        self._last = self._live.ask(lambda hub: live_hub.latest(hub, self._live, {}, None))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         return None  # it would ask the hub once more for each batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [
-            Stretch(Label.from_hex(label), first, min(first + PART, last + 1) - 1, offset)
+            StreamPartition(
+                Label.from_hex(label), first, min(first + PARTITION_ENTRIES, last + 1) - 1, offset
+            )
             for label, offset in sorted(end.items())
             if (last := offset["seq"])
-            for first in range(start.get(label, {"seq": 0})["seq"] + 1, last + 1, PART)
+            for first in range(start.get(label, {"seq": 0})["seq"] + 1, last + 1, PARTITION_ENTRIES)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Stretch)
+        assert isinstance(partition, StreamPartition)
         label, start, end, upto = partition.label, partition.start, partition.end, partition.upto
-        some = partial(live.entries, live=self._live, label=label, end=end, upto=upto)
+        some = partial(live_hub.entries, live=self._live, label=label, end=end, upto=upto)
         while start <= end:
             found = self._live.ask(partial(some, start=start))
-            for at in range(0, len(found), live.PAGE):
-                rows = [self._row(one) for one in found[at : at + live.PAGE]]
+            for at in range(0, len(found), live_hub.PAGE_ENTRIES):
+                rows = [self._row(one) for one in found[at : at + live_hub.PAGE_ENTRIES]]
                 yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)
             start += len(found)
 
@@ -128,5 +130,5 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return row | receipt_fields(receipt) | place
 
 
-def _seq(offset: live.Offset) -> int:
+def _seq(offset: live_hub.Offset) -> int:
     return offset["seq"]

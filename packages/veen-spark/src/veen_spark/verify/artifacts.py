@@ -1,7 +1,7 @@
-"""What lies beside the entries and speaks of them: checkpoints, their index, peaks, summaries (§4.4, §4.8.3).
+"""Files that describe the entries next to them: checkpoints, their index, peaks, summaries (core §4.8.3).
 
-Each is a mark at an entry, judged when the tree has grown to it. A mark that no part of the log reaches is
-how the loss of a label's beginning or end shows: the entries left would hold by themselves.
+Each artifact belongs to one entry and is checked when the tree has grown to that entry. An artifact beyond
+the first or last entry shows that entries of the label are missing, although the remaining ones verify.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from veen_core import checkpoint, hub_identity
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import (
     CheckpointIndexEntry,
@@ -25,127 +24,114 @@ from veen_core.chunk import (
 )
 from veen_core.errors import CheckpointError, InvariantError, VeenError
 from veen_core.export import CHECKPOINTS, Manifest, sequence_name
-from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.ids import Label, StreamSeq
+from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
-from veen_core.stream import epoch_at
 from veen_spark.read.segment import Segment
 from veen_spark.read.set_walk import sequence
-from veen_spark.verify.origin import Terms
 
 _NAME: Final = re.compile(r"(checkpoint|peaks)-([0-9a-f]{64})-(\d{20})\.cbor")
 _INDEX: Final = re.compile(r"checkpoint-index-([0-9a-f]{64})\.cbor")
+_FILES: Final = "§4.8.3"
 Kind = Literal["checkpoint", "index", "peaks", "summary"]
 
 
-class Reached(NamedTuple):
-    """The label as it is when a mark is judged."""
-
-    label: Label
-    tree: Mmr
-    hub_ts: UnixTime | None
-    """Of the last entry, and where its chunk begins; None if that was not seen here."""
-    chunk_start: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """Something beside the log that is of one entry; a summary, of its chunk's last."""
+class Artifact:
+    """One artifact and the entry it belongs to; a summary belongs to the last entry of its chunk."""
 
     seq: int
     kind: Kind
     file: str
     offset: int = 0
     content: bytes | None = None
-    """Of an item in a sequence; else the file's content, read by whoever judges it."""
+    """The encoded artifact if it is an item of a CBOR sequence; None if it is the whole file."""
 
-    def judge(self, at: Reached, terms: Terms) -> None:
-        """Raise unless it is of the log up to here; a summary is judged with its chunk."""
+    def check(self, log: LogVerifier, chunk_start: int | None) -> None:
+        """Raise unless the artifact matches the log, which has grown to the artifact's entry.
+
+        ``chunk_start`` is the first entry of that entry's chunk, if known. Summaries are checked elsewhere.
+        """
         if self.kind == "summary":
             return
         content = Path(self.file).read_bytes() if self.content is None else self.content
+        label, tree = log.terms.label, log.tree
+        assert tree is not None, "artifacts are checked only against a known tree"
         if self.kind == "checkpoint":
-            _check_checkpoint(Checkpoint.decode(content), self.seq, at, terms)
+            log.accept_checkpoint(Checkpoint.decode(content))
         elif self.kind == "index":
-            _check_line(CheckpointIndexEntry.decode(content), at)
-            if not Path(self.file).with_name(checkpoint_name(at.label, StreamSeq(self.seq))).is_file():
-                raise CheckpointError(f"§4.8.3: names a checkpoint at {self.seq}, which is missing")
-        elif decode_peaks(content) != at.tree.peaks:
-            raise InvariantError("§4.8.3", f"the peaks before entry {self.seq + 1} are not those of the log")
+            _check_index_row(CheckpointIndexEntry.decode(content), label, tree, chunk_start)
+            if not Path(self.file).with_name(checkpoint_name(label, StreamSeq(self.seq))).is_file():
+                raise CheckpointError(f"core §4.8.3: the checkpoint at entry {self.seq} is missing")
+        elif decode_peaks(content) != tree.peaks:
+            raise InvariantError(
+                _FILES, f"the peaks before entry {self.seq + 1} differ from those of the log"
+            )
 
 
-def _check_checkpoint(made: Checkpoint, seq: int, at: Reached, terms: Terms) -> None:
-    if (made.label_curr, made.upto_seq) != (at.label, seq):
-        raise CheckpointError("CHECKPOINT §4.4: is of another label or upto_seq than its place says")
-    checkpoint.check_transition(made, at.tree)
-    if terms.profile_id is not None and at.hub_ts is not None:
-        expected = epoch_at(at.hub_ts, terms.epoch_sec)
-        if made.epoch != expected:
-            raise CheckpointError(f"CHECKPOINT.epoch §4.4: {made.epoch}, where hub_ts is of {expected} (H9)")
-    hub_identity.verify_checkpoint(terms.identity, made, terms.epoch_sec)
-    checkpoint.verify_witnesses(made, (), [key.hub_pk for key in terms.identity.hub_keys])
-
-
-def _check_line(line: CheckpointIndexEntry, at: Reached) -> None:
+def _check_index_row(row: CheckpointIndexEntry, label: Label, tree: Mmr, chunk_start: int | None) -> None:
+    """Raise unless a row of the checkpoint index matches the log (core §4.8.3)."""
+    size = StreamSeq(tree.size)
     expected = CheckpointIndexEntry(
-        upto_seq=StreamSeq(at.tree.size),
-        mmr_root=at.tree.root,
-        chunk_start=line.chunk_start if at.chunk_start is None else StreamSeq(at.chunk_start),
-        chunk_end=StreamSeq(at.tree.size),
-        peaks_ref=peaks_name(at.label, StreamSeq(at.tree.size)),
+        upto_seq=size,
+        mmr_root=tree.root,
+        chunk_start=row.chunk_start if chunk_start is None else StreamSeq(chunk_start),
+        chunk_end=size,
+        peaks_ref=peaks_name(label, size),
     )
-    if line != expected:
-        raise InvariantError("§4.8.3", f"the line of the checkpoint at {at.tree.size} is not of this log")
+    if row != expected:
+        raise InvariantError(_FILES, f"the index row of the checkpoint at entry {size} differs from the log")
 
 
-def marks_of(folder: Path, manifest: Manifest | None, *, indexed: bool) -> dict[Label, list[Mark]]:
-    """Every mark in a folder, by label, in order of entries; raises ``VeenError`` for a broken sequence.
+def find_artifacts(folder: Path, manifest: Manifest | None, *, indexed: bool) -> dict[Label, list[Artifact]]:
+    """Return the artifacts in a folder by label, in the order of entries; raise for a broken sequence.
 
-    ``indexed``: a label's index of checkpoints speaks of it, as in a data directory, where all of it lies.
+    ``indexed`` includes the checkpoint indexes, which describe whole labels: true for a data directory.
     """
-    found: dict[Label, list[Mark]] = {}
+    found: dict[Label, list[Artifact]] = {}
     for name in sorted(os.listdir(folder)):
         file = str(folder / name)
         if (match := _NAME.fullmatch(name)) is not None:
-            mark = Mark(seq=int(match[3]), kind=match[1], file=file)  # type: ignore[arg-type]  # by the pattern
-            found.setdefault(Label.from_hex(match[2]), []).append(mark)
+            artifact = Artifact(seq=int(match[3]), kind=match[1], file=file)  # type: ignore[arg-type]  # by the pattern
+            found.setdefault(Label.from_hex(match[2]), []).append(artifact)
         elif (parsed := parse_chunk_name(name)) is not None and parsed.kind == "summary":
             assert parsed.end is not None
-            found.setdefault(parsed.label, []).append(Mark(seq=parsed.end, kind="summary", file=file))
+            found.setdefault(parsed.label, []).append(Artifact(seq=parsed.end, kind="summary", file=file))
         elif indexed and (match := _INDEX.fullmatch(name)) is not None:
-            found.setdefault(Label.from_hex(match[1]), []).extend(_lines(folder / name))
+            found.setdefault(Label.from_hex(match[1]), []).extend(_index_rows(folder / name))
     path = folder / sequence_name(CHECKPOINTS)
     if manifest is not None and manifest.form == "set" and path.is_file():
         for offset, item in sequence(str(path), 0, None):
             seq = Checkpoint.decode(item).upto_seq
-            mark = Mark(seq=seq, kind="checkpoint", file=str(path), offset=offset, content=item)
-            found.setdefault(manifest.label, []).append(mark)
-    return {label: sorted(marks, key=lambda mark: mark.seq) for label, marks in found.items()}
+            artifact = Artifact(seq=seq, kind="checkpoint", file=str(path), offset=offset, content=item)
+            found.setdefault(manifest.label, []).append(artifact)
+    return {label: sorted(artifacts, key=lambda artifact: artifact.seq) for label, artifacts in found.items()}
 
 
-def _lines(path: Path) -> Iterator[Mark]:
-    """Of a checkpoint index; what is no line is a mark at the first entry, refused there."""
+def _index_rows(path: Path) -> Iterator[Artifact]:
+    """Yield the rows of a checkpoint index; an undecodable row is checked, and refused, at entry 1."""
     at = 0
     try:
         for at, item in sequence(str(path), 0, None):
             seq = CheckpointIndexEntry.decode(item).upto_seq
-            yield Mark(seq=seq, kind="index", file=str(path), offset=at, content=item)
-            at += len(item)  # noqa: PLW2901 - where the next one should begin
+            yield Artifact(seq=seq, kind="index", file=str(path), offset=at, content=item)
+            at += len(item)  # noqa: PLW2901 - the start of the next row
     except VeenError:
-        yield Mark(seq=1, kind="index", file=str(path), offset=at, content=path.read_bytes()[at:])
+        yield Artifact(seq=1, kind="index", file=str(path), offset=at, content=path.read_bytes()[at:])
 
 
-def dealt(
-    parts: Sequence[Segment], marks: Iterable[Mark]
-) -> tuple[dict[tuple[str, int], list[Mark]], list[Mark]]:
-    """The marks by the part of a label that they are of (in order), and those that no part reaches."""
-    held: dict[tuple[str, int], list[Mark]] = {}
-    lost = []
+def assign_to_parts(
+    parts: Sequence[Segment], artifacts: Iterable[Artifact]
+) -> tuple[dict[tuple[str, int], list[Artifact]], list[Artifact]]:
+    """Return the artifacts by the part of the label that holds their entry, and those without a part."""
+    held: dict[tuple[str, int], list[Artifact]] = {}
+    unassigned = []
     starts = [part.start_seq for part in parts]
-    starts[0] -= 1  # the tree before the first entry is known, too
-    for mark in marks:
-        part = parts[max(0, bisect_right(starts, mark.seq) - 1)]
-        if starts[0] <= mark.seq and (part.end_seq is None or mark.seq <= part.end_seq):
-            held.setdefault((part.path, part.begin), []).append(mark)
+    starts[0] -= 1  # the peaks before the first entry are known too
+    for artifact in artifacts:
+        part = parts[max(0, bisect_right(starts, artifact.seq) - 1)]
+        if starts[0] <= artifact.seq and (part.end_seq is None or artifact.seq <= part.end_seq):
+            held.setdefault((part.path, part.begin), []).append(artifact)
         else:
-            lost.append(mark)
-    return held, lost
+            unassigned.append(artifact)
+    return held, unassigned

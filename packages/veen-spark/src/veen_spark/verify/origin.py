@@ -1,8 +1,8 @@
-"""What lies beside a log and says how to judge it: the hub's identity, the registry, peaks, the manifest.
+"""The folder of a log and the files in it that verification depends on.
 
-None of it is believed: an identity chains to its hub_id (§8.4), which the verifier pins or is shown; peaks
-are claims that the next receipt's signed root must confirm (§5.1). The registry tells the limits and the
-profile; of an export, the hub vouches for it only by manifest.sig.
+These are the hub's identity, the registry, the manifest and the peaks. None of them is trusted: the identity
+must chain to its hub_id (core §8.4), which the auditor pins or is shown; peaks must lead to the next signed
+root (core §5.1). The registry states limits and profile; for an export, only manifest.sig vouches for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,7 +17,7 @@ from typing import Final, NamedTuple
 from veen_core import hub_identity
 from veen_core.chunk import decode_peaks, peaks_name
 from veen_core.consistency import verify_consistency
-from veen_core.errors import IdentityError, InvariantError, VeenError, VerificationError
+from veen_core.errors import IdentityError, VeenError, VerificationError
 from veen_core.export import (
     MANIFEST,
     PAYLOADS,
@@ -29,54 +28,42 @@ from veen_core.export import (
     sequence_name,
 )
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import HubId, Label, NodeHash, ProfileId, Signature, StreamSeq
+from veen_core.ids import HubId, Label, NodeHash, Signature, StreamSeq
 from veen_core.keys import verify
-from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.log_rules import TIME, LogTerms
 from veen_core.mmr import Mmr
 from veen_core.registry import Registry
 from veen_spark.errors import DamagedLog
 from veen_spark.read.log_files import IDENTITY, VERSION, read_manifest
 
 Peaks = tuple[NodeHash, ...]
-Gone = list[tuple[int, int]]
-"""Ranges of entries that retention took, first and last of each; none touches the next."""
+PrunedRanges = list[tuple[int, int]]
+"""Ranges of pruned entries, first and last of each; adjacent ranges are joined."""
 REGISTRY: Final = "registry.cbor"
-_ENTRIES: Final = (".log", ".pruned")
-_JUDGED: Final = (
+_ENTRY_SUFFIXES: Final = (".log", ".pruned")
+_VERIFIED_BY_CONTENT: Final = (
     *("chunk-", "peaks-", "checkpoint-", "hub-identity."),
     *(sequence_name(stem) for stem in (RECEIPTS, PAYLOADS)),
 )
-"""Files that are judged by what they say, with a reason and a place; the others by their hash. So are those
-with what retention left: of a MSG that is gone no signature holds the fields that are not in its leaf."""
+"""Prefixes of files whose content is verified. Other files are compared with their hash in the manifest.
+Pruned payloads are too, because no signature covers prev_ack and auth_ref of a pruned MSG."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the entries of one origin are judged by; travels to the executors."""
-
-    identity: HubIdentity
-    limits: Limits
-    profile_id: ProfileId | None
-    """The only one that MSGs may have (I4); None where no registry says."""
-    epoch_sec: int = 0
-    """Of the profile: which keys may have signed a checkpoint (§8.4)."""
-
-
-class Extent(NamedTuple):
-    """How a label begins and ends, and what retention took of it."""
+class LabelExtent(NamedTuple):
+    """The first and last entry of a label and its pruned ranges."""
 
     from_seq: int
     to_seq: int
     from_ts: int
     to_ts: int
     peaks: Peaks
-    """After the last entry."""
-    pruned: Gone
+    """The peaks after the last entry."""
+    pruned: PrunedRanges
 
 
 @contextmanager
-def _of(path: Path) -> Iterator[None]:
-    """Whatever does not hold in here is the fault of this file, unless another was named."""
+def _blame(path: Path) -> Iterator[None]:
+    """Convert errors to ``DamagedLog`` of this file, unless they name a file already."""
     try:
         yield
     except DamagedLog:
@@ -86,159 +73,173 @@ def _of(path: Path) -> Iterator[None]:
         raise DamagedLog(str(path), 0, reason) from exc
 
 
-def _is_judged(name: str, manifest: Manifest) -> bool:
-    left = name.endswith(".pruned") or (name == sequence_name(PAYLOADS) and manifest.pruned)
-    return name.startswith(_JUDGED) and not left
+def _is_verified_by_content(name: str, manifest: Manifest) -> bool:
+    pruned = name.endswith(".pruned") or (name == sequence_name(PAYLOADS) and manifest.pruned)
+    return name.startswith(_VERIFIED_BY_CONTENT) and not pruned
 
 
 def _check_file(path: Path, expected: bytes) -> None:
     with path.open("rb") as content:
         digest = file_digest(content, "sha256").digest()
     if digest != expected:
-        raise VerificationError(f"is not the file that {MANIFEST} names")
+        raise VerificationError(f"the SHA-256 of the file differs from the one in {MANIFEST}")
 
 
 class Origin:
-    """A folder of logs, and the evidence in it; if that does not hold, ``DamagedLog`` names the file."""
+    """A folder of logs with its verified identity, registry and manifest.
+
+    The constructor raises ``DamagedLog`` for the file that does not verify.
+    """
 
     def __init__(self, folder: str, pinned: Collection[HubId], given: HubIdentity | None) -> None:
         self.folder = Path(folder)
         self._home = self.folder.parent if self.folder.name == "log" else self.folder
-        self.begins = 1 if (self._home / VERSION).is_file() else None
-        """The entry that every label here has to begin with, if that is known: in a data directory."""
-        with _of(self._home / IDENTITY):
+        self.first_seq = 1 if (self._home / VERSION).is_file() else None
+        """The first entry that every label must have: 1 in a data directory, else None."""
+        with _blame(self._home / IDENTITY):
             identity = self._identity(pinned, given)
-        with _of(self._home / REGISTRY):
-            self.terms = self._terms(identity)
-        with _of(self.folder / MANIFEST):
+        with _blame(self._home / REGISTRY):
+            self._registry = self._read_registry(identity)
+        self.identity = identity
+        with _blame(self.folder / MANIFEST):
             self.manifest = self._manifest()
-            self.signed = self._check_manifest()
-        """Whether the hub vouches for the manifest; None where there is none."""
+            self.signed = self._check_manifest()  # None without a manifest
 
     def _identity(self, pinned: Collection[HubId], given: HubIdentity | None) -> HubIdentity:
         path = self._home / IDENTITY
         if not path.is_file():
             if given is None:
-                raise IdentityError(f"no {IDENTITY} lies beside {self.folder}: give the hub's identity")
-            return self._pinned(given, pinned, "the identity that was given")
+                raise IdentityError(
+                    f"{self.folder} has no {IDENTITY}", action="give the hub's identity with --identity"
+                )
+            return self._check_pinned(given, pinned, "the given identity")
         identity = HubIdentity.decode(path.read_bytes())
         hub_identity.verify_identity(identity)
-        with _of(path.with_suffix(".sig")):
+        with _blame(path.with_suffix(".sig")):
             signature = Signature(path.with_suffix(".sig").read_bytes())
             hub_identity.verify_identity_signature(identity, signature)
         if given is not None and given.hub_id != identity.hub_id:
-            raise IdentityError(f"{path} is of another hub than the identity that was given")
-        return self._pinned(identity, pinned, str(path))
+            raise IdentityError(f"{path} belongs to another hub than the given identity")
+        return self._check_pinned(identity, pinned, str(path))
 
     @staticmethod
-    def _pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -> HubIdentity:
+    def _check_pinned(identity: HubIdentity, pinned: Collection[HubId], what: str) -> HubIdentity:
         if pinned and identity.hub_id not in pinned:
-            raise IdentityError(f"{what} is of hub {identity.hub_id.hex()}, which is not pinned")
+            raise IdentityError(f"{what} belongs to hub {identity.hub_id.hex()}, which is not pinned")
         return identity
 
-    def _terms(self, identity: HubIdentity) -> Terms:
+    def _read_registry(self, identity: HubIdentity) -> Registry | None:
+        """Return the registry, or None if there is none; a data directory must have one."""
         try:
             registry = Registry.decode((self._home / REGISTRY).read_bytes())
         except FileNotFoundError:
-            if self.begins is not None:
-                raise VerificationError("is missing: this is no whole data directory") from None
-            return Terms(identity=identity, limits=DEFAULT_LIMITS, profile_id=None)
+            if self.first_seq is not None:
+                raise VerificationError("the file is missing, so the data directory is incomplete") from None
+            return None
         if registry.hub_id != identity.hub_id:
-            raise VerificationError("is of another hub than the identity beside it")
-        profile = registry.profile
-        return Terms(
-            identity=identity,
-            limits=registry.limits,
-            profile_id=profile.profile_id,
-            epoch_sec=profile.epoch_sec,
-        )
+            raise VerificationError(f"the hub_id differs from the one in {IDENTITY}")
+        return registry
+
+    @property
+    def _epoch_sec(self) -> int:
+        return self._registry.profile.epoch_sec if self._registry is not None else 0
+
+    def terms(self, label: Label) -> LogTerms:
+        """Return the identity and rules by which the entries of a label are verified."""
+        if (registry := self._registry) is None:
+            return LogTerms(label=label, identity=self.identity)
+        return LogTerms(label=label, identity=self.identity, profile=registry.profile, limits=registry.limits)
 
     def _manifest(self) -> Manifest | None:
         return read_manifest(self.folder) if (self.folder / MANIFEST).is_file() else None
 
     def _check_manifest(self) -> bool | None:
-        """Whether the hub vouches for the manifest; what it says of the range must hold either way."""
+        """Verify the manifest; return whether the hub signed it, or None if there is no manifest."""
         if (manifest := self.manifest) is None:
             return None
-        if manifest.hub_id != self.terms.identity.hub_id:
-            raise VerificationError("is of another hub than the identity beside it")
+        if manifest.hub_id != self.identity.hub_id:
+            raise VerificationError(f"the hub_id differs from the one in {IDENTITY}")
         self._check_files(manifest)
         before = manifest.before
         if (before is None) != (manifest.from_seq == 1):
-            raise VerificationError("before is there if and only if the range does not start at 1")
+            raise VerificationError("before must be present if and only if from_seq is greater than 1")
         if before is not None:
-            hub_identity.verify_receipt(self.terms.identity, before)
+            hub_identity.verify_receipt(self.identity, before)
             tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
             if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.size, tree.root):
-                raise VerificationError("before is not the RECEIPT that peaks_before lead to")
+                raise VerificationError("before is not the RECEIPT that belongs to peaks_before")
         return self._is_signed()
 
     def _check_files(self, manifest: Manifest) -> None:
-        """None is missing and none too many; of missing entries the judge says which they are."""
+        """Raise for missing, unlisted and changed files; a missing entry file shows as missing entries."""
         there = {entry.name for entry in os.scandir(self.folder)} - {MANIFEST, SIGNATURE}
         listed = {file.name for file in manifest.files}
         for name in sorted(there - listed):
-            raise DamagedLog(str(self.folder / name), 0, f"is not in {MANIFEST}")
+            raise DamagedLog(str(self.folder / name), 0, f"{MANIFEST} does not list the file")
         for name in sorted(listed - there):
-            if not name.endswith(_ENTRIES):
-                raise DamagedLog(str(self.folder / name), 0, f"is missing, {MANIFEST} names it")
+            if not name.endswith(_ENTRY_SUFFIXES):
+                raise DamagedLog(
+                    str(self.folder / name), 0, f"the file is missing, although {MANIFEST} lists it"
+                )
         for file in manifest.files:
-            if file.name in there and not _is_judged(file.name, manifest):
-                with _of(self.folder / file.name):
+            if file.name in there and not _is_verified_by_content(file.name, manifest):
+                with _blame(self.folder / file.name):
                     _check_file(self.folder / file.name, file.digest)
 
-    def check_extent(self, label: Label, found: Extent) -> None:
-        """A label that holds by itself is also all that the folder promises of it; raises."""
+    def check_extent(self, label: Label, found: LabelExtent) -> None:
+        """Raise unless the label is exactly the range that the manifest states."""
         if (manifest := self.manifest) is None:
             return
         if label != manifest.label:
-            raise VerificationError(f"is of another label than {MANIFEST}")
+            raise VerificationError(f"the label differs from the one in {MANIFEST}")
         if found[:2] != (manifest.from_seq, manifest.to_seq):
-            there, promised = f"{found[0]} to {found[1]}", f"{manifest.from_seq} to {manifest.to_seq}"
-            raise VerificationError(f"entries {there} are there, where {MANIFEST} promises {promised}")
-        gone = [(range_.start_seq, range_.end_seq) for range_ in manifest.pruned]
-        if found[2:] != (manifest.from_ts, manifest.to_ts, manifest.peaks_after, gone):
+            held, stated = f"{found[0]} to {found[1]}", f"{manifest.from_seq} to {manifest.to_seq}"
+            raise VerificationError(f"the log has entries {held}, but {MANIFEST} states {stated}")
+        pruned = [(range_.start_seq, range_.end_seq) for range_ in manifest.pruned]
+        if found[2:] != (manifest.from_ts, manifest.to_ts, manifest.peaks_after, pruned):
             what = "from_ts, to_ts, peaks_after or pruned"
-            raise VerificationError(f"{MANIFEST}: {what} are not those of the log")
+            raise VerificationError(f"{MANIFEST}: {what} differ from the log")
         if manifest.before is not None and found.from_ts < manifest.before.hub_ts:
-            raise InvariantError("H3", f"hub_ts {found.from_ts} follows {manifest.before.hub_ts}")
+            found_ts = f"hub_ts goes back from {manifest.before.hub_ts} to {found.from_ts}"
+            raise TIME.broken(found_ts, found.from_seq)
         self._check_later(manifest, found)
 
-    def _check_later(self, manifest: Manifest, found: Extent) -> None:
-        """What the export says of the label after its end leads there from it."""
+    def _check_later(self, manifest: Manifest, found: LabelExtent) -> None:
+        """Raise unless the later checkpoint in the manifest is consistent with the end of the range."""
         if (later := manifest.later) is None:
             return
         made, proof = later.checkpoint, later.consistency
         if (proof.from_seq, proof.to_seq, made.label_curr) != (found.to_seq, made.upto_seq, manifest.label):
-            raise VerificationError(f"{MANIFEST}: later is not of this label, or not from its end on")
+            raise VerificationError(
+                f"{MANIFEST}: later belongs to another label or does not begin at the end of the range"
+            )
         verify_consistency(proof, Mmr(found.to_seq, found.peaks).root, made.mmr_root)
-        hub_identity.verify_checkpoint(self.terms.identity, made, self.terms.epoch_sec)
+        hub_identity.verify_checkpoint(self.identity, made, self._epoch_sec)
 
     def _is_signed(self) -> bool:
+        """Return whether there is a valid manifest.sig; raise for an invalid one."""
         path = self.folder / SIGNATURE
         if not path.is_file():
             return False
         digest = manifest_digest((self.folder / MANIFEST).read_bytes())
-        with _of(path):
+        with _blame(path):
             signature = Signature(path.read_bytes())
-            for key in self.terms.identity.hub_keys:
+            for key in self.identity.hub_keys:
                 try:
                     verify(key.hub_pk, digest, signature, SIGNATURE)
                 except VerificationError:
                     continue
                 return True
-            raise VerificationError(f"no key of the hub made it for this {MANIFEST}")
+            raise VerificationError(f"no key of the hub signed this {MANIFEST}")
 
     def peaks_before(self, label: Label, start_seq: int) -> Peaks | None:
-        """The peaks of the tree before an entry, if anything claims to know them."""
+        """Return the claimed peaks before an entry, or None if no file has them."""
         if start_seq == 1:
             return ()
         if self.manifest is not None and (self.manifest.label, self.manifest.from_seq) == (label, start_seq):
             return self.manifest.peaks_before
         try:
             peaks = decode_peaks((self.folder / peaks_name(label, StreamSeq(start_seq - 1))).read_bytes())
-        except FileNotFoundError:
-            return None
-        except VeenError:
-            return None  # as good as none: the tree is computed instead
+        except (VeenError, OSError):
+            return None  # missing or unreadable: the peaks are computed from the entries instead
         return peaks if len(peaks) == (start_seq - 1).bit_count() else None

@@ -1,16 +1,16 @@
-"""Verification as a pipeline: plan, find the peaks where parts begin, judge the parts, put them together.
+"""The verification pipeline.
 
-1. The driver finds segments and the evidence beside them. Where chunk files have their peaks beside them
-   (§4.8.3), these are claims good enough to begin with.
-2. Where nothing tells the peaks before a part (a set or a chunk that was cut), tasks reduce the parts before
-   it to perfect subtrees (``subtrees``): leaf hashes only, no signatures.
-3. Tasks judge every entry of every part from those peaks (``judge``).
-4. The driver puts the verdicts together, in order (``report``): what one part ends with must be what the next
-   began from, so a false claim in 1 or 2 does not go unnoticed; and a label must be all that its manifest and
-   checkpoints speak of (``completeness``).
-5. A label that lies in several places must be the same log in all of them (``histories``).
+1. The driver finds the segments and verifies the identity, registry and manifest of each folder
+   (``origin``). Large segments are split into parts. Peaks files (core §4.8.3) claim the peaks before a part.
+2. Where no file claims the peaks before a part, tasks reduce the parts before it to perfect subtrees
+   (``subtrees``): leaf hashes only, no signatures.
+3. Tasks verify every entry of every part, starting from those peaks (``segment_verifier``).
+4. The driver joins the verdicts in order (``report``). Each part must end with the peaks that the next one
+   started from, which exposes a false claim of step 1 or 2. A label must hold every entry that its manifest
+   and artifacts mention (``missing_entries``).
+5. Copies of one label in several folders must have the same history (``histories_agree``).
 
-What travels is segments and verdicts, never entries.
+Only segments and verdicts are sent between driver and executors, never entries.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ import pyarrow as pa
 from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId
+from veen_core.log_rules import LogTerms
 from veen_core.mmr import Mmr
 from veen_spark.errors import DamagedLog
-from veen_spark.read.log_files import Found, find_logs
-from veen_spark.read.plan import MAX_BYTES, cut, gathered, share
+from veen_spark.read.log_files import FoundLogs, find_logs
+from veen_spark.read.plan import MAX_PARTITION_BYTES, group_by_size, split, task_bytes
 from veen_spark.read.segment import Segment
-from veen_spark.verify.artifacts import Mark
-from veen_spark.verify.completeness import Beside
-from veen_spark.verify.histories import compare, roots_at
-from veen_spark.verify.judge import Fault, SegmentJudge, Verdict
-from veen_spark.verify.origin import Origin, Peaks, Terms
-from veen_spark.verify.report import Report, key_of, nothing_of, put_together
+from veen_spark.verify.artifacts import Artifact
+from veen_spark.verify.histories_agree import compare_copies, roots_at
+from veen_spark.verify.missing_entries import ArtifactIndex
+from veen_spark.verify.origin import Origin, Peaks
+from veen_spark.verify.report import VerificationReport, assemble_labels, empty_label, key_of
+from veen_spark.verify.segment_verifier import LabelFault, SegmentVerifier, Verdict
 from veen_spark.verify.subtrees import Tile, tiles_of
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-Place = tuple[str, int]
-"""Path and first byte: names a part."""
-Work = tuple[Segment, Terms, Peaks | None, list[Mark]]
+PartKey = tuple[str, int]
+"""Path and first byte of a part."""
+Work = tuple[Segment, LogTerms, Peaks | None, list[Artifact]]
 
 
 class Run(Protocol):
-    """Whoever has the tasks carried out: one for each piece of work, results in order."""
+    """Runs one task per piece of work and returns the results in order."""
 
     def __call__(self, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]: ...
 
@@ -59,99 +60,120 @@ class Run(Protocol):
 def verify(
     spark: SparkSession,
     *paths: str,
-    pinned: Collection[HubId] = (),
+    pinned: Iterable[HubId | str] = (),
     identity: HubIdentity | None = None,
-    max_partition_bytes: int = MAX_BYTES,
-) -> Report:
-    """Judge every entry under the paths. ``pinned`` names the hubs that may have signed them.
+    max_partition_bytes: int = MAX_PARTITION_BYTES,
+) -> VerificationReport:
+    """Verify every entry under the paths.
 
-    ``identity`` is for chunk files without one beside them.
+    ``pinned`` names the hubs that may have signed the entries, as ``HubId`` or in hex; empty means any hub.
+    ``identity`` is used for chunk files that have no hub-identity.cbor in their folder.
     """
-    return judged(
+    return run_pipeline(
         partial(run, spark), paths, pinned=pinned, identity=identity, max_partition_bytes=max_partition_bytes
     )
 
 
-def judged(
+def run_pipeline(
     run: Run,
     paths: Iterable[str],
     *,
-    pinned: Collection[HubId] = (),
+    pinned: Iterable[HubId | str] = (),
     identity: HubIdentity | None = None,
-    max_partition_bytes: int = MAX_BYTES,
-) -> Report:
-    """The pipeline, whoever carries its tasks out."""
+    max_partition_bytes: int = MAX_PARTITION_BYTES,
+) -> VerificationReport:
+    """Run the pipeline with any way to run its tasks."""
+    hubs = [_hub_id(hub) for hub in ([pinned] if isinstance(pinned, str | HubId) else pinned)]
     found = find_logs(paths)
-    most = share(found.segments, max_partition_bytes)
-    segments = [part for segment in found.segments for part in cut(segment, most)]
-    origins, refused = _origins(found, pinned, identity)
+    limit = task_bytes(found.segments, max_partition_bytes)
+    segments = [part for segment in found.segments for part in split(segment, limit)]
+    origins, refused = _origins(found, hubs, identity)
     parts = [part for part in segments if part.origin in origins]
     before = _peaks(run, parts, origins)
-    beside = Beside(parts, origins, found.whole)
+    artifacts = ArtifactIndex(parts, origins, found.whole)
     work = [
-        (part, origins[part.origin].terms, before[place_of(part)], beside.held.get(place_of(part), []))
+        (
+            part,
+            origins[part.origin].terms(part.label),
+            before[part_key(part)],
+            artifacts.by_part.get(part_key(part), []),
+        )
         for part in parts
     ]
-    verdicts = run(judge_all, gathered(work, lambda one: one[0].size, most))
+    verdicts = run(verify_parts, group_by_size(work, lambda one: one[0].size, limit))
     for part in segments:
         if part.origin in refused:
-            before[place_of(part)] = None
+            before[part_key(part)] = None
             verdicts.append(Verdict(segment=part, fault=refused[part.origin]))
-    labels, partly = put_together(verdicts, before, beside.conclude)
-    compare(
+    labels, partly = assemble_labels(verdicts, before, artifacts.missing)
+    compare_copies(
         labels,
         sorted(parts, key=_in_order),
-        lambda lookups: run(roots_at, gathered(lookups, lambda one: one.part.size, most)),
+        lambda lookups: run(roots_at, group_by_size(lookups, lambda one: one.part.size, limit)),
     )
     seen = {segment.origin for segment in segments}
-    lost = [nothing_of(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen]
-    return Report(
-        labels=(*labels, *beside.labels_without_entries(), *lost),
-        hubs={bytes(origin.terms.identity.hub_id): bool(pinned) for origin in origins.values()},
+    lost = [empty_label(folder, fault) for folder, fault in sorted(refused.items()) if folder not in seen]
+    return VerificationReport(
+        labels=(*labels, *artifacts.labels_without_entries(), *lost),
+        hubs={bytes(origin.identity.hub_id): bool(hubs) for origin in origins.values()},
         unsigned=tuple(sorted(folder for folder, origin in origins.items() if origin.signed is False)),
         partly_followed=partly,
     )
 
 
-def place_of(segment: Segment) -> Place:
+def _hub_id(pinned: object) -> HubId:
+    """Return a pinned hub as ``HubId``; raise ``TypeError`` for anything but a HubId or hex."""
+    if isinstance(pinned, HubId):
+        return pinned
+    if isinstance(pinned, str):
+        return HubId.from_hex(pinned)
+    raise TypeError(f"pinned: expected a HubId or a hub_id in hex, found {type(pinned).__name__}")
+
+
+def part_key(segment: Segment) -> PartKey:
+    """Return the key of a part."""
     return segment.path, segment.begin
 
 
 def _origins(
-    found: Found, pinned: Collection[HubId], identity: HubIdentity | None
-) -> tuple[dict[str, Origin], dict[str, Fault]]:
-    """The evidence of each folder, or why it does not hold: one of many does not hide the others."""
+    found: FoundLogs, pinned: Collection[HubId], identity: HubIdentity | None
+) -> tuple[dict[str, Origin], dict[str, LabelFault]]:
+    """Return the verified folders, and the fault of each folder that does not verify."""
     origins: dict[str, Origin] = {}
-    refused: dict[str, Fault] = {}
-    starts = {segment.origin: segment.start_seq for segment in reversed(found.segments)}  # the first's
+    refused: dict[str, LabelFault] = {}
+    starts = {
+        segment.origin: segment.start_seq for segment in reversed(found.segments)
+    }  # of the first segment
     for folder in sorted(found.whole | starts.keys()):
         try:
             if folder in found.damaged:
                 raise found.damaged[folder]
             origins[folder] = Origin(folder, pinned, identity)
         except DamagedLog as exc:
-            refused[folder] = Fault(
-                seq=starts.get(folder, 1), file=exc.file, offset=exc.offset, reason=exc.what
+            refused[folder] = LabelFault(
+                seq=starts.get(folder, 1), file=exc.file, offset=exc.offset, reason=exc.reason
             )
     return origins, refused
 
 
-def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> dict[Place, Peaks | None]:
-    """The peaks before each part: claimed beside it, or made of the parts before it."""
-    before = {place_of(p): origins[p.origin].peaks_before(p.label, p.start_seq) for p in parts}
+def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> dict[PartKey, Peaks | None]:
+    """Return the peaks before each part: claimed by a file, or computed from the parts before it."""
+    before = {part_key(p): origins[p.origin].peaks_before(p.label, p.start_seq) for p in parts}
     labels = [list(group) for _, group in groupby(sorted(parts, key=_in_order), key=key_of)]
-    needed = [part for group in labels for part, after in pairwise(group) if before[place_of(after)] is None]
+    needed = [part for group in labels for part, after in pairwise(group) if before[part_key(after)] is None]
     if not needed:
         return before
-    made = run(tile_all, gathered(needed, lambda part: part.size, share(needed, MAX_BYTES)))
-    tiles = dict(zip(map(place_of, needed), made, strict=True))
+    made = run(
+        reduce_parts, group_by_size(needed, lambda part: part.size, task_bytes(needed, MAX_PARTITION_BYTES))
+    )
+    tiles = dict(zip(map(part_key, needed), made, strict=True))
     for group in labels:
         for part, after in pairwise(group):
-            place = place_of(part)
-            if before[place_of(after)] is None and place in tiles:
-                peaks = _grown(part, before[place], tiles[place])
+            place = part_key(part)
+            if before[part_key(after)] is None and place in tiles:
+                peaks = _peaks_after(part, before[place], tiles[place])
                 fits = peaks is not None and len(peaks) == (after.start_seq - 1).bit_count()
-                before[place_of(after)] = peaks if fits else None
+                before[part_key(after)] = peaks if fits else None
     return before
 
 
@@ -159,7 +181,8 @@ def _in_order(segment: Segment) -> tuple[Any, ...]:
     return (*key_of(segment), segment.start_seq, segment.begin)
 
 
-def _grown(part: Segment, peaks: Peaks | None, tiles: list[Tile] | None) -> Peaks | None:
+def _peaks_after(part: Segment, peaks: Peaks | None, tiles: list[Tile] | None) -> Peaks | None:
+    """Return the peaks after a part, or None if they cannot be computed."""
     if peaks is None or tiles is None:
         return None
     tree = Mmr(part.start_seq - 1, peaks)
@@ -167,35 +190,37 @@ def _grown(part: Segment, peaks: Peaks | None, tiles: list[Tile] | None) -> Peak
         for height, node in tiles:
             tree.append_subtree(height, node)
     except VeenError:
-        return None  # it is not whole: the judge will say so
+        return None  # the part is incomplete, which its verifier reports
     return tree.peaks
 
 
 # --- on executors
 
 
-def judge_all(work: list[Work]) -> list[Verdict]:
-    return [SegmentJudge(*one).run() for one in work]
+def verify_parts(work: list[Work]) -> list[Verdict]:
+    """Verify the parts of one task."""
+    return [SegmentVerifier(*one).run() for one in work]
 
 
-def tile_all(parts: list[Segment]) -> list[list[Tile] | None]:
+def reduce_parts(parts: list[Segment]) -> list[list[Tile] | None]:
+    """Reduce the parts of one task to subtrees."""
     return [tiles_of(part) for part in parts]
 
 
 def run(spark: SparkSession, task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]:
-    """One task for each piece of work; results in order. Arguments travel pickled, and so do results."""
+    """Run one Spark task per piece of work and return the results in order; both are pickled."""
     if not work:
         return []
-    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # mostly paths, which are much alike
+    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # limitly paths, which are much alike
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                done = pickle.dumps(task(pickle.loads(zlib.decompress(packed[number]))))  # noqa: S301 - packed above
+                done = pickle.dumps(task(pickle.loads(zlib.decompress(packed[number]))))  # noqa: S301 - pickled above
                 yield pa.RecordBatch.from_pydict({"number": [number], "done": [done]})
 
     frame = spark.range(0, len(packed), 1, numPartitions=len(packed)).mapInArrow(
         each, "number long, done binary"
     )
     rows = sorted((row.number, row.done) for row in frame.collect())
-    return [result for _, done in rows for result in pickle.loads(bytes(done))]  # noqa: S301 - by our tasks
+    return [result for _, done in rows for result in pickle.loads(bytes(done))]  # noqa: S301 - pickled by our tasks

@@ -1,8 +1,8 @@
-"""What a verification found: a row for each label of each origin, and a summary.
+"""The report of a verification: one row per label and folder, and a summary.
 
-Segments are put together in order here, on the driver: numbers, times and writers continue, no token is
-authorized twice, and the peaks that one segment ends with are those that the next was judged from. Whether
-the origins of one label agree is for ``histories``.
+The driver joins the verdicts of a label's segments in order. Across segments it checks that stream_seq,
+hub_ts and the writers' client_seq continue, that no token is authorized twice, and that each segment was
+verified from the peaks that the previous one ended with. ``histories_agree`` compares copies of a label.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from veen_core.errors import VeenError
+from veen_core.log_rules import CONSECUTIVE, POSITION, TIME, TOKEN
 from veen_core.mmr import Mmr
 from veen_spark.read.segment import Segment
-from veen_spark.verify.judge import Fault, Verdict, authorized_before, check_summary, summary_of
 from veen_spark.verify.origin import Peaks
+from veen_spark.verify.segment_verifier import (
+    LabelFault,
+    Verdict,
+    check_summary,
+    summary_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,24 +50,25 @@ SCHEMA = pa.schema(
 
 @dataclass(slots=True, kw_only=True)
 class LabelReport:
-    """One label in one origin."""
+    """The result for one label in one folder."""
 
     hub_id: bytes | None
     label: bytes | None
-    """None if the folder does not even tell which labels it holds."""
+    """None if the folder is too damaged to know its labels."""
     origin: str
     from_seq: int
     to_seq: int
-    """The last entry up to which everything holds."""
+    """The last entry up to which everything verifies."""
     root: bytes | None
-    """That the hub signed there."""
+    """The root that the hub signed at that entry."""
     entries: int
     pruned: int
-    fault: Fault | None = None
+    fault: LabelFault | None = None
     roots: dict[int, bytes] = field(default_factory=dict)
-    """By tree size, where segments begin and end."""
+    """The roots where segments begin and end, by tree size."""
 
     def row(self) -> dict[str, Any]:
+        """Return the label as a row of the report table."""
         fault = self.fault
         return {
             "hub_id": self.hub_id,
@@ -85,39 +92,47 @@ def _too_large(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All labels, and what they add up to."""
+class VerificationReport:
+    """The results for all labels."""
 
     labels: tuple[LabelReport, ...]
     hubs: dict[bytes, bool]
-    """Every hub whose logs were judged, and whether it was pinned."""
+    """Every hub whose logs were verified, and whether it was pinned."""
     unsigned: tuple[str, ...]
-    """Exports that the hub did not sign: that they are whole, and their registry, is their own word."""
+    """Exports without manifest.sig: nothing vouches for their registry and their completeness."""
     partly_followed: int
-    """Labels with more writers or tokens than are followed from one segment to the next."""
+    """Number of labels with too many writers or tokens in a segment to compare them with the next segment."""
 
     @property
     def ok(self) -> bool:
+        """Whether no check failed. ``complete`` says whether every check was made."""
         return not self.faults
 
     @property
+    def complete(self) -> bool:
+        """Whether every check was made: false if ``partly_followed`` is not 0."""
+        return self.partly_followed == 0
+
+    @property
     def faults(self) -> list[LabelReport]:
+        """The labels with a fault."""
         return [label for label in self.labels if label.fault is not None]
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The report table."""
+        """Return the report table as a DataFrame."""
         return spark.createDataFrame(self.table())
 
     def table(self) -> pa.Table:
-        """The same in Arrow. A number too large for a column, which a file's name may have, is null there."""
+        """Return the report table in Arrow; a number beyond 2^63 - 1 from a forged file name becomes null."""
         rows = [label.row().items() for label in self.labels]
         held = [{name: None if _too_large(value) else value for name, value in row} for row in rows]
         return pa.Table.from_pylist(held, schema=SCHEMA)
 
     def as_object(self) -> dict[str, Any]:
-        """For ``--json``: the summary, and every label that has a fault."""
+        """Return the summary and the labels with a fault, for ``--json``."""
         return {
             "ok": self.ok,
+            "complete": self.complete,
             "labels": sum(label.label is not None for label in self.labels),
             "entries": sum(label.entries for label in self.labels),
             "pruned": sum(label.pruned for label in self.labels),
@@ -133,30 +148,31 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
+    """Return hub, label and folder: segments with the same key make up one ``LabelReport``."""
     return (segment.hub_id or b"", segment.label, segment.origin)
 
 
-Conclude = Callable[[LabelReport, Sequence[Verdict]], Fault | None]
-"""What keeps a label that holds by itself from being all that was promised of it."""
+FindMissing = Callable[[LabelReport, Sequence[Verdict]], LabelFault | None]
+"""Returns what is missing from a label whose entries all verify."""
 
 
-def put_together(
-    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], conclude: Conclude
+def assemble_labels(
+    verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], find_missing: FindMissing
 ) -> tuple[list[LabelReport], int]:
-    """Labels from segments; also of how many not all writers and tokens could be followed."""
+    """Join verdicts to labels; also return how many labels have too many writers or tokens to compare."""
     ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
     reports, partly = [], 0
     for _, group in groupby(ordered, key=lambda v: key_of(v.segment)):
         parts = list(group)
         partly += any(part.writers is None or part.tokens is None for part in parts)
-        report = _label(parts, before)
+        report = _join(parts, before)
         if report.fault is None:
-            report.fault = _summed_up(parts) or conclude(report, parts)
+            report.fault = _summary_fault(parts) or find_missing(report, parts)
         reports.append(report)
     return reports, partly
 
 
-def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]) -> LabelReport:
+def _join(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]) -> LabelReport:
     first = parts[0].segment
     report = LabelReport(
         hub_id=first.hub_id,
@@ -168,14 +184,14 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
         entries=sum(part.entries for part in parts),
         pruned=sum(part.pruned for part in parts),
     )
-    followed, tokens = _Writers(from_start=first.start_seq == 1), dict[bytes, tuple[int, int]]()
+    writers, tokens = _Writers(from_start=first.start_seq == 1), dict[bytes, tuple[int, int]]()
     last: Verdict | None = None
     for part in parts:
         peaks = before[part.segment.path, part.segment.begin]
-        reason = _continues(last, part, peaks) or followed.fault(part)
+        reason = _continues(last, part, peaks) or writers.fault(part)
         if reason is not None:
             at = part.segment
-            report.fault = Fault(seq=at.start_seq, file=at.path, offset=at.begin, reason=reason)
+            report.fault = LabelFault(seq=at.start_seq, file=at.path, offset=at.begin, reason=reason)
             break
         if (again := _authorized_again(tokens, part)) is not None:
             report.fault = again
@@ -193,10 +209,10 @@ def _label(parts: Sequence[Verdict], before: dict[tuple[str, int], Peaks | None]
     return report
 
 
-def nothing_of(
-    origin: str, fault: Fault | None, *, hub_id: bytes | None = None, label: bytes | None = None
+def empty_label(
+    origin: str, fault: LabelFault | None, *, hub_id: bytes | None = None, label: bytes | None = None
 ) -> LabelReport:
-    """Of a folder, or a label in one, that has no entries to judge."""
+    """Return the report of a folder, or of a label in it, that has no entries."""
     return LabelReport(
         hub_id=hub_id,
         label=label,
@@ -210,10 +226,10 @@ def nothing_of(
     )
 
 
-def _summed_up(parts: Sequence[Verdict]) -> Fault | None:
-    """Chunks that were cut, held against their summaries; tasks did so with the others."""
+def _summary_fault(parts: Sequence[Verdict]) -> LabelFault | None:
+    """Compare chunks that were split with their summaries; tasks compared the others."""
     cut = (part for part in parts if not part.segment.whole)
-    for file, group in groupby(cut, key=lambda part: part.segment.path):
+    for _, group in groupby(cut, key=lambda part: part.segment.path):
         pieces = list(group)
         root, summary = pieces[-1].root, summary_of(pieces[-1].segment)
         if summary is None or root is None:
@@ -221,51 +237,57 @@ def _summed_up(parts: Sequence[Verdict]) -> Fault | None:
         try:
             check_summary(summary, pieces[0].segment.label, root, pieces)
         except (VeenError, OSError) as exc:
-            return Fault(seq=pieces[-1].last_seq, file=file, offset=0, reason=str(exc))
+            return LabelFault(seq=pieces[-1].last_seq, file=str(summary), offset=0, reason=str(exc))
     return None
 
 
 def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str | None:
-    """What keeps a segment from following the one before it."""
+    """Return why a segment does not continue the previous one, or None."""
     start = part.segment.start_seq
     if last is not None:
         if start != last.last_seq + 1:
-            return f"I3: entry {start} follows entry {last.last_seq}: what was between them is missing"
+            found = f"the entry follows entry {last.last_seq}; the entries in between are missing"
+            return str(POSITION.broken(found, start))
         if part.entries and part.first_ts < last.last_ts:
-            return f"H3: hub_ts {part.first_ts} follows {last.last_ts}"
+            return str(TIME.broken(f"hub_ts goes back from {last.last_ts} to {part.first_ts}", start))
         if peaks is not None and peaks != last.peaks:
-            return f"§5.1: the peaks before entry {start} are not those of the log up to there"
+            return f"core §5.1: the peaks before entry {start} differ from those of the log up to there"
     if peaks is None and part.fault is None:
-        return f"§5.1: nothing tells the peaks before entry {start}, so that no root can be checked"
+        return f"core §5.1: the peaks before entry {start} are unknown, so no root can be checked"
     return None
 
 
-def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: Verdict) -> Fault | None:
-    """H5 from one segment to the next; ``tokens`` are those of the segments before, and learn this one's."""
+def _authorized_again(tokens: dict[bytes, tuple[int, int]], part: Verdict) -> LabelFault | None:
+    """Return a fault if the segment authorizes a token of an earlier segment (RESOLUTIONS H5).
+
+    ``tokens`` holds the tokens of the earlier segments; those of this segment are added.
+    """
     found = part.tokens or {}
-    for auth_ref, (seq, offset) in found.items():  # in order of entries
+    for auth_ref, (seq, offset) in found.items():  # in the order of entries
         if (before := tokens.get(auth_ref)) is not None:
-            reason = f"H5: {authorized_before(auth_ref, before[0])}"
-            return Fault(seq=seq, file=part.segment.path, offset=offset, reason=reason)
+            error = TOKEN.broken(f"token {auth_ref.hex()} was authorized by entry {before[0]}", seq)
+            return LabelFault(seq=seq, file=part.segment.path, offset=offset, reason=str(error))
     tokens |= found
     return None
 
 
 class _Writers:
-    """I9 from one segment to the next."""
+    """The writers' counters across segments (I9)."""
 
     def __init__(self, *, from_start: bool) -> None:
         self._last: dict[bytes, int] = {}
-        self._all = from_start
-        """Whether a writer that was not seen yet must begin with 1."""
+        self._complete = from_start
+        """Whether all writers so far are known, so that a new one must begin with 1."""
 
     def fault(self, part: Verdict) -> str | None:
+        """Return why a writer's counter does not continue, or None."""
         if part.writers is None:
-            self._last, self._all = {}, False
+            self._last, self._complete = {}, False
             return None
         for client, (first, last) in part.writers.items():
-            expected = self._last.get(client, 0 if self._all else first - 1) + 1
+            expected = self._last.get(client, 0 if self._complete else first - 1) + 1
             if first != expected:
-                return f"I9: client_seq {first} of {client.hex()} does not follow {expected - 1}"
+                found = f"client_seq {first} of writer {client.hex()} does not follow {expected - 1}"
+                return str(CONSECUTIVE.broken(found, part.segment.start_seq))
             self._last[client] = last
         return None

@@ -1,8 +1,8 @@
-"""The perfect subtrees over a stretch of leaves, wherever it begins (§5.1, B11).
+"""Perfect subtrees over a range of leaves (core §5.1, RESOLUTIONS B11).
 
-A task that sees leaves ``start … end`` can make the fewest aligned perfect subtrees that tile them without
-knowing any leaf before: O(log n) hashes. Appended in order they give the peaks at every boundary, so that
-each stretch can then be judged by itself, and no task ever walks a whole label.
+A task that sees only leaves ``start … end`` computes the fewest aligned perfect subtrees that cover them:
+O(log n) hashes. Appending the subtrees of all ranges in order gives the peaks at every boundary, from which
+each range can be verified independently. No task has to read a whole label.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ Tile = tuple[int, bytes]
 
 
 class Tiles:
-    """Leaves in order, merged as far as they can be without what came before."""
+    """The subtrees over leaves that are added in order."""
 
     def __init__(self, start: int) -> None:
-        """``start`` leaves come before."""
+        """``start`` is the number of leaves before the first one added."""
         self._next = start
         self._tiles: list[tuple[int, int, bytes]] = []
 
     def add(self, leaf: bytes) -> None:
+        """Add the next leaf and merge complete subtrees."""
         height, index, node = 0, self._next, leaf
         while self._tiles and self._tiles[-1][:2] == (height, index - 1) and index & 1:
             node = node_hash(self._tiles.pop()[2], node)
@@ -38,29 +39,30 @@ class Tiles:
 
     @property
     def size(self) -> int:
-        """Of the tree with these leaves."""
+        """The size of the tree after the last leaf added."""
         return self._next
 
     @property
     def tiles(self) -> list[Tile]:
-        """Left to right."""
+        """The subtrees from left to right."""
         return [(height, node) for height, _, node in self._tiles]
 
 
 def tiles_of(segment: Segment) -> list[Tile] | None:
-    """The subtrees over the leaves that a segment's receipts claim, or None if it is not whole."""
+    """Return the subtrees over the leaf hashes in a segment's receipts, or None if it is incomplete."""
     tiles = Tiles(segment.start_seq - 1)
     try:
         for item in walk(segment):
             for leaf in _leaves(item):
                 tiles.add(leaf)
     except (VeenError, OSError):
-        return None  # the judge will say what is wrong with it
+        return None  # the verifier of this segment reports the fault
     whole = segment.end_seq is None or tiles.size == segment.end_seq
     return tiles.tiles if whole else None
 
 
 def _leaves(item: Item) -> list[bytes]:
+    """Return the leaf hashes in an item's receipts; raise for damage."""
     if isinstance(item, Pruned):
         return [item.entry.receipt.leaf_hash]
     if isinstance(item, Authorize):

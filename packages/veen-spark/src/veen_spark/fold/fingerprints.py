@@ -49,7 +49,7 @@ class First:
         return self.seqs.get(key, seq) == seq
 
 
-class Claims:
+class RangeKeys:
     """A ``Seen`` for one range that remembers what it was asked.
 
     Within a range, who asks first is first; unless ``settled`` knows better. ``kept`` are the keys that were
@@ -81,7 +81,7 @@ class Claims:
         return b"".join(self._asked)
 
 
-class Marked(NamedTuple):
+class SharedRange(NamedTuple):
     """A range that shares a fingerprint with another one of its label."""
 
     label: bytes
@@ -99,7 +99,7 @@ Repeating = tuple[bytes, int, int, bytes, bool]
 """Likewise, with those fingerprints that the label has more than once; and whether another range has one."""
 
 
-def repeating_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Repeating]:
+def repeated_fingerprints(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Repeating]:
     """Of one label's ranges (or one bucket of their fingerprints) those with a repeated one.
 
     Also if it is repeated in that range alone: what another bucket says may mark the range, and then whoever
@@ -118,7 +118,7 @@ def repeating_ranges(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[
             yield label, from_seq, to_seq, mine.astype(">u8").tobytes(), bool(np.isin(mine, shared).any())
 
 
-def marked_ranges(found: Iterable[Sequence[Any]]) -> list[Marked]:
+def shared_ranges(found: Iterable[Sequence[Any]]) -> list[SharedRange]:
     """What the buckets say of each range, together: those that share a fingerprint, with all that repeat."""
     by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
     sharing = set()
@@ -128,10 +128,10 @@ def marked_ranges(found: Iterable[Sequence[Any]]) -> list[Marked]:
         by_range.setdefault(place, set()).update(prints)
         if shared:
             sharing.add(place)
-    return [Marked(*place, frozenset(prints)) for place, prints in by_range.items() if place in sharing]
+    return [SharedRange(*place, frozenset(prints)) for place, prints in by_range.items() if place in sharing]
 
 
-class Told(NamedTuple):
+class KeyedMessage(NamedTuple):
     """A message of a marked range, as far as duplicates go."""
 
     label: bytes
@@ -140,10 +140,10 @@ class Told(NamedTuple):
     keys: tuple[bytes, ...]
 
 
-class Settled:
+class FirstOccurrences:
     """The answer for the marked ranges: which they are, and the first of each repeated key."""
 
-    def __init__(self, marked: Iterable[Marked], firsts: Mapping[bytes, Mapping[bytes, int]]) -> None:
+    def __init__(self, marked: Iterable[SharedRange], firsts: Mapping[bytes, Mapping[bytes, int]]) -> None:
         self._starts: dict[bytes, list[int]] = {}
         self._ends: dict[bytes, list[int]] = {}
         for mark in sorted(marked, key=lambda m: (m.label, m.from_seq)):
@@ -164,8 +164,8 @@ Earlier = Callable[[bytes, bytes], int | None]
 """Label and key → the ``stream_seq`` that had it before all of these messages, if one had."""
 
 
-def settle(
-    told: Iterable[Told], earlier: Earlier = lambda _label, _key: None
+def first_occurrences(
+    told: Iterable[KeyedMessage], earlier: Earlier = lambda _label, _key: None
 ) -> dict[bytes, dict[bytes, int]]:
     """The definition, in stream order: label → key → the first to have it."""
     firsts: dict[bytes, dict[bytes, int]] = {}

@@ -22,8 +22,8 @@ from veen_hub.client import Hub, NotFound, Retry, Tls, connect
 from veen_spark.errors import SparkSetupError
 
 T = TypeVar("T")
-PAGE: Final = 1_000
-HELD_BYTES: Final = 16 * 1_048_576
+PAGE_ENTRIES: Final = 1_000
+MAX_BUFFERED_BYTES: Final = 16 * 1_048_576
 """About so much of a stretch is in memory at once, however large its messages are."""
 
 
@@ -112,7 +112,7 @@ def _given(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
 
 
 async def latest(hub: Hub, live: LiveHub, start: Offsets, most: int | None) -> Offsets:
-    """How far there is to read, or ``most`` entries of it, dealt out among the labels."""
+    """How far there is to read, or ``most`` entries of it, assign_to_parts out among the labels."""
     heads: dict[Label, int] = {}
     for label in live.all_labels(hub):
         held = start.get(label.hex(), Offset(seq=0, root=""))
@@ -169,16 +169,16 @@ async def _check_root(hub: Hub, label: Label, held: Offset) -> None:
 async def entries(
     hub: Hub, live: LiveHub, label: Label, *, start: int, end: int, upto: Offset
 ) -> list[Entry | Receipt]:
-    """The first of entries ``start … end``, verified, up to ``HELD_BYTES``; at least one.
+    """The first of entries ``start … end``, verified, up to ``MAX_BUFFERED_BYTES``; at least one.
 
     They are of the history that the batch was planned by: ``upto`` is in the same tree. Of one that retention
     took it is the RECEIPT, if loss is tolerated.
     """
     found: list[Entry | Receipt] = []
     reader, at, size = hub.log_reader(), start, 0
-    while at <= end and size < HELD_BYTES:
+    while at <= end and size < MAX_BUFFERED_BYTES:
         try:
-            page = await reader.page(label, StreamSeq(at), min(PAGE, end - at + 1))
+            page = await reader.page(label, StreamSeq(at), min(PAGE_ENTRIES, end - at + 1))
         except NotFound as exc:
             if live.fail_on_data_loss:
                 raise DataLoss(
