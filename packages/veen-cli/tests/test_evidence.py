@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from veen_cli.evidence import checks
+from veen_cli.evidence import verification
 from veen_cli.frame.exits import Exit
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
@@ -183,7 +183,7 @@ def test_nothing_holds_that_was_not_pinned(town: Town, case: Path) -> None:
         Exit.PROTOCOL
     )
     other = veen("verify", case / "receipt.cbor", case / "hub-identity.cbor", "--trust", "ab" * 32)
-    assert "pinned is abab" in other.out
+    assert "but abab" in other.out
     assert other.code == Exit.PROTOCOL
     assert town.hub_id in other.out
 
@@ -213,6 +213,69 @@ def test_two_receipts_for_one_place_convict_the_hub(town: Town, case: Path, tmp_
     assert "convict" in veen("verify", *files, "--trust", town.hub_id).failed(Exit.PROTOCOL)
 
 
+@pytest.fixture
+def bobs(town: Town, case: Path) -> Receipt:
+    """The newest receipt that bob has verified."""
+    seq = town.as_("bob", "resync", "-s", STREAM, "--json").json["stream_seq"]
+    town.as_("bob", "receipt", "get", seq, "-s", STREAM, "--out", case / "newest.cbor").ok()
+    return Receipt.decode((case / "newest.cbor").read_bytes())
+
+
+def hub_key(town: Town, case: Path) -> SigningKey:
+    identity = HubIdentity.decode((case / "hub-identity.cbor").read_bytes())
+    (key,) = read_keys(Layout(town / "hub").keys, identity).values()
+    return key
+
+
+@pytest.mark.usefixtures("bobs")
+def test_what_a_client_has_verified_agrees_with_what_the_hub_gave_out(town: Town, case: Path) -> None:
+    files = (case / "newest.cbor", "--trust", town.hub_id, "--client", town / "bob")
+    assert f"as {town / 'bob'} has verified" in veen("verify", *files).ok().out
+
+
+def test_a_checkpoint_that_contradicts_what_a_client_has_verified_fails(
+    town: Town, case: Path, bobs: Receipt, tmp_path: Path
+) -> None:
+    unsigned = Checkpoint(
+        label_prev=bobs.label,
+        label_curr=bobs.label,
+        upto_seq=bobs.stream_seq,
+        mmr_root=MmrRoot(bytes([9] * 32)),
+        epoch=Epoch(0),
+    )
+    lie = tmp_path / "lie.cbor"
+    lie.write_bytes(sign_checkpoint(hub_key(town, case), unsigned).encode())
+    trust = ("--trust", town.hub_id)
+    veen("verify", lie, case / "hub-identity.cbor", *trust).ok()
+    found = veen("verify", lie, *trust, "--client", town / "bob", "--json")
+    assert found.code == Exit.PROTOCOL
+    assert json.loads(found.out)["holds"] is False
+    assert f"contradicts what {town / 'bob'} has verified" in found.err
+    veen("checkpoint", "verify", lie, *trust, "--client", town / "bob").failed(Exit.PROTOCOL)
+
+
+def test_a_receipt_that_contradicts_what_a_client_has_verified_fails(
+    town: Town, case: Path, bobs: Receipt, tmp_path: Path
+) -> None:
+    lie = tmp_path / "lie.cbor"
+    other = dataclasses.replace(bobs, leaf_hash=LeafHash(bytes(32)), mmr_root=MmrRoot(bytes([9] * 32)))
+    lie.write_bytes(sign_receipt(hub_key(town, case), other).encode())
+    trust = ("--trust", town.hub_id)
+    veen("verify", lie, case / "hub-identity.cbor", *trust).ok()
+    veen("verify", lie, *trust, "--client", town / "bob").failed(Exit.PROTOCOL)
+
+
+def test_a_statement_beyond_what_a_client_has_verified_is_said_not_to_be_compared(
+    town: Town, case: Path, bobs: Receipt, tmp_path: Path
+) -> None:
+    later = dataclasses.replace(bobs, stream_seq=StreamSeq(bobs.stream_seq + 1))
+    file = tmp_path / "later.cbor"
+    file.write_bytes(sign_receipt(hub_key(town, case), later).encode())
+    shown = veen("verify", file, "--trust", town.hub_id, "--client", town / "bob").ok().out
+    assert "not compared" in shown
+    assert "consistency proof" in shown
+
+
 def test_receipts_for_different_places_are_not_held_against_each_other(
     town: Town, case: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +284,7 @@ def test_receipts_for_different_places_are_not_held_against_each_other(
     def compared(*_: object) -> None:
         pytest.fail("two receipts for different places were compared")
 
-    monkeypatch.setattr(checks, "find_equivocation", compared)
+    monkeypatch.setattr(verification, "find_equivocation", compared)
     files = (case / "receipt.cbor", case / "receipt-3.cbor", case / "hub-identity.cbor")
     veen("verify", *files, "--trust", town.hub_id).ok()
 
@@ -231,7 +294,7 @@ def test_a_proof_of_a_longer_log_than_any_signed_one_is_not_called_wrong(town: T
     undecided = veen("verify", case / "proof.cbor", *beside)
     assert undecided.code == Exit.PROTOCOL
     assert json.loads(undecided.out)["verdicts"][0]["holds"] is None
-    assert "give the checkpoint or receipt that it leads to" in undecided.err
+    assert "give the receipt or checkpoint of the tree" in undecided.err
 
 
 def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, case: Path) -> None:
@@ -252,7 +315,7 @@ def test_a_proof_without_what_it_is_judged_by_is_not_said_to_hold(town: Town, ca
     beside = (case / "receipt.cbor", case / "checkpoint.cbor", case / "hub-identity.cbor")
     veen("proof", "verify", case / "proof.cbor", *beside, *flags).ok()
     veen("checkpoint", "verify", case / "checkpoint.cbor", case / "hub-identity.cbor", *flags).ok()
-    assert "not a RECEIPT" in veen("receipt", "verify", case / "proof.cbor", *flags).failed(Exit.USAGE)
+    assert "not RECEIPT" in veen("receipt", "verify", case / "proof.cbor", *flags).failed(Exit.USAGE)
 
 
 def test_cards_tokens_and_messages_are_judged_by_their_own_signatures(town: Town, tmp_path: Path) -> None:
@@ -264,7 +327,7 @@ def test_cards_tokens_and_messages_are_judged_by_their_own_signatures(town: Town
     (tmp_path / "forged.pub").write_bytes(forged.encode())
     veen("verify", tmp_path / "forged.pub").failed(Exit.PROTOCOL)
     sealed = veen("verify", town / "bob/secrets.cbor")
-    assert "no evidence" in sealed.failed(Exit.PROTOCOL)
+    assert "not evidence" in sealed.failed(Exit.PROTOCOL)
 
 
 @pytest.mark.parametrize(
@@ -305,10 +368,10 @@ def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: 
     (tmp_path / "sequence").write_bytes((case / "receipt.cbor").read_bytes() + b"\xa1\x01\x82\x01\x02")
     assert [each["kind"] for each in veen("inspect", tmp_path / "sequence", "--json").json["objects"]] == [
         "RECEIPT",
-        "CBOR of no known kind",
+        "CBOR of an unknown kind",
     ]
     (tmp_path / "noise").write_bytes(b"\xff\xff")
-    assert "no VEEN bytes" in veen("inspect", tmp_path / "noise").failed(Exit.PROTOCOL)
+    assert "not a VEEN file" in veen("inspect", tmp_path / "noise").failed(Exit.PROTOCOL)
     (tmp_path / "empty").write_bytes(b"")
     veen("inspect", tmp_path / "empty").failed(Exit.PROTOCOL)
     veen("inspect", tmp_path / "nowhere").failed(Exit.USAGE)
@@ -362,8 +425,8 @@ def test_a_damaged_file_is_said_to_be_one_whatever_it_was_named_as(
     (tmp_path / "cut").write_bytes((case / f"{noun}.cbor").read_bytes()[:-3])
     beside = (case / "receipt.cbor", case / "hub-identity.cbor", "--trust", town.hub_id)
     alone = veen(noun, "verify", tmp_path / "cut").failed(Exit.PROTOCOL)
-    assert "no VEEN bytes" in alone
-    assert "no VEEN bytes" in veen(noun, "verify", tmp_path / "cut", *beside).failed(Exit.PROTOCOL)
+    assert "not a VEEN file" in alone
+    assert "not a VEEN file" in veen(noun, "verify", tmp_path / "cut", *beside).failed(Exit.PROTOCOL)
 
 
 def bent(data: bytes) -> bytes:
@@ -373,7 +436,7 @@ def bent(data: bytes) -> bytes:
 
 def test_nothing_in_a_folder_of_evidence_is_passed_over(case: Path, town: Town, tmp_path: Path) -> None:
     flags = ("--trust", town.hub_id)
-    assert "nothing in it was judged" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
+    assert "nothing in it was verified" in veen("verify", tmp_path, *flags).failed(Exit.PROTOCOL)
     below = tmp_path / "from bob"
     below.mkdir()
     for name in ("receipt.cbor", "hub-identity.cbor"):
@@ -404,7 +467,7 @@ def test_what_has_no_end_or_is_text_is_no_veen_object(command: str, tmp_path: Pa
     (tmp_path / "zeros").write_bytes(bytes(1_000_000))
     (tmp_path / "text").write_bytes(b"veen-data 1\n")
     for name in ("zeros", "text"):
-        assert "no VEEN bytes" in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
+        assert "not a VEEN file" in veen(command, tmp_path / name).failed(Exit.PROTOCOL)
 
 
 def test_inspect_names_what_lies_in_exports_forks_and_states(town: Town, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from zlib import crc32
 
 import pytest
 
-from veen_cli.evidence import kinds, records, view
+from veen_cli.evidence import overlay_records, rendering, wire_kinds
 from veen_cli.evidence import recognize as recognizing
-from veen_cli.evidence.found import Bare
 from veen_cli.evidence.recognize import recognize
+from veen_cli.evidence.recognized import Bare
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk, mmr
 from veen_core.entry import Entry
@@ -125,7 +125,7 @@ def test_each_kind_is_named_and_never_said_to_hold(
     assert kind in veen("inspect", tmp_path / name).ok().out.splitlines()[0]
     judged = veen("verify", tmp_path / name, "--json")
     assert [each["holds"] for each in json.loads(judged.out)["verdicts"]] == [None]
-    assert "no evidence" in judged.failed(Exit.PROTOCOL)
+    assert "not evidence" in judged.failed(Exit.PROTOCOL)
 
 
 def test_peaks_are_shown_with_their_root(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_only_looks_like_one_is_not_called_one() -> None:
         "peaks.cbor": cbor.encode([bytes(PEAKS[0]), b"short"]),
         H(b"other").hex(): cbor.encode([1, 2]),
     }.items():
-        assert [found.name for found in recognize(name, data)] == ["CBOR of no known kind"]
+        assert [found.name for found in recognize(name, data)] == ["CBOR of an unknown kind"]
 
 
 def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
@@ -156,28 +156,28 @@ def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
     (told,) = veen("inspect", tmp_path / "record", "--json").json["objects"]
     assert (told["kind"], told["value"]) == ("kv.put.v1", {"key": b"colour".hex(), "value": b"blue".hex()})
     assert Put.SCHEMA.hex() in told["derived"].values()
-    assert "no evidence" in veen("verify", tmp_path / "record").failed(Exit.PROTOCOL)
+    assert "not evidence" in veen("verify", tmp_path / "record").failed(Exit.PROTOCOL)
 
 
 def test_a_form_that_several_schemas_share_is_not_guessed_at() -> None:
     close = Close(wallet_id=WalletId(bytes(32)), ts=UnixTime(1))
     stray = {"key": b"colour", "value": b"blue", "more": 1}
     for data in (close.encode(), cbor.encode(stray), cbor.encode({"key": "colour"})):
-        assert [found.name for found in recognize("-", data)] == ["CBOR of no known kind"]
+        assert [found.name for found in recognize("-", data)] == ["CBOR of an unknown kind"]
 
 
-@pytest.mark.parametrize("schema", records.SCHEMAS, ids=lambda schema: schema.__name__)
+@pytest.mark.parametrize("schema", overlay_records.SCHEMAS, ids=lambda schema: schema.__name__)
 def test_no_record_passes_for_a_wire_object(schema: type[Record]) -> None:
     """Else its name would be wrong: those say themselves what they are, and come first."""
-    kinds_ = {frozenset(field.key for field in kind.codec.fields) for kind in kinds.KINDS}
+    kinds_ = {frozenset(field.key for field in kind.codec.fields) for kind in wire_kinds.KINDS}
     assert frozenset(field.key for field in schema.codec.fields) not in kinds_
 
 
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("hub-identity.sig", bytes(SIGNATURE)[:-1], "has 63 bytes, not 64"),
-        ("applied", FLOOR.replace(b"12", b"13"), "not their checksum"),
+        ("hub-identity.sig", bytes(SIGNATURE)[:-1], "has 64 bytes, this has 63"),
+        ("applied", FLOOR.replace(b"12", b"13"), "with a wrong checksum"),
     ],
     ids=["signature", "floor"],
 )
@@ -190,7 +190,7 @@ def test_a_damaged_one_is_said_to_be_one(
 
 
 def test_an_attachment_that_is_not_what_its_name_says_is_none() -> None:
-    with pytest.raises(CommandFailed, match="no VEEN bytes"):
+    with pytest.raises(CommandFailed, match="not a VEEN file"):
         recognize(H(CIPHERTEXT).hex(), CIPHERTEXT[:-1])
 
 
@@ -327,7 +327,7 @@ def test_what_is_not_ours_is_said_to_be_what_it_is(
     command: str, tmp_path: Path, data: bytes, why: str
 ) -> None:
     (tmp_path / "file").write_bytes(data)
-    assert f"no VEEN bytes, but {why}" in veen(command, tmp_path / "file").failed(Exit.PROTOCOL)
+    assert f"not a VEEN file, but {why}" in veen(command, tmp_path / "file").failed(Exit.PROTOCOL)
 
 
 def test_a_cut_object_is_said_to_end_early() -> None:
@@ -344,27 +344,27 @@ def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -
     def tried(*_: object) -> None:
         pytest.fail("nothing of ours begins so")
 
-    monkeypatch.setattr(kinds.cbor, "decode_items", tried)
-    assert kinds.known(b"\x80") is None
+    monkeypatch.setattr(wire_kinds.cbor, "decode_items", tried)
+    assert wire_kinds.decode_any(b"\x80") is None
     monkeypatch.undo()
     assert len(recognize("-", b"\x80" * 1_000)) == 1_000
     monkeypatch.setattr(recognizing, "MOST_OBJECTS", 999)
     with pytest.raises(CommandFailed, match="more than 999 objects"):
         recognize("-", b"\x80" * 1_000)
-    large = cbor.encode([bytes(recognizing.MOST_UNKNOWN)])
+    large = cbor.encode([bytes(recognizing.MAX_UNKNOWN_BYTES)])
     with pytest.raises(CommandFailed, match="of no known kind"):
         recognize("-", large)
 
 
 def test_a_list_without_end_is_cut_in_words_only(tmp_path: Path) -> None:
-    record = EpochsRecord(epochs=tuple(map(Epoch, range(view.MANY + 7))))
+    record = EpochsRecord(epochs=tuple(map(Epoch, range(rendering.MAX_SHOWN_ITEMS + 7))))
     (tmp_path / "epochs").write_bytes(record.encode())
     assert "… and 7 more" in veen("inspect", tmp_path / "epochs").ok().out
     told = veen("inspect", tmp_path / "epochs", "--json").json["objects"][0]
-    assert len(told["value"]["epochs"]) == view.MANY + 7
+    assert len(told["value"]["epochs"]) == rendering.MAX_SHOWN_ITEMS + 7
 
 
 def test_a_secret_is_in_no_view_of_anything() -> None:
     """What is bare has no secret type to be hidden by: so none may hold one."""
     made = Bare("x", "3.2", {"held": SigningSeed(b"\x09" * 32)})
-    assert (b"\x09" * 32).hex() not in json.dumps(view.told(made)) + "".join(view.lines(made))
+    assert (b"\x09" * 32).hex() not in json.dumps(rendering.as_dict(made)) + "".join(rendering.as_lines(made))

@@ -1,7 +1,10 @@
-"""Evidence as files: what it is (``recognize``), what it says (``inspect``), whether it holds (``judge``).
+"""Evidence in files: recognize it, show it, verify it.
 
-A file is recognized by the strict codecs of wire objects (``kinds``), by what other bytes of ours show of
-themselves (``bare``, ``segment``), or as something that is not ours (``foreign``). ``receipt``, ``proof``,
-``checkpoint`` and ``consistency`` fetch evidence from a hub; ``verify`` judges any of it together, without
-one.
+``recognize``      what a file holds: a wire object (``wire_kinds``), a chunk, a journal segment
+                   (``journal_segment``), other VEEN bytes (``other_formats``, ``overlay_records``), or a
+                   file of another program (``foreign_files``)
+``rendering``      an object as JSON and as lines for a person
+``verification``   whether objects verify, by themselves and together, without a hub
+``receipt``, ``proof``, ``checkpoint``, ``consistency``   fetch evidence from a hub (``fetch_commands``)
+``inspect``, ``verify``   the commands for any file
 """

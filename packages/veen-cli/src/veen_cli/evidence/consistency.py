@@ -1,4 +1,4 @@
-"""``veen consistency``: an earlier log is the beginning of a later one (B11)."""
+"""``veen consistency``: consistency proofs, which show that a log only grew (RESOLUTIONS B11)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from veen_cli.arguments.numbers import Integer
-from veen_cli.evidence import fetching
+from veen_cli.evidence import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.output import Answer, Output
 from veen_core.consistency import MmrConsistency
 
-consistency = fetching.group("consistency", "consistency proof")
-show = fetching.make_show(MmrConsistency, "consistency", "consistency proof")
-verify = fetching.make_verify(
+consistency = fetch_commands.group("consistency", "consistency proof")
+show = fetch_commands.make_show(MmrConsistency, "consistency", "consistency proof")
+verify = fetch_commands.make_verify(
     MmrConsistency, "consistency", "consistency proof", "receipt.cbor", "checkpoint.cbor", "hub-identity.cbor"
 )
 
@@ -24,8 +24,8 @@ verify = fetching.make_verify(
 @click.argument("from_seq", type=Integer(1))
 @click.argument("to_seq", type=Integer(2))
 @stream_option
-@fetching.epoch_option
-@fetching.file_option
+@fetch_commands.epoch_option
+@fetch_commands.file_option
 @connects
 def get(
     out: Output,
@@ -37,14 +37,14 @@ def get(
     epoch: int | None,
     file: Path | None,
 ) -> Answer:
-    """Fetch a consistency proof from the hub, and verify it.
+    """Fetch a consistency proof from the hub and verify it.
 
-    It shows that the log of FROM_SEQ messages is the beginning of the log of TO_SEQ: nothing was rewritten.
+    It shows that the log of FROM_SEQ messages is a prefix of the log of TO_SEQ: nothing was rewritten.
     """
     del out
     if from_seq >= to_seq:
         raise click.UsageError("FROM_SEQ must be below TO_SEQ.")
-    found = fetching.fetch(
-        target, stream, epoch, lambda place, at: place.consistency(from_seq, to_seq, epoch=at)
+    found = fetch_commands.fetch(
+        target, stream, epoch, lambda source, at: source.consistency(from_seq, to_seq, epoch=at)
     )
-    return fetching.answer(found, file, stream=stream)
+    return fetch_commands.answer(found, file, stream=stream)

@@ -1,11 +1,11 @@
-"""``veen inspect``: what is in these bytes?"""
+"""``veen inspect``: show what a file holds."""
 
 from __future__ import annotations
 
 import click
 
 from veen_cli.arguments import completions
-from veen_cli.evidence import view
+from veen_cli.evidence import rendering
 from veen_cli.evidence.recognize import recognize_all
 from veen_cli.frame.command_class import command
 from veen_cli.frame.output import Answer, Output
@@ -14,14 +14,16 @@ from veen_cli.frame.output import Answer, Output
 @command("veen inspect receipt.cbor", "veen id card --client alice --quiet | veen inspect -", name="inspect")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
 def inspect(out: Output, *, files: tuple[str, ...]) -> Answer:
-    """Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.
+    """Show the content of any VEEN file: objects, chunks, sequences, keystores; '-' is stdin.
 
-    Says what it is, not whether it holds: that is `veen verify`. Secrets are never shown.
+    It does not verify anything: that is `veen verify`. Secrets are never shown.
     """
     with out.progress("reading"):
         found = recognize_all(files)
     text = []
     for each in found:
-        first, *rest = view.lines(each.thing)
+        first, *rest = rendering.as_lines(each.thing)
         text += [f"{each.where}: {first}", *rest]
-    return Answer({"objects": [{"file": each.where, **view.told(each.thing)} for each in found]}, text)
+    return Answer(
+        {"objects": [{"file": each.where, **rendering.as_dict(each.thing)} for each in found]}, text
+    )

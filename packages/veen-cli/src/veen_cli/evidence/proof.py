@@ -1,4 +1,4 @@
-"""``veen proof``: one message is in the log (§5.2)."""
+"""``veen proof``: inclusion proofs, which show that one message is in the log (core §5.2)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 
 from veen_cli.arguments.numbers import Integer
-from veen_cli.evidence import fetching
+from veen_cli.evidence import fetch_commands
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_core.ids import Epoch
 from veen_core.proof import MmrProof
 from veen_hub.client import Stream
 
-proof = fetching.group("proof", "inclusion proof")
-show = fetching.make_show(MmrProof, "proof", "inclusion proof")
-verify = fetching.make_verify(
+proof = fetch_commands.group("proof", "inclusion proof")
+show = fetch_commands.make_show(MmrProof, "proof", "inclusion proof")
+verify = fetch_commands.make_verify(
     MmrProof, "proof", "inclusion proof", "receipt.cbor", "checkpoint.cbor", "hub-identity.cbor"
 )
 
@@ -28,10 +28,12 @@ verify = fetching.make_verify(
     name="get",
 )
 @click.argument("seq", type=Integer(1))
-@click.option("--against", type=Integer(1), help="Size of the tree [default: that of the newest message].")
+@click.option(
+    "--against", type=Integer(1), help="Number of messages in the tree [default: all messages there are]."
+)
 @stream_option
-@fetching.epoch_option
-@fetching.file_option
+@fetch_commands.epoch_option
+@fetch_commands.file_option
 @connects
 def get(
     out: Output,
@@ -43,20 +45,25 @@ def get(
     epoch: int | None,
     file: Path | None,
 ) -> Answer:
-    """Fetch an inclusion proof from the hub, and verify it.
+    """Fetch an inclusion proof from the hub and verify it.
 
-    It shows that message SEQ is among the first so many messages, by a number of hashes that grows with
-    the logarithm of their count.
+    It shows that message SEQ is among the first N messages; --against chooses N. The proof does not contain
+    N: verify it with the receipt of message N, or with a checkpoint of N messages, which sign the root.
     """
     del out
     if against is not None and against < seq:
         raise click.UsageError(f"--against {against}: message {seq} is not among the first {against}.")
     sizes: list[int] = []
 
-    async def ask(place: Stream, at: Epoch | None) -> MmrProof:
-        head = None if against is not None else await place.head(epoch=at)
+    async def ask(source: Stream, at: Epoch | None) -> MmrProof:
+        head = None if against is not None else await source.head(epoch=at)
         sizes.append(against if against is not None else head.stream_seq if head is not None else seq)
-        return await place.proof(seq, sizes[0], epoch=at)
+        return await source.proof(seq, sizes[0], epoch=at)
 
-    found = fetching.fetch(target, stream, epoch, ask)
-    return fetching.answer(found, file, stream=stream, stream_seq=seq, tree_size=sizes[0])
+    found = fetch_commands.fetch(target, stream, epoch, ask)
+    size = sizes[0]
+    lines = (
+        f"message {seq} is among the first {plural(size, 'message')} of {stream}",
+        f"verify it with the receipt of message {size}: veen receipt get {size} --stream {stream}",
+    )
+    return fetch_commands.answer(found, file, *lines, stream=stream, stream_seq=seq, tree_size=size)

@@ -22,7 +22,7 @@ from veen_cli.arguments.tls_files import load_tls
 from veen_cli.frame import settings
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Output
-from veen_cli.identity.hub_records import Remembered
+from veen_cli.identity.hub_records import CheckedStateStore
 from veen_cli.identity.identity_folder import Folder
 from veen_core.client_state import ClientBounds
 from veen_core.keystore import Secrets
@@ -74,7 +74,7 @@ class Target:
         if self.folder is not None:
             self.folder.must_exist()
         secrets = None if anonymous else self.secrets()
-        state = Remembered(self.folder.state) if self.folder is not None else None
+        state = CheckedStateStore(self.folder.state) if self.folder is not None else None
         retry = Retry(max_attempts=1_000, deadline=self.wait)
         connecting = connect(self.url, secrets, trust=self.pin, state=state, tls=self.tls, retry=retry)
         async with AsyncExitStack() as stack:

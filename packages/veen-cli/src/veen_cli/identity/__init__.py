@@ -1,1 +1,1 @@
-"""Identity folders: keys, card, and what the identity knows of hubs."""
+"""Identity folders: keys, identity card, and the state that the identity keeps about hubs."""

@@ -1,7 +1,8 @@
-"""Every kind of wire object that lies in a file or travels as an answer, told apart by its own strict codec.
+"""All kinds of wire objects that are stored in files or sent as responses, and how to tell them apart.
 
-A codec accepts nothing but its own object in its one canonical form, so the first that accepts is right.
-Requests are not among them, but for SUBMIT's: several have one form, and nobody keeps them.
+A codec accepts only its own object in its one canonical form, so the first codec that accepts is the right
+one. Of the requests only SUBMIT's is listed: several others have the same form, and requests are not kept
+in files.
 """
 
 from __future__ import annotations
@@ -85,12 +86,12 @@ KINDS: Final[tuple[type[Wire], ...]] = (
     api.ConsistencyResponse,
     api.ErrorEnvelope,
 )
-MOST: Final = 64 * 1_048_576
-"""No object is larger: a manifest or the checkpoints of a hub may be as large."""
+MAX_OBJECT_BYTES: Final = 64 * 1_048_576
+"""No object is larger; a manifest, or a list of all checkpoints of a hub, may come close."""
 
 
 def _heads(kind: type[Wire]) -> Iterator[int]:
-    """The bytes that one may begin with (§3.1): array or map, and how many items; none has 24 of them."""
+    """Yield the first bytes that an object of this kind may have: array or map, and its size (core §3.1)."""
     fields = kind.codec.fields
     least = sum(not (field.optional or field.trailing) for field in fields)
     first = 0x80 if isinstance(kind.codec, ArrayCodec) else 0xA0
@@ -103,13 +104,13 @@ for _kind in KINDS:
         _BY_HEAD.setdefault(_head, []).append(_kind)
 
 
-def known(data: bytes) -> Wire | None:
-    """The object that these bytes are, if they are one.
+def decode_any(data: bytes) -> Wire | None:
+    """Return the object that these bytes encode, or None.
 
-    They are parsed once, and only the kinds that begin so are tried: all 50 took 0.25 ms for one ``80``.
+    Only the kinds with this first byte are tried: trying all 50 took 0.25 ms for the one byte ``80``.
     """
     kinds = _BY_HEAD.get(data[0], ())
-    if not kinds or len(data) > MOST:
+    if not kinds or len(data) > MAX_OBJECT_BYTES:
         return None
     for kind in kinds:
         if (value := kind.codec.match(data)) is not None:

@@ -1,4 +1,7 @@
-"""A segment of a hub's journal: what its batches made durable (H2). Damage is reported, never skipped."""
+"""A segment of a hub's journal, with everything that its batches made durable (RESOLUTIONS H2).
+
+Damage is reported, never skipped.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from veen_cli.evidence.found import Bare, Found
+from veen_cli.evidence.recognized import Bare, Recognized
 from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry, unframe
 from veen_core.errors import DecodeError
@@ -18,7 +21,7 @@ from veen_storage.commit.journal import Item
 from veen_storage.errors import DamageError
 
 _NAME: Final = re.compile(r"journal-\d{20}\.wal")
-_READ: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
+_DECODERS: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
     journal.ENTRY: unframe,
     journal.CHECKPOINT: Checkpoint.decode,
     journal.ANCHOR: Anchor.decode,
@@ -27,12 +30,12 @@ _READ: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {
 
 
 def is_segment(where: str, data: bytes) -> bool:
-    """By what it begins with; one whose beginning is damaged, by its name."""
+    """Return whether the file is a segment, by its first bytes or, if they are damaged, by its name."""
     return data.startswith(journal.MAGIC) or _NAME.fullmatch(Path(where).name) is not None
 
 
-def split(where: str, data: bytes) -> Iterator[Found]:
-    """Every item of every batch; at the end the segment itself, and whether it is torn there."""
+def split(where: str, data: bytes) -> Iterator[Recognized]:
+    """Yield every item of every batch, then the segment itself, with a note if its end is torn."""
     torn: list[str] = []
     first = last = None
     for offset, batch in journal.split_segment(where, data, last=_is_newest(where), torn=torn.append):
@@ -42,24 +45,27 @@ def split(where: str, data: bytes) -> Iterator[Found]:
         for n, item in enumerate(batch.items, 1):
             yield _item(f"{where} batch {batch.number} item {n}", offset, item)
     held = {"first batch": first, "last batch": last, "torn": torn[0] if torn else None}
-    told = {name: value for name, value in held.items() if value is not None}
-    yield Found(where, Bare("journal segment", "H2", told), data)
+    present = {name: value for name, value in held.items() if value is not None}
+    yield Recognized(where, Bare("journal segment", "H2", present), data)
 
 
 def _is_newest(where: str) -> bool:
-    """Only the newest can end in a batch that was being written; one that lies alone counts as that."""
+    """Return whether this is the newest segment of its folder: only that one may end in a torn batch."""
     path = Path(where)
     return not (_NAME.fullmatch(path.name) and journal.list_segments(path.parent)[-1:] > [path])
 
 
-def _item(where: str, batch_at: int, item: Item) -> Found:
+def _item(where: str, batch_at: int, item: Item) -> Recognized:
     try:
-        read = _READ[item.kind]
+        decode = _DECODERS[item.kind]
     except KeyError:
         raise DamageError(
-            where, batch_at, f"an item of unknown kind {item.kind}", "a newer veen wrote it: use that"
+            where,
+            batch_at,
+            f"an item of unknown kind {item.kind}",
+            "read it with the newer veen that wrote it",
         ) from None
     try:
-        return Found(where, read(item.data), item.data)
+        return Recognized(where, decode(item.data), item.data)
     except DecodeError as exc:
         raise DamageError(where, batch_at, str(exc)) from None

@@ -1,6 +1,6 @@
-"""VEEN bytes that are no wire object: signatures, peaks, key maps, attachments, a directory's two text files.
+"""VEEN files that are not wire objects: signatures, peaks, key maps, attachments, text files of a hub.
 
-Each is known by what it holds, where that is enough; else by its name too.
+Each is recognized by its content if that is unambiguous, else by its file name too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from veen_cli.evidence.found import Bare
+from veen_cli.evidence.recognized import Bare
 from veen_core import cbor, chunk, mmr
 from veen_core.errors import DecodeError
 from veen_core.hashing import HASH_SIZE, H
@@ -20,20 +20,20 @@ from veen_storage.commit.journal_floor import Floor
 from veen_storage.errors import DamageError
 
 SIGNED: Final = {"hub-identity.sig": ("hub-identity", "8.4"), "manifest.sig": ("export manifest", "ADR 0007")}
-MOST_PEAKS: Final = 64
-MOST_KEY_MAP: Final = 65_536
-"""Bytes: some thousand keys."""
+MAX_PEAKS: Final = 64
+MAX_KEY_MAP_BYTES: Final = 65_536
+"""Room for more than a thousand keys."""
 _FLOOR: Final = re.compile(rb"(\d{1,20}) (\d{1,20}) [0-9a-f]{8}\n")
 _VERSION: Final = re.compile(rb"veen-data (\d{1,9}) ([0-9a-f]{64})\n")
 
 
-def floor(where: str, data: bytes) -> Bare | None:
-    """``journal/applied``. Some of them would pass for hex, too."""
+def journal_floor(where: str, data: bytes) -> Bare | None:
+    """Recognize ``journal/applied``, whose text may also look like hex."""
     if (match := _FLOOR.fullmatch(data)) is None:
         return None
     said = Floor(int(match[1]), int(match[2]))
     if said.text.encode() != data:
-        raise DamageError(where, None, "two batch numbers, and not their checksum", "run `veen hub repair`")
+        raise DamageError(where, None, "two batch numbers with a wrong checksum", "run `veen hub repair`")
     held = {"every batch is applied up to": said.applied, "the newest segment begins with": said.segment}
     return Bare("journal floor", "H2", held)
 
@@ -46,7 +46,7 @@ def _version(_where: str, data: bytes) -> Bare | None:
 
 
 def _signature(where: str, data: bytes) -> Bare | None:
-    """Bytes like any other: only a name says that they are one."""
+    """Recognize a signature by its file name: its bytes have no structure."""
     name = Path(where).name
     if not name.endswith(".sig"):
         return None
@@ -54,14 +54,14 @@ def _signature(where: str, data: bytes) -> Bare | None:
         signature = Signature(data)
     except DecodeError:
         raise DamageError(
-            where, None, f"no signature: has {len(data)} bytes, not {Signature.SIZE}", "restore it"
+            where, None, f"a signature has {Signature.SIZE} bytes, this has {len(data)}", "restore it"
         ) from None
     of, section = SIGNED.get(name, ("Ed25519", "3.2"))
     return Bare(f"{of} signature", section, {"signature": bytes(signature)})
 
 
 def _attachment(where: str, data: bytes) -> Bare | None:
-    """By its name, which is its coid; nothing but the bytes themselves could be under it."""
+    """Recognize an attachment by its file name, which is the hash of its bytes (its coid)."""
     name = Path(where).name
     if len(name) != 2 * HASH_SIZE or name != H(data).hex():
         return None
@@ -69,7 +69,7 @@ def _attachment(where: str, data: bytes) -> Bare | None:
 
 
 def _peaks(_where: str, data: bytes) -> Bare | None:
-    if len(data) > 3 + MOST_PEAKS * (2 + HASH_SIZE):
+    if len(data) > 3 + MAX_PEAKS * (2 + HASH_SIZE):
         return None
     try:
         peaks = chunk.decode_peaks(data)
@@ -80,8 +80,8 @@ def _peaks(_where: str, data: bytes) -> Bare | None:
 
 
 def _key_map(_where: str, data: bytes) -> Bare | None:
-    """A key_id follows from its hub_pk: a map in which it does is of hub keys."""
-    if len(data) > MOST_KEY_MAP:
+    """Recognize a map of hub keys: each key_id in it must be the hash of its hub_pk."""
+    if len(data) > MAX_KEY_MAP_BYTES:
         return None
     try:
         found = cbor.decode(data)
@@ -98,7 +98,7 @@ def _is_hub_key(pair: tuple[object, object]) -> bool:
 
 
 RECOGNIZERS: Final[tuple[Callable[[str, bytes], Bare | None], ...]] = (
-    floor,
+    journal_floor,
     _version,
     _signature,
     _attachment,
@@ -107,6 +107,6 @@ RECOGNIZERS: Final[tuple[Callable[[str, bytes], Bare | None], ...]] = (
 )
 
 
-def bare(where: str, data: bytes) -> Bare | None:
-    """What these bytes are, if they are one of these; ``where`` is their file's name."""
+def recognize_other(where: str, data: bytes) -> Bare | None:
+    """Return what these bytes are, or None; ``where`` is the file name."""
     return next((made for each in RECOGNIZERS if (made := each(where, data)) is not None), None)

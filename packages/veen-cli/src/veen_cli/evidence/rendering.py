@@ -1,4 +1,4 @@
-"""An object in words: its fields by name, times as times, hashes as hex, secrets not at all."""
+"""An object as JSON and as lines for a person: fields by name, hashes in hex, times in UTC, no secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from veen_cli.arguments import times
-from veen_cli.evidence.found import Bare, Thing, Unknown, name_of
+from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
 from veen_core.cap import CapToken
 from veen_core.entry import Entry
 from veen_core.hub_identity import HubIdentity
@@ -16,10 +16,10 @@ from veen_core.msg import Msg
 from veen_core.stream import hub_id
 from veen_core.wire import Wire, where
 
-LONG: Final = 96
-"""Bytes of a field that are shown in full."""
-MANY: Final = 10_000
-"""Items of a list that are shown."""
+MAX_SHOWN_BYTES: Final = 96
+"""A longer byte string is abbreviated."""
+MAX_SHOWN_ITEMS: Final = 10_000
+"""A longer list is cut."""
 TIMES: Final = (
     "hub_ts",
     "valid_from",
@@ -36,7 +36,7 @@ HIDDEN: Final = "(secret, not shown)"
 
 
 def plain(value: Any) -> Any:
-    """For JSON: names for fields, hex for bytes; what is secret is left out of it."""
+    """Convert a value for JSON: fields by name, bytes in hex, secrets replaced by a note."""
     match value:
         case Secret():
             return HIDDEN
@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def derived(thing: Thing) -> dict[str, str]:
-    """What follows from an object and is not a field of it."""
+    """Return values that are computed from an object and are not fields of it."""
     match thing:
         case Msg():
             return {"leaf_hash (its id)": thing.leaf_hash.hex()}
@@ -72,7 +72,8 @@ def derived(thing: Thing) -> dict[str, str]:
             return {}
 
 
-def told(thing: Thing) -> dict[str, Any]:
+def as_dict(thing: Thing) -> dict[str, Any]:
+    """Render an object for ``--json``."""
     found: dict[str, Any] = {"kind": name_of(thing)}
     match thing:
         case Wire():
@@ -95,8 +96,8 @@ def _payload(entry: Entry) -> Wire:
     return CapToken.decode(entry.msg_bytes) if entry.is_authorize else entry.msg
 
 
-def lines(thing: Thing) -> Iterator[str]:
-    """For people."""
+def as_lines(thing: Thing) -> Iterator[str]:
+    """Render an object for a person."""
     match thing:
         case Wire():
             yield where(thing.codec.name, thing.codec.section)
@@ -106,7 +107,7 @@ def lines(thing: Thing) -> Iterator[str]:
             for name, item in thing.held.items():
                 yield from _value(name, item, "  ")
         case Entry():
-            yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (§4.8.1)"
+            yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (core §4.8.1)"
             for part in (_payload(thing), thing.receipt):
                 yield f"  {where(part.codec.name, part.codec.section)}"
                 yield from _fields(part, "    ")
@@ -130,13 +131,13 @@ def _value(name: str, item: Any, indent: str) -> Iterator[str]:
             yield f"{indent}{name or item.codec.name}"
             yield from _fields(item, indent + "  ")
         case list() | tuple() if item:
-            yield f"{indent}{label}{len(item)} of them" if name else f"{indent}a list of {len(item)}"
-            for each in item[:MANY]:
+            yield f"{indent}{label}{len(item)} items" if name else f"{indent}a list of {len(item)}"
+            for each in item[:MAX_SHOWN_ITEMS]:
                 first, *rest = _value("", each, "")
                 yield f"{indent}  - {first}"
                 yield from (f"{indent}    {line}" for line in rest)
-            if len(item) > MANY:
-                yield f"{indent}  … and {len(item) - MANY} more: --json has them all"
+            if len(item) > MAX_SHOWN_ITEMS:
+                yield f"{indent}  … and {len(item) - MAX_SHOWN_ITEMS} more: --json has them all"
         case list() | tuple():
             yield f"{indent}{label}none"
         case dict():
@@ -151,7 +152,7 @@ def _scalar(name: str, item: Any) -> str:
     match item:
         case Secret():
             return HIDDEN
-        case bytes() if len(item) > LONG:
+        case bytes() if len(item) > MAX_SHOWN_BYTES:
             return f"{item[:32].hex()}… ({len(item)} bytes)"
         case bytes():
             return item.hex() or "(no bytes)"

@@ -1,4 +1,4 @@
-"""What was found in a file: an object of some kind, and where it was."""
+"""The result of recognizing a file: an object and its place."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from veen_core.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """VEEN bytes that are no wire object, or not by themselves: what, where that is said, what they hold."""
+    """VEEN bytes that are not a wire object: their name, spec section and content."""
 
     name: str
     section: str
     held: Mapping[str, object]
     derived: Mapping[str, str] = field(default_factory=dict)
-    """What follows from it."""
+    """Values computed from the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Deterministic CBOR that is none of the kinds."""
+    """Deterministic CBOR that is not an object of VEEN."""
 
     item: object
 
@@ -31,8 +31,8 @@ Thing = Wire | Entry | Bare | Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One object and where it was."""
+class Recognized:
+    """One object, its bytes, and the file (and position) it was read from."""
 
     where: str
     thing: Thing
@@ -52,4 +52,4 @@ def name_of(thing: Thing) -> str:
         case Bare():
             return thing.name
         case Unknown():
-            return "CBOR of no known kind"
+            return "CBOR of an unknown kind"

@@ -11,9 +11,9 @@ import click
 
 from veen_cli.arguments import completions
 from veen_cli.arguments.numbers import Integer
-from veen_cli.evidence import view
+from veen_cli.evidence import rendering
 from veen_cli.evidence.recognize import read
-from veen_cli.evidence.verify import judge, report, trust_options
+from veen_cli.evidence.verify import print_verdicts, trust_options, verify_files
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import Command, command
 from veen_cli.frame.command_groups import Group, LazyCommand
@@ -27,20 +27,23 @@ from veen_hub.client import NotFound, Stream
 
 W = TypeVar("W", bound=Wire)
 epoch_option = click.option(
-    "--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Integer(0), help="Epoch of the log, at a hub with epochs [default: the current one]."
 )
 file_option = click.option(
-    "--out", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write its bytes to this file."
+    "--out", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the object to this file."
 )
+
+
+def _article(what: str) -> str:
+    return "an" if what[0] in "aeiou" else "a"
 
 
 def group(noun: str, what: str) -> Group:
-    """``veen NOUN get|show|verify``; the commands stand in the module of that name."""
-    module = f"veen_cli.evidence.{noun}"
-    article = "an" if what[0] in "aeiou" else "a"
+    """Make the group ``veen NOUN get|show|verify``; the commands are in the module of that name."""
+    module, article = f"veen_cli.evidence.{noun}", _article(what)
     own = {
-        "get": LazyCommand(f"{module}:get", f"Fetch {article} {what} from the hub, and verify it."),
-        "show": LazyCommand(f"{module}:show", f"Show what {article} {what} says."),
+        "get": LazyCommand(f"{module}:get", f"Fetch {article} {what} from the hub and verify it."),
+        "show": LazyCommand(f"{module}:show", f"Show the content of {article} {what}."),
         "verify": LazyCommand(f"{module}:verify", f"Verify {article} {what} from files, without a hub."),
     }
     return Group(noun, own, path=noun, help=f"{what[0].upper()}{what[1:]}s: fetch, show, verify.")
@@ -49,40 +52,39 @@ def group(noun: str, what: str) -> Group:
 def fetch(
     target: Target, stream: str, epoch: int | None, ask: Callable[[Stream, Epoch | None], Awaitable[W]]
 ) -> W:
-    """Ask, as nobody in particular: evidence is public to whoever can read the stream's label."""
+    """Fetch evidence of a stream; needs no keys, since evidence is public to readers of the label."""
 
     async def work() -> W:
         at = Epoch(epoch) if epoch is not None else None
         async with target.connect(anonymous=True) as hub:
-            place = hub.stream(stream)
             try:
-                return await ask(place, at)
+                return await ask(hub.stream(stream), at)
             except NotFound as exc:
-                # The hub speaks of a label: whoever asked knows the stream's name.
-                said = exc.hub_message.replace(f"label {place.label(at).hex()}", stream)
                 raise CommandFailed(
-                    f"the hub refused, {exc.code.value}: {said}; check the number, --stream and --epoch",
+                    f"the hub has no such entry of stream {stream} ({exc.code.value})",
                     Exit.REFUSED,
+                    "check the number, --stream and --epoch; `veen stream` lists the messages there are",
+                    reason=exc.code.value,
                 ) from None
 
     return loop.run(work())
 
 
-def answer(found: Wire, file: Path | None, **more: Any) -> Answer:
-    """The object, verified; its bytes go to the file, if one was named."""
+def answer(found: Wire, file: Path | None, *lines: str, **more: Any) -> Answer:
+    """Return the verified object, and write it to the file if one is given."""
     wire = found.encode()
     if file is not None:
         file.write_bytes(wire)
     return Answer(
-        {**view.told(found), **more, "bytes": wire.hex(), "file": str(file) if file else None},
-        [*view.lines(found), *([f"wrote {file}"] if file else [])],
+        {**rendering.as_dict(found), **more, "bytes": wire.hex(), "file": str(file) if file else None},
+        [*rendering.as_lines(found), *lines, *([f"wrote {file}"] if file else [])],
     )
 
 
 def make_show(kind: type[Wire], noun: str, what: str) -> Command:
-    article = "an" if what[0] in "aeiou" else "a"
-
-    @command(f"veen {noun} show {noun}.cbor", name="show", help=f"Show what {article} {what} says.")
+    @command(
+        f"veen {noun} show {noun}.cbor", name="show", help=f"Show the content of {_article(what)} {what}."
+    )
     @click.argument("file", metavar="FILE", shell_complete=completions.files)
     def show(out: Output, *, file: str) -> Answer:
         del out
@@ -90,28 +92,26 @@ def make_show(kind: type[Wire], noun: str, what: str) -> Command:
             found = kind.decode(read(file))
         except DecodeError as exc:
             raise CommandFailed(
-                f"{file} holds no {what}: {exc}; see what it is with `veen inspect {quote(file)}`",
+                f"{file} does not hold {_article(what)} {what}: {exc}",
                 Exit.PROTOCOL,
+                f"see what it is with `veen inspect {quote(file)}`",
             ) from None
-        return Answer({"file": file, **view.told(found)}, view.lines(found))
+        return Answer({"file": file, **rendering.as_dict(found)}, rendering.as_lines(found))
 
     return show
 
 
 def make_verify(kind: type[Wire], noun: str, what: str, *others: str) -> Command:
-    article = "an" if what[0] in "aeiou" else "a"
-    beside = " ".join(others)
-
     @command(
-        f"veen {noun} verify {noun}.cbor {beside} --trust HUB_ID",
+        f"veen {noun} verify {noun}.cbor {' '.join(others)} --trust HUB_ID",
         name="verify",
-        help=f"Verify {article} {what} from files, without a hub.\n\n"
-        f"Give what it is to be judged by as well: {', '.join(others)}. As `veen verify`, but the first file "
-        f"must be {article} {what}.",
+        help=f"Verify {_article(what)} {what} from files, without a hub.\n\n"
+        f"Give the files that it is verified with as well: {', '.join(others)}. This is `veen verify`, but "
+        f"the first file must be {_article(what)} {what}.",
     )
     @click.argument("files", nargs=-1, required=True, metavar="FILE…", shell_complete=completions.files)
     @trust_options
     def verify(out: Output, *, files: tuple[str, ...], trust: str | None, client: str | None) -> Answer:
-        return report(out, judge(out, files, trust, client, kind))
+        return print_verdicts(out, verify_files(out, files, trust, client, kind))
 
     return verify

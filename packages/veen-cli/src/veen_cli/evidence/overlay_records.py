@@ -1,14 +1,14 @@
-"""Overlay records in clear, as ``veen stream --out raw`` and ``--quiet`` write them (§4.7).
+"""Overlay records in clear, as ``veen stream --out raw`` and ``--quiet`` write them (core §4.7).
 
-Nothing in a record says which it is: in a message, ``payload_hdr.schema`` does. So one is named only if it
-fits exactly one of the schemas, and by its form alone.
+A record does not contain its schema; the header of its message does. So a record is recognized only if it
+fits exactly one schema, and by its form alone.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from veen_cli.evidence.found import Bare
+from veen_cli.evidence.recognized import Bare
 from veen_core.errors import VeenError
 from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.schema.record import Record
@@ -24,14 +24,14 @@ _FORMS: Final = tuple(
 )
 
 
-def record(data: bytes, item: Any) -> Bare | None:
-    """The one record that these bytes can be; ``item`` is what they decode to."""
+def recognize_record(data: bytes, item: Any) -> Bare | None:
+    """Return the one record that these bytes can be; ``item`` is their decoded CBOR."""
     if not isinstance(item, dict):
         return None
     fitting = [
         made
-        for schema, least, most in _FORMS  # by keys first: a megabyte of small maps is tried soon
-        if least <= item.keys() <= most and (made := _read(schema, data)) is not None
+        for schema, required, allowed in _FORMS  # compare keys first: a file may hold very many small maps
+        if required <= item.keys() <= allowed and (made := _decode(schema, data)) is not None
     ]
     if len(fitting) != 1:
         return None
@@ -40,11 +40,11 @@ def record(data: bytes, item: Any) -> Bare | None:
         only.NAME,
         only.codec.section,
         item,
-        {"by its form alone; its messages name schema": only.SCHEMA.hex()},
+        {"recognized by its form; its messages name schema": only.SCHEMA.hex()},
     )
 
 
-def _read(schema: type[Record], data: bytes) -> Record | None:
+def _decode(schema: type[Record], data: bytes) -> Record | None:
     try:
         return schema.decode(data)
     except VeenError:

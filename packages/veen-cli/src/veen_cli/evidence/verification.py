@@ -1,0 +1,346 @@
+"""Verify pieces of evidence, each by itself and all of them together, without a hub.
+
+Each rule cites the function of veen-core that checks it; nothing of the protocol is checked here. This module
+adds what concerns several files: objects that a hub signed count only under the identity of the hub that the
+verifier pinned; receipts and checkpoints that verify name roots, and proofs are verified against those roots;
+two statements that contradict each other fail. With a client's state, what the client has verified before
+counts as one more statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from veen_cli.evidence.recognized import Recognized
+from veen_cli.identity.verified_roots import ClientKnowledge, KnownRoot
+from veen_core import hub_identity
+from veen_core import pow as proof_of_work
+from veen_core.cap import CapToken, verify_token
+from veen_core.card import IdentityCard, verify_card
+from veen_core.checkpoint import Checkpoint
+from veen_core.consistency import MmrConsistency, verify_consistency
+from veen_core.entry import Entry, verify_authorize
+from veen_core.equivocation import Equivocation, verify_evidence
+from veen_core.errors import VeenError, VerificationError
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
+from veen_core.mmr import peak_heights
+from veen_core.msg import Msg, verify_msg
+from veen_core.pow import PowCookie
+from veen_core.proof import MmrProof, own_peak, verify_inclusion
+from veen_core.receipt import Receipt
+from veen_hub.client.label.evidence import find_equivocation
+from veen_hub.client.trust import check_signatures
+
+T = TypeVar("T")
+NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
+NO_KEYS: Final = (
+    "cannot be verified without the hub's keys: give its hub-identity.cbor too (`veen hub keys --hub URL "
+    "--out hub-identity.cbor`), or a --client that knows the hub"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether one object verifies; ``holds`` is None if there is too little evidence to decide."""
+
+    where: str
+    what: str
+    holds: bool | None
+    why: str
+
+
+@dataclass(slots=True)
+class Roots:
+    """The roots stated so far, by label and size."""
+
+    known: dict[Label, dict[int, KnownRoot]] = field(default_factory=dict)
+
+    def add(self, stated: KnownRoot) -> None:
+        """Add a root; raise if another root is known for the same size (§9 Resync)."""
+        other = self.known.setdefault(stated.label, {}).setdefault(stated.size, stated)
+        if other.root != stated.root:
+            raise VerificationError(
+                f"contradicts {other.source}: the root of {stated.size} entries of label "
+                f"{stated.label.hex()[:16]}… differs",
+                action="keep both as evidence: the hub has signed two histories",
+            )
+
+    def of(self, label: Label) -> dict[int, KnownRoot]:
+        return self.known.get(label, {})
+
+
+class Undecided(Exception):  # noqa: N818 - a verdict, not an error
+    """There is too little evidence to decide."""
+
+
+class EvidenceVerifier:
+    """Verifies all files of one call; ``identity`` is the pinned hub's, if it is known."""
+
+    def __init__(
+        self,
+        found: Sequence[Recognized],
+        pin: HubId | None,
+        identity: HubIdentity | None,
+        now: UnixTime,
+        knowledge: Iterable[ClientKnowledge] = (),
+    ) -> None:
+        self._found = found
+        self._pin = pin
+        self._identity = identity
+        self._now = now
+        self._roots = Roots()
+        # Receipts that verify, by place and by message: a chunk has tens of thousands of them.
+        self._by_place: dict[tuple[Label, StreamSeq], Receipt] = {}
+        self._by_message: dict[LeafHash, Receipt] = {}
+        self._knowledge = {each.label: each for each in knowledge}
+        for each in self._knowledge.values():
+            for root in each.roots:
+                self._roots.add(root)
+            for receipt in each.receipts:
+                self._by_place[receipt.label, receipt.stream_seq] = receipt
+
+    def verdicts(self) -> list[Verdict]:
+        """Verify receipts first, then what depends on them; return verdicts in the order of the files."""
+        made = {id(each): self._verify(each) for each in sorted(self._found, key=_order)}
+        return [made[id(each)] for each in self._found]
+
+    def _verify(self, found: Recognized) -> Verdict:
+        rule = RULES.get(type(found.thing))
+        try:
+            if rule is None:
+                raise Undecided("is not evidence, there is nothing to verify; see `veen inspect`")
+            why = rule(self, found)
+        except Undecided as exc:
+            return Verdict(found.where, found.name, None, str(exc))
+        except VeenError as exc:
+            return Verdict(found.where, found.name, False, str(exc))
+        return Verdict(found.where, found.name, True, why)
+
+    def _pinned_identity(self) -> HubIdentity:
+        if self._identity is None:
+            raise Undecided(NO_PIN if self._pin is None else NO_KEYS)
+        return self._identity
+
+    def _receipts_given(self) -> Iterator[Receipt]:
+        """Yield the receipts among the files, whether they verify or not."""
+        for each in self._found:
+            if isinstance(each.thing, Receipt):
+                yield each.thing
+            elif isinstance(each.thing, Entry):
+                yield each.thing.receipt
+
+    def _comparison(self, label: Label, size: int) -> str:
+        """Say whether this root was compared with what the client has verified."""
+        client = self._knowledge.get(label)
+        if client is None:
+            return ""
+        if any(root.size == size for root in client.roots):
+            return f", as {client.client} has verified"
+        return (
+            f"; not compared with {client.client}, who has verified {client.size} entries: give a "
+            f"consistency proof between {min(client.size, size)} and {max(client.size, size)}"
+        )
+
+    # --- what hubs sign
+
+    def identity(self, found: Recognized) -> str:
+        """Verify a hub-identity (§8.4)."""
+        shown = found.thing
+        assert isinstance(shown, HubIdentity)
+        hub_identity.verify_identity(shown)
+        if self._pin is None:
+            raise Undecided(
+                f"is the identity of hub {shown.hub_id.hex()}: if you mean that hub, give --trust"
+            )
+        if self._identity is None or shown.hub_id != self._identity.hub_id:
+            raise VerificationError(f"is of hub {shown.hub_id.hex()}, but {self._pin.hex()} is pinned")
+        count = len(shown.hub_keys)
+        return f"the pinned hub with {count} key{'' if count == 1 else 's'}, each endorsed by the one before"
+
+    def receipt(self, found: Recognized) -> str:
+        """Verify a receipt (§4.3)."""
+        assert isinstance(found.thing, Receipt)
+        receipt = found.thing
+        return self._receipt(receipt, found.where) + self._comparison(receipt.label, receipt.stream_seq)
+
+    def _receipt(self, receipt: Receipt, where: str) -> str:
+        hub_identity.verify_receipt(self._pinned_identity(), receipt)
+        self._refuse_equivocation(receipt)
+        self._roots.add(
+            KnownRoot(receipt.label, receipt.stream_seq, receipt.mmr_root, f"the receipt in {where}")
+        )
+        self._by_place.setdefault((receipt.label, receipt.stream_seq), receipt)
+        self._by_message.setdefault(receipt.leaf_hash, receipt)
+        return f"the hub signed entry {receipt.stream_seq} of label {receipt.label.hex()[:16]}…"
+
+    def _refuse_equivocation(self, receipt: Receipt) -> None:
+        other = self._by_place.get((receipt.label, receipt.stream_seq))
+        if other is not None and find_equivocation(self._pinned_identity(), other, receipt) is not None:
+            client = self._knowledge.get(receipt.label)
+            held = f", which {client.client} holds" if client is not None and other in client.receipts else ""
+            raise VerificationError(
+                f"the hub signed another receipt for entry {receipt.stream_seq} too{held}",
+                action="keep both as evidence: together they convict the hub",
+            )
+
+    def checkpoint(self, found: Recognized) -> str:
+        """Verify a checkpoint (§4.4.1).
+
+        Without the hub's profile, the epoch does not tell when the checkpoint was made. It was made after
+        every entry it covers, so the receipts given bound the time at which its keys must have been active.
+        """
+        made = found.thing
+        assert isinstance(made, Checkpoint)
+        identity = self._pinned_identity()
+        covered = (
+            each.hub_ts
+            for each in self._by_place.values()
+            if each.label == made.label_curr and each.stream_seq <= made.upto_seq
+        )
+        since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
+        check_signatures(identity, made, 0, since=since, now=self._now)
+        self._roots.add(
+            KnownRoot(made.label_curr, made.upto_seq, made.mmr_root, f"the checkpoint in {found.where}")
+        )
+        signed = f"the hub signed the root of {made.upto_seq} entries of label {made.label_curr.hex()[:16]}…"
+        return signed + self._comparison(made.label_curr, made.upto_seq)
+
+    def entry(self, found: Recognized) -> str:
+        """Verify a log entry: its receipt, and that the receipt is for its message (I2)."""
+        entry = found.thing
+        assert isinstance(entry, Entry)
+        signed = self._receipt(entry.receipt, found.where)
+        if entry.is_authorize:
+            verify_token(verify_authorize(entry))
+            return f"{signed}, and it is for this token"
+        _, leaf = verify_msg(entry.msg_bytes)
+        if leaf != entry.receipt.leaf_hash:
+            raise VerificationError("the RECEIPT is for another MSG than the one in the same entry (I2)")
+        return f"{signed}, and it is for this message"
+
+    def equivocation(self, found: Recognized) -> str:
+        """Verify evidence of equivocation (spec-1 §14)."""
+        assert isinstance(found.thing, Equivocation)
+        verify_evidence(found.thing, self._identity)
+        hub = "the pinned hub" if self._identity is not None else found.thing.first.hub_pk.hex()
+        return f"two signed receipts for one place convict {hub}"
+
+    # --- proofs
+
+    def inclusion(self, found: Recognized) -> str:
+        """Verify an inclusion proof against each signed root whose size fits (§5.4)."""
+        proof = found.thing
+        assert isinstance(proof, MmrProof)
+        receipt = self._by_message.get(proof.leaf_hash)
+        if receipt is None:
+            if any(each.leaf_hash == proof.leaf_hash for each in self._receipts_given()):
+                self._pinned_identity()
+                raise Undecided("cannot be verified: the receipt of its entry does not verify")
+            raise Undecided("cannot be verified without the receipt of its entry: give the receipt too")
+        later = {size: r for size, r in self._roots.of(receipt.label).items() if size >= receipt.stream_seq}
+        fitting = [size for size in sorted(later, reverse=True) if _fits(proof, receipt.stream_seq, size)]
+        if not fitting:
+            sizes = ", ".join(map(str, sorted(later)))
+            raise Undecided(
+                f"cannot be verified with the roots given, which are of trees of {sizes} entries: give the "
+                "receipt or checkpoint of the tree that it was made for (`veen proof get` prints its size)"
+            )
+        size = _first_that_verifies(
+            fitting,
+            lambda size: verify_inclusion(
+                proof, later[size].root, receipt.stream_seq, receipt.leaf_hash, size
+            ),
+        )
+        return f"entry {receipt.stream_seq} is among the first {size} entries, whose root the hub signed"
+
+    def consistency(self, found: Recognized) -> str:
+        """Verify a consistency proof between two known roots (B11)."""
+        proof = found.thing
+        assert isinstance(proof, MmrConsistency)
+        trees = self._roots.known.values()
+        fitting = [tree for tree in trees if proof.from_seq in tree and proof.to_seq in tree]
+        if not fitting:
+            if any(isinstance(each.thing, Receipt | Entry | Checkpoint) for each in self._found):
+                self._pinned_identity()
+            raise Undecided(
+                f"cannot be verified without the roots at {proof.from_seq} and {proof.to_seq}: give "
+                "receipts or checkpoints of both"
+            )
+        _first_that_verifies(
+            fitting,
+            lambda tree: verify_consistency(proof, tree[proof.from_seq].root, tree[proof.to_seq].root),
+        )
+        return f"the log of {proof.from_seq} entries is a prefix of the log of {proof.to_seq}"
+
+    # --- what clients and issuers sign
+
+    def msg(self, found: Recognized) -> str:
+        msg, leaf = verify_msg(found.data)
+        receipt = self._by_message.get(leaf)
+        where = f", entry {receipt.stream_seq} by its receipt" if receipt is not None else ""
+        return f"signed by client_id {msg.client_id.hex()[:16]}…{where}"
+
+    def token(self, found: Recognized) -> str:
+        assert isinstance(found.thing, CapToken)
+        verify_token(found.thing)
+        return (
+            f"signed by issuer {found.thing.issuer_pk.hex()[:16]}…; each hub decides which issuers it accepts"
+        )
+
+    def card(self, found: Recognized) -> str:
+        assert isinstance(found.thing, IdentityCard)
+        verify_card(found.thing)
+        return f"signed by the identity that it names, {found.thing.id_sign.hex()[:16]}…"
+
+    def cookie(self, found: Recognized) -> str:
+        cookie = found.thing
+        assert isinstance(cookie, PowCookie)
+        proof_of_work.verify_cookie(cookie, cookie.challenge, cookie.difficulty)
+        return f"solves its challenge with {cookie.difficulty} bits"
+
+
+RULES: Final[dict[type, Callable[[EvidenceVerifier, Recognized], str]]] = {
+    HubIdentity: EvidenceVerifier.identity,
+    Receipt: EvidenceVerifier.receipt,
+    Checkpoint: EvidenceVerifier.checkpoint,
+    Entry: EvidenceVerifier.entry,
+    Equivocation: EvidenceVerifier.equivocation,
+    MmrProof: EvidenceVerifier.inclusion,
+    MmrConsistency: EvidenceVerifier.consistency,
+    Msg: EvidenceVerifier.msg,
+    CapToken: EvidenceVerifier.token,
+    IdentityCard: EvidenceVerifier.card,
+    PowCookie: EvidenceVerifier.cookie,
+}
+
+
+def _fits(proof: MmrProof, seq: int, size: int) -> bool:
+    """Return whether a proof of that entry in a tree of that size has this many hashes (§5.3)."""
+    return (len(proof.path), len(proof.peaks_after)) == (
+        own_peak(seq - 1, size)[0],
+        len(peak_heights(size)) - 1,
+    )
+
+
+def _first_that_verifies(candidates: Sequence[T], verify: Callable[[T], object]) -> T:
+    """Return the first candidate that verifies; raise the error of the last if none does."""
+    why: VerificationError | None = None
+    for each in candidates:
+        try:
+            verify(each)
+        except VerificationError as exc:
+            why = exc
+        else:
+            return each
+    assert why is not None  # there is at least one candidate
+    raise why
+
+
+def _order(found: Recognized) -> int:
+    """Sort receipts before checkpoints, whose time they bound, and proofs last, since they need the roots."""
+    if isinstance(found.thing, MmrProof | MmrConsistency | Msg):
+        return 2
+    return 1 if isinstance(found.thing, Checkpoint) else 0

@@ -1,0 +1,65 @@
+"""The roots of logs that an identity has verified, read from its state folder (core §9 Resync)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from veen_cli.identity.hub_records import label_records
+from veen_cli.identity.identity_folder import Folder
+from veen_core.client_state import ClientState
+from veen_core.ids import HubId, Label, MmrRoot
+from veen_core.mmr import peak_heights, root_of
+from veen_core.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRoot:
+    """A root that somebody has stated for the first ``size`` entries of a label."""
+
+    label: Label
+    size: int
+    root: MmrRoot
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKnowledge:
+    """What a client has verified of one label before: roots, and the receipts it keeps."""
+
+    client: str
+    label: Label
+    size: int
+    """Entries that the client has verified."""
+    roots: tuple[KnownRoot, ...]
+    receipts: tuple[Receipt, ...]
+
+
+def client_knowledge(folder: Folder, hub: HubId) -> Iterator[ClientKnowledge]:
+    """Yield what the identity has verified of each label of a hub."""
+    for record in label_records(folder, hub):
+        state = record.state
+        yield ClientKnowledge(
+            client=str(folder.root),
+            label=state.label,
+            size=state.last_stream_seq,
+            roots=tuple(_known_roots(state, str(folder.root))),
+            receipts=(state.head,) if state.head is not None else (),
+        )
+
+
+def _known_roots(state: ClientState, client: str) -> Iterator[KnownRoot]:
+    """Yield every root that follows from a client's state.
+
+    The peaks of a tree are also the peaks of the smaller trees that end with one of its peaks.
+    """
+    heights = peak_heights(state.last_stream_seq)  # increasing, as the peaks are
+    for first in range(len(heights)):
+        size = sum(1 << height for height in heights[first:])
+        yield KnownRoot(state.label, size, root_of(state.peaks[first:]), f"what {client} has verified")
+    if state.head is not None:
+        source = f"the receipt that {client} holds"
+        yield KnownRoot(state.label, state.head.stream_seq, state.head.mmr_root, source)
+    if state.checkpoint is not None:
+        source = f"the checkpoint that {client} holds"
+        yield KnownRoot(state.label, state.checkpoint.upto_seq, state.checkpoint.mmr_root, source)
