@@ -331,7 +331,7 @@ def test_what_is_not_ours_is_said_to_be_what_it_is(
 
 
 def test_a_cut_object_is_said_to_end_early() -> None:
-    with pytest.raises(CommandFailed, match=r"damaged: no object of ours .*ends early.*fetch it again"):
+    with pytest.raises(CommandFailed, match=r"it holds no object .*ends early.*fetch it again"):
         recognize("anchor.cbor", ANCHOR.encode()[:-1])
     with pytest.raises(CommandFailed, match=f"from byte {len(ANCHOR.encode())} on"):
         recognize("anchors", ANCHOR.encode() + ANCHOR.encode()[:-1])
@@ -348,11 +348,11 @@ def test_nonsense_takes_neither_long_nor_much(monkeypatch: pytest.MonkeyPatch) -
     assert wire_kinds.decode_any(b"\x80") is None
     monkeypatch.undo()
     assert len(recognize("-", b"\x80" * 1_000)) == 1_000
-    monkeypatch.setattr(recognizing, "MOST_OBJECTS", 999)
+    monkeypatch.setattr(recognizing, "MAX_OBJECTS", 999)
     with pytest.raises(CommandFailed, match="more than 999 objects"):
         recognize("-", b"\x80" * 1_000)
     large = cbor.encode([bytes(recognizing.MAX_UNKNOWN_BYTES)])
-    with pytest.raises(CommandFailed, match="of no known kind"):
+    with pytest.raises(CommandFailed, match="of an unknown kind"):
         recognize("-", large)
 
 

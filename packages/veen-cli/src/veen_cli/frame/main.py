@@ -45,11 +45,11 @@ COMMANDS: Final = {
     ),
     "verify": LazyCommand(
         "veen_cli.evidence.verify:verify",
-        "Say what files are and whether they hold: evidence of any kind, exports, cards, tokens.",
+        "Verify files without a hub: evidence of any kind, exports, identity cards, tokens.",
     ),
     "inspect": LazyCommand(
         "veen_cli.evidence.inspect:inspect",
-        "Show any VEEN bytes in words: objects, chunks, sequences, keystores; '-' is stdin.",
+        "Show the content of any VEEN file: objects, chunks, sequences, keystores; '-' is stdin.",
     ),
     "fold": LazyCommand("veen_cli.overlays.fold:fold", "Fold a stream with an overlay and show its state."),
     "kv": LazyCommand("veen_cli.overlays.kv:kv", "A map in a stream: get, put, delete, watch."),
