@@ -32,6 +32,7 @@ from veen_hub.client import (
     Message,
     PinOnFirstUse,
     Retry,
+    Sending,
     Stream,
     Timeouts,
     Unavailable,
@@ -395,6 +396,71 @@ def test_cancelling_anywhere_leaves_nothing_half_done(hub: HubProcess, tmp_path:
             assert last.stream_seq == sum(found.values())
         async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
             assert (await client.stream("cancelled").send("after")).stream_seq == last.stream_seq + 1
+
+    run(story())
+
+
+def test_an_interrupted_batch_is_settled_and_counted_exactly(hub: HubProcess, tmp_path: Path) -> None:
+    """The second request reaches the hub, its answer does not reach the client before the interruption."""
+    arrived, release = asyncio.Event(), asyncio.Event()
+    submits = 0
+
+    async def hold_second_answer(path: str) -> None:
+        nonlocal submits
+        submits += path == "/v1/submit"
+        if submits == 2:
+            arrived.set()
+            await release.wait()
+
+    async def story() -> None:
+        async with (
+            between(hub.url) as proxy,
+            connect(proxy.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client,
+        ):
+            proxy.after = hold_second_answer
+            stream = client.stream("interrupted")
+            sending = stream.send_many(f"{n}" for n in range(1, 1_001))
+
+            async def consume() -> None:
+                async for _ in sending:
+                    pass
+
+            task = asyncio.create_task(consume())
+            await arrived.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            proxy.after = None
+            release.set()
+            assert (sending.acknowledged, sending.unanswered) == (64, 64)
+            await sending.settle()
+            assert (sending.acknowledged, sending.unanswered) == (128, 0)
+            assert sending.last == await stream.receipt(128)
+            assert [m.text async for m in stream.read()] == [f"{n}" for n in range(1, 129)]
+
+    run(story())
+
+
+def test_a_batch_cancelled_at_any_moment_says_how_much_arrived(hub: HubProcess, tmp_path: Path) -> None:
+    async def story() -> None:
+        total = 0
+        async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path, retry=QUICK) as client:
+            stream = client.stream("any moment")
+            for attempt in range(12):
+                sending = stream.send_many([f"{attempt}"] * 400)
+
+                async def consume(sending: Sending = sending) -> None:
+                    async for _ in sending:
+                        pass
+
+                task = asyncio.create_task(consume())
+                await asyncio.sleep(0.007 * attempt)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await sending.settle()
+                total += sending.acknowledged
+                head = await stream.head()
+                assert (head.stream_seq if head is not None else 0) == total, attempt
+            assert total
 
     run(story())
 

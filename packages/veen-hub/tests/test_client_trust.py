@@ -272,7 +272,7 @@ def test_an_address_without_a_hub_says_what_to_check(tmp_path: Path) -> None:
 
     with pytest.raises(Unreachable, match=r"gave up after .* tries .* check that the hub runs"):
         run(story())
-    with pytest.raises(ConfigError, match="want an http"):
+    with pytest.raises(ConfigError, match="is not an http:// or https:// address"):
         run(_bad_address())
     del tmp_path
 

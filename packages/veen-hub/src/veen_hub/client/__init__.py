@@ -1,13 +1,14 @@
-"""The asyncio client that everything else talks to a hub through (§9).
+"""The asyncio client of a hub (§9); docs/python-client.md is its guide.
 
-    async with connect("https://hub.example", identity, trust="<hub_id>", state="~/.veen") as hub:
+    alice = Identity.load("alice", passphrase)
+    async with connect("https://hub.example", alice, trust="<hub_id>", state="alice/state") as hub:
         stream = hub.stream("orders")
         receipt = await stream.send("two coffees")
         async for message in stream.read():
             print(message.stream_seq, message.text)
 
-It verifies everything before returning it, keeps durable state per label, and settles what a crash or a lost
-answer left open. ``veen_hub.client.blocking`` is the same without ``await``.
+The client verifies every answer before it returns it, keeps durable state per label, and settles messages
+that a crash or a lost answer left pending. ``veen_hub.client.blocking`` offers the same without ``await``.
 """
 
 from veen_hub.client.admin import Admin
@@ -31,9 +32,10 @@ from veen_hub.client.errors import (
 from veen_hub.client.hub import Hub, connect
 from veen_hub.client.identity import Identity
 from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.reading.attachments import Source
 from veen_hub.client.reading.message import Message
+from veen_hub.client.sending.attachments import Source
 from veen_hub.client.sending.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
+from veen_hub.client.sending.send_many import Sending
 from veen_hub.client.sending.settling import Delivery
 from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
@@ -74,6 +76,7 @@ __all__ = [
     "Record",
     "Refused",
     "Retry",
+    "Sending",
     "Source",
     "StateStore",
     "Stream",

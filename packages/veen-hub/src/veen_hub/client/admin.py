@@ -1,4 +1,4 @@
-"""What an admin key may ask of a hub: checkpoint, anchor and retention now (H19)."""
+"""Requests that need the hub's admin key: checkpoint, anchor and retention now (H19)."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from veen_hub.client.wire.endpoints import decode_response
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
 
-MAX_CHECKPOINTS: Final = 64 * 1_048_576
-"""Bytes: one of each label, of some hundred thousand."""
+MAX_RESPONSE_BYTES: Final = 64 * 1_048_576
+"""Room for one checkpoint of each label, of some hundred thousand labels."""
 
 
 class Admin:
-    """Signed requests; each is signed afresh, since the hub carries out a signature once."""
+    """Admin requests. Each is signed anew, because the hub carries out a signature once."""
 
     def __init__(self, hub: Hub, key: SigningKey) -> None:
         self._hub = hub
         self._connection = hub.connection
         self._key = key
-        self._last = 0
+        self._last_ts = 0
 
     async def checkpoint(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Now, of one label or of all that grew; verified as far as ``_verify`` can."""
-        return await self._made("/tooling/checkpoint", label)
+        """Make a checkpoint of one label, or of all that grew, and return them verified."""
+        return await self._checkpoints("/tooling/checkpoint", label)
 
     async def anchor(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
-        """Publish the newest checkpoints now; those that were, verified likewise."""
-        return await self._made("/tooling/anchor", label)
+        """Publish the newest checkpoints now and return those that were published, verified."""
+        return await self._checkpoints("/tooling/anchor", label)
 
     async def retention(self) -> tuple[int, int]:
-        """Apply the retention rules now; chunks and entries whose payloads went."""
+        """Apply the retention rules now; returns how many chunks and entries lost their payloads."""
         done = decode_response(RetentionResponse, await self._call("/tooling/retention", b""))
         return done.chunks, done.entries
 
-    async def _made(self, path: str, label: Label | None) -> tuple[Checkpoint, ...]:
+    async def _checkpoints(self, path: str, label: Label | None) -> tuple[Checkpoint, ...]:
         body = await self._call(path, LabelRequest(label=label).encode())
         found = decode_response(CheckpointsResponse, body).checkpoints
         for checkpoint in found:
             if label not in (None, checkpoint.label_curr):
-                raise Misbehaved("a checkpoint of another label than the one asked for")
+                raise Misbehaved("the hub answered with a checkpoint of another label")
             await self._verify(checkpoint, named=label is not None)
         return found
 
     async def _verify(self, checkpoint: Checkpoint, *, named: bool) -> None:
-        """Against the log of a label that was asked for, or of which this client has seen something.
+        """Verify against the label's log if the label was named, or this client has verified some of it.
 
-        Of any other its signatures: there may be a hundred thousand, and nothing to contradict. Its epoch is
-        all that is known of its time.
+        Of other labels, of which there may be a hundred thousand, only the signatures are verified. Their
+        epoch is all that is known of the time at which they were made.
         """
         label = checkpoint.label_curr
         if named or await self._hub.knows(label):
@@ -67,11 +67,11 @@ class Admin:
     async def _call(self, path: str, body: bytes) -> bytes:
         return await self._connection.ask(
             lambda: self._connection.api.transport.call(
-                "POST", path, body, headers=self._signed(path, body), most=MAX_CHECKPOINTS
+                "POST", path, body, headers=self._signed(path, body), max_bytes=MAX_RESPONSE_BYTES
             )
         )
 
     def _signed(self, path: str, body: bytes) -> dict[str, str]:
-        self._last = max(self._last + 1, self._connection.time.now())
-        digest = admin_digest("POST", path, body, UnixTime(self._last))
-        return {"VEEN-Admin-Ts": str(self._last), "VEEN-Admin-Sig": self._key.sign(digest).hex()}
+        self._last_ts = max(self._last_ts + 1, self._connection.time.now())
+        digest = admin_digest("POST", path, body, UnixTime(self._last_ts))
+        return {"VEEN-Admin-Ts": str(self._last_ts), "VEEN-Admin-Sig": self._key.sign(digest).hex()}

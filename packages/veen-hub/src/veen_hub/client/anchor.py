@@ -1,7 +1,7 @@
-"""Anchoring in another hub: its stream holds the roots, its receipts are the anchor_refs (ANCHOR0).
+"""Anchoring in another hub: roots are messages of a stream there, anchor_refs are its receipts (ANCHOR0).
 
-A connection per publication: they are minutes apart. The state lies beside the identity's file, so that a
-root that was sent just before a crash is settled, not lost.
+Publications are minutes apart, so each opens its own connection. The client's state is stored next to the
+identity's file, so that a root sent just before a crash is settled, not lost.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ from veen_hub.ops.config import AnchorSettings
 
 W = TypeVar("W", bound=Wire)
 SCHEMA: Final = "veen.anchor.v1"
-PATIENCE: Final = Retry(max_attempts=3, deadline=15.0)
-"""The hub tries again by itself: one attempt need not take long."""
+RETRY: Final = Retry(max_attempts=3, deadline=15.0)
+"""Short, because the hub repeats a publication that failed."""
 
 
 def _read(key: str, path: Path, kind: type[W]) -> W:
     try:
         return kind.decode(path.read_bytes())
     except OSError as exc:
-        raise ConfigError(f"anchor.{key}: {path}: {exc.strerror}") from None
+        raise ConfigError(f"anchor.{key}: {path} cannot be read: {exc.strerror}") from None
     except DecodeError:
         raise ConfigError(f"anchor.{key}: {path} does not hold {kind.codec.name}") from None
 
 
 def _tls(ca: Path) -> Tls:
-    """Tried at the start: what is wrong with it is no reason to try again later."""
-    made = Tls(ca=ca)
+    """Load the certificate authority at start: a bad file is a configuration error, not a reason to retry."""
+    tls = Tls(ca=ca)
     try:
-        made.context()
+        tls.context()
     except ConfigError as exc:
         raise ConfigError(f"anchor.ca: {exc}") from None
-    return made
+    return tls
 
 
-class _Anchoring:
-    """The two things that ``HubAnchor`` needs of a stream."""
+class _AnchorStream:
+    """The stream of the anchoring hub, with the two calls that ``HubAnchor`` needs."""
 
     def __init__(self, settings: AnchorSettings) -> None:
         if settings.url is None or settings.pinned is None or settings.identity is None:
             raise ConfigError(
-                "anchor: anchoring in a hub needs anchor.url, anchor.pinned and anchor.identity"
+                "anchor: a setting for anchoring in a hub is missing",
+                action="set anchor.url, anchor.pinned and anchor.identity",
             )
         self._url, self._pinned, self._path = settings.url, settings.pinned, settings.identity
         self._stream = settings.stream
@@ -62,7 +63,7 @@ class _Anchoring:
         self._token = _read("token", settings.token, CapToken) if settings.token is not None else None
 
     def _connect(self) -> AbstractAsyncContextManager[Hub]:
-        # A token names one client_id, so that one serves for as long as the token does (KEX1+ 4.1).
+        # A token names one client_id, so the client_id is used for the token's lifetime (KEX1+ 4.1).
         bounds = ClientBounds(max_client_id_lifetime_sec=self._token.allow.ttl) if self._token else None
         state = self._path.with_name(f"{self._path.name}.state")
         return connect(
@@ -71,17 +72,18 @@ class _Anchoring:
             trust=self._pinned,
             tls=self._tls,
             state=state,
-            retry=PATIENCE,
+            retry=RETRY,
             bounds=bounds,
         )
 
     async def send(self, body: bytes) -> bytes:
+        """Publish a body; returns the encoded receipt, which is the anchor_ref."""
         async with self._connect() as hub:
             receipt = await hub.stream(self._stream).send(body, schema=SCHEMA, cap=self._token)
             return receipt.encode()
 
     async def check(self, body: bytes, anchor_ref: bytes) -> bool:
-        """The anchoring hub's log holds this body under that receipt, and proves it."""
+        """Return whether the anchoring hub proves that its log holds ``body`` under this receipt."""
         try:
             receipt = Receipt.decode(anchor_ref)
             async with self._connect() as hub:
@@ -96,6 +98,6 @@ class _Anchoring:
 
 
 def hub_anchor(settings: AnchorSettings) -> Anchor:
-    """The anchor that ``anchor.backend: hub`` names."""
-    anchoring = _Anchoring(settings)
-    return HubAnchor(anchoring.send, anchoring.check)
+    """Make the anchor that the setting ``anchor.backend: hub`` selects."""
+    stream = _AnchorStream(settings)
+    return HubAnchor(stream.send, stream.check)

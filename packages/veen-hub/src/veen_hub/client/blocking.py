@@ -1,26 +1,44 @@
-"""The client for scripts: the same names without ``await`` (a private event loop in a thread).
+"""The client for scripts: the same methods without ``await``.
 
-with connect("https://hub.example", identity, trust="<hub_id>") as hub:
-    for message in hub.stream("orders").read():
-        print(message.text)
+    alice = Identity.load("alice", passphrase)
+    with connect("https://hub.example", alice, trust="<hub_id>", state="alice/state") as hub:
+        for message in hub.stream("orders").read():
+            print(message.text)
+
+Each connection runs an event loop in a thread of its own. Ctrl-C cancels the call under way and is raised
+once that call has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
+from veen_core.client_state import ClientBounds
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
 from veen_core.errors import StateError
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, UnixTime
+from veen_core.ids import (
+    AuthRef,
+    ClientId,
+    Coid,
+    Epoch,
+    HubId,
+    Label,
+    LeafHash,
+    SchemaId,
+    StreamId,
+    UnixTime,
+)
 from veen_core.keys import DhKey, SigningKey
 from veen_core.keystore import Secrets
 from veen_core.proof import MmrProof
@@ -28,29 +46,47 @@ from veen_core.receipt import Receipt
 from veen_core.status import CapStatus, Status
 from veen_hub.client import hub as asynchronous
 from veen_hub.client.admin import Admin
-from veen_hub.client.identity import Identity
+from veen_hub.client.hub import BATCH, LOCK_TIMEOUT, MAX_POW_DIFFICULTY
+from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.reading.message import Message
+from veen_hub.client.sending.attachments import Source
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer
+from veen_hub.client.sending.send_many import Sending
 from veen_hub.client.sending.settling import Delivery
+from veen_hub.client.state.store import StateStore
 from veen_hub.client.stream import Recipient, Stream
+from veen_hub.client.tokens import TokenSource
 from veen_hub.client.trust import Pin
+from veen_hub.client.wire.retry import Retry
+from veen_hub.client.wire.transport import Timeouts, Tls
 
 T = TypeVar("T")
-LOOK_AGAIN: Final = 0.25
-"""Seconds."""
+T_co = TypeVar("T_co", covariant=True)
+SIGNAL_POLL_SECONDS: Final = 0.25
+"""Longest time until a waiting thread notices a signal that arrived just before it began to wait."""
+
+
+class ClosableIterator(Protocol[T_co]):
+    """An async iterator with ``aclose``: an async generator, or a ``Sending``."""
+
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
+    async def __anext__(self) -> T_co: ...
+    async def aclose(self) -> None: ...
 
 
 class _End:
-    """After the last item."""
+    """Marks the end of an iterator."""
 
 
-async def _next(items: AsyncGenerator[T, None]) -> T | _End:
-    return await anext(items, _End())
+async def _next(items: ClosableIterator[T]) -> T | _End:
+    try:
+        return await items.__anext__()
+    except StopAsyncIteration:
+        return _End()
 
 
-def _await(event: threading.Event) -> None:
-    """In slices: a signal that comes just before a thread begins to wait is noticed when it looks again."""
-    while not event.wait(LOOK_AGAIN):
+def _wait(event: threading.Event) -> None:
+    while not event.wait(SIGNAL_POLL_SECONDS):
         pass
 
 
@@ -63,14 +99,14 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for it; an interrupt (Ctrl-C) cancels it there, and is raised here once it has ended."""
+        """Run ``work`` to its end. Ctrl-C cancels it, and is raised once it has ended."""
         if self.closed or threading.current_thread() is self._thread:
             work.close()
+            if self.closed:
+                raise StateError("this connection is closed", action="connect again")
             raise StateError(
-                "this connection is closed: connect again"
-                if self.closed
-                else "the blocking client is called from inside itself, which would wait for ever: "
-                "use veen_hub.client there"
+                "the blocking client was called from its own event loop, where it would wait for ever",
+                action="use veen_hub.client there",
             )
         tasks: list[asyncio.Task[T]] = []
         ended = threading.Event()
@@ -81,22 +117,22 @@ class Loop:
 
         def cancel() -> None:
             if not tasks:
-                start()  # interrupted before it was asked for
+                start()  # the interrupt came before the loop was asked to start it
             tasks[0].cancel()
 
         try:
             self._loop.call_soon_threadsafe(start)
-            _await(ended)
+            _wait(ended)
         except BaseException:
             self._loop.call_soon_threadsafe(cancel)
-            _await(ended)
+            _wait(ended)
             if not tasks[0].cancelled():
-                tasks[0].exception()  # seen; the interrupt goes first
+                tasks[0].exception()  # mark it as retrieved: the interrupt takes precedence
             raise
         return tasks[0].result()
 
-    def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """An async iterator, one item at a time."""
+    def each(self, items: ClosableIterator[T]) -> Iterator[T]:
+        """Iterate over an async iterator, one item at a time."""
         try:
             while True:
                 item = self.run(_next(items))
@@ -104,7 +140,7 @@ class Loop:
                     return
                 yield item
         finally:
-            if not self.closed:  # then all of them were
+            if not self.closed:  # closing the loop closes all iterators
                 self.run(items.aclose())
 
     @property
@@ -112,14 +148,63 @@ class Loop:
         return self._loop.is_closed()
 
     def close(self) -> None:
+        """Close all async generators and end the thread."""
         self.run(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
+class BlockingSending:
+    """Messages that ``BlockingStream.send_many`` sends: an iterator of their receipts, in order.
+
+    ``acknowledged`` counts the messages that the hub has made durable, beginning with the first; it is
+    correct after an error or Ctrl-C too. ``settle`` finds out what became of messages that were on their way then.
+    """
+
+    def __init__(self, loop: Loop, batches: Iterator[Sending]) -> None:
+        self._loop = loop
+        self._batches = batches
+        self._current: Sending | None = None
+        self._before = 0
+        self._last: Receipt | None = None
+        self._receipts = self._send()
+
+    def _send(self) -> Iterator[Receipt]:
+        for sending in self._batches:
+            self._before, self._last = self.acknowledged, self.last
+            self._current = sending
+            yield from self._loop.each(sending)
+
+    def __iter__(self) -> BlockingSending:
+        return self
+
+    def __next__(self) -> Receipt:
+        return next(self._receipts)
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that the hub has made durable, beginning with the first."""
+        return self._before + (self._current.acknowledged if self._current is not None else 0)
+
+    @property
+    def last(self) -> Receipt | None:
+        """The receipt of the last message acknowledged."""
+        return self._current.last if self._current is not None and self._current.last else self._last
+
+    @property
+    def unanswered(self) -> int:
+        """Messages after the acknowledged ones that may or may not have reached the hub."""
+        return self._current.unanswered if self._current is not None else 0
+
+    def settle(self) -> None:
+        """Settle the unanswered messages; afterwards ``acknowledged`` is exact. See ``Sending.settle``."""
+        if self._current is not None:
+            self._loop.run(self._current.settle())
+
+
 class BlockingStream:
-    """See ``stream.Stream``."""
+    """One named stream on one hub. Made by ``BlockingHub.stream``."""
 
     def __init__(self, loop: Loop, stream: Stream) -> None:
         self._loop = loop
@@ -127,75 +212,151 @@ class BlockingStream:
 
     @property
     def name(self) -> str:
+        """The stream's name."""
         return self._stream.name
 
+    @property
+    def id(self) -> StreamId:
+        """The stream's id, which is the hash of its name (B12)."""
+        return self._stream.id
+
     def label(self, epoch: Epoch | None = None) -> Label:
+        """Return the label of an epoch, by default the hub's current one (§3.2)."""
         return self._stream.label(epoch)
 
     def client_id(self) -> ClientId:
+        """Return the client_id of the next message sent without a token: ask for a token for it (§6)."""
         return self._loop.run(self._stream.client_id())
 
     def rotate(self) -> ClientId:
+        """Switch to a fresh client_id now, before the old one reaches its bounds (KEX1+ 4.1)."""
         return self._loop.run(self._stream.rotate())
 
     def settle(self) -> Delivery:
+        """Settle the messages that a crash, a lost answer or a cancellation left pending.
+
+        Each pending message is sent again byte for byte, or found in the log. ``send`` does this first.
+        ``failure`` says why a message is not in the log and never will be.
+        """
         return self._loop.run(self._stream.settle())
 
-    def send(self, body: Body | Composer, **options: Any) -> Receipt:
-        return self._loop.run(self._stream.send(body, **options))
+    def send(
+        self,
+        body: Body | Composer,
+        *,
+        schema: SchemaId | str | None = None,
+        to: Recipient | None = None,
+        attachments: Sequence[Source] = (),
+        cap: CapToken | AuthRef | None = None,
+        parent: LeafHash | None = None,
+        expires_at: UnixTime | None = None,
+    ) -> Receipt:
+        """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
-    def send_many(self, bodies: Iterable[Body], **options: Any) -> Iterator[Receipt]:
-        """``bodies`` are drawn in the caller's thread: they may come from this hub too."""
-        source, some = iter(bodies), 2 * self._stream.hub.connection.batch
-        while chunk := list(islice(source, some)):
-            yield from self._loop.each(self._stream.send_many(chunk, **options))
+        ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
+        the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
+        default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
+        lists them, unless ``body`` is a function that makes a body from their list.
+        """
+        return self._loop.run(
+            self._stream.send(
+                body,
+                schema=schema,
+                to=to,
+                attachments=attachments,
+                cap=cap,
+                parent=parent,
+                expires_at=expires_at,
+            )
+        )
+
+    def send_many(
+        self,
+        bodies: Iterable[Body],
+        *,
+        schema: SchemaId | str | None = None,
+        to: Recipient | None = None,
+        cap: CapToken | AuthRef | None = None,
+        parent: LeafHash | None = None,
+        expires_at: UnixTime | None = None,
+    ) -> BlockingSending:
+        """Send messages in batches; returns an iterator of their receipts, in order.
+
+        ``bodies`` are taken in the caller's thread, so they may be read from the same hub. If a message
+        fails, the receipts of the messages before it come first, then its error; no later message is sent.
+        ``BlockingSending.acknowledged`` tells how many arrived, also after an interruption.
+        """
+        source, count = iter(bodies), 2 * self._stream.hub.connection.batch
+        batches = (
+            self._stream.send_many(batch, schema=schema, to=to, cap=cap, parent=parent, expires_at=expires_at)
+            for batch in iter(lambda: list(islice(source, count)), [])
+        )
+        return BlockingSending(self._loop, batches)
 
     def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
     ) -> Iterator[Message]:
+        """Yield verified messages in order, up to ``to_seq`` or the end of the log."""
         return self._loop.each(self._stream.read(from_seq, to_seq, epoch=epoch))
 
     def follow(self, from_seq: int = 1) -> Iterator[Message]:
+        """Yield verified messages from ``from_seq`` on, and wait for new ones; it does not end.
+
+        Under a profile with epochs it starts with the oldest label that still takes messages, and ignores
+        ``from_seq``.
+        """
         return self._loop.each(self._stream.follow(from_seq))
 
     def attachment(self, message: Message, which: AttachmentRef | int) -> bytes:
+        """Fetch and open an attachment of ``message``, by its reference or its index from 0 (§4.6)."""
         return self._loop.run(self._stream.attachment(message, which))
 
     def receipt(self, stream_seq: int, *, epoch: Epoch | None = None) -> Receipt:
+        """Return the receipt of a message: signed by the hub, and part of the verified log."""
         return self._loop.run(self._stream.receipt(stream_seq, epoch=epoch))
 
     def proof(self, stream_seq: int, tree_size: int | None = None, *, epoch: Epoch | None = None) -> MmrProof:
+        """Return a verified proof that a message is in the log's first ``tree_size`` entries (§5.4).
+
+        By default ``tree_size`` is ``stream_seq``: the tree that the message completed.
+        """
         return self._loop.run(self._stream.proof(stream_seq, tree_size, epoch=epoch))
 
     def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:
+        """Return a verified proof that the log at ``to_seq`` extends the log at ``from_seq`` (B11)."""
         return self._loop.run(self._stream.consistency(from_seq, to_seq, epoch=epoch))
 
     def checkpoint(self, upto_seq: int = 0, *, epoch: Epoch | None = None) -> Checkpoint | None:
+        """Return the checkpoint at ``upto_seq``, verified, or the latest (0); None if there is none."""
         return self._loop.run(self._stream.checkpoint(upto_seq, epoch=epoch))
 
     def head(self, *, epoch: Epoch | None = None) -> Receipt | None:
+        """Return the newest receipt, verified; None if the stream is empty."""
         return self._loop.run(self._stream.head(epoch=epoch))
 
 
 class BlockingAdmin:
-    """See ``admin.Admin``."""
+    """Requests that need the hub's admin key (H19). Made by ``BlockingHub.admin``."""
 
     def __init__(self, loop: Loop, admin: Admin) -> None:
         self._loop = loop
         self._admin = admin
 
     def checkpoint(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
+        """Make a checkpoint of one label, or of all that grew, and return them verified."""
         return self._loop.run(self._admin.checkpoint(label))
 
     def anchor(self, label: Label | None = None) -> tuple[Checkpoint, ...]:
+        """Publish the newest checkpoints now and return those that were published, verified."""
         return self._loop.run(self._admin.anchor(label))
 
     def retention(self) -> tuple[int, int]:
+        """Apply the retention rules now; returns how many chunks and entries lost their payloads."""
         return self._loop.run(self._admin.retention())
 
 
 class BlockingHub:
-    """See ``hub.Hub``."""
+    """A connected hub. Made by ``connect``."""
 
     def __init__(self, loop: Loop, hub: asynchronous.Hub) -> None:
         self._loop = loop
@@ -203,51 +364,100 @@ class BlockingHub:
 
     @property
     def hub_id(self) -> HubId:
+        """The hub's identifier, which is the hash of its first key."""
         return self._hub.hub_id
 
     @property
     def identity(self) -> HubIdentity:
+        """The hub's verified identity: its keys and their validity."""
         return self._hub.identity
 
     @property
     def url(self) -> str:
+        """The hub's address."""
         return self._hub.url
 
     def epoch_at(self, hub_ts: UnixTime) -> Epoch:
+        """Return the epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
         return self._hub.epoch_at(hub_ts)
 
     def stream(
         self, name: str, *, to: Recipient | None = None, readers: Sequence[DhKey] = ()
     ) -> BlockingStream:
+        """Return a stream, by name or by its id in 64 hex digits (B12).
+
+        ``readers`` are the keys that the stream's readers share: they are tried first when a message is
+        opened, and the first of them is sealed to. ``to`` is whom to seal to instead (H11).
+        """
         return BlockingStream(self._loop, self._hub.stream(name, to=to, readers=readers))
 
     def status(self) -> Status:
+        """Read the hub's status; its identity is checked against the known one."""
         return self._loop.run(self._hub.status())
 
     def authorize(self, token: CapToken) -> Receipt:
+        """Authorize a token at the hub; messages to its streams use it from then on (H5)."""
         return self._loop.run(self._hub.authorize(token))
 
     def cap_status(self, auth_ref: AuthRef) -> CapStatus:
+        """Read the status of a token. It is not signed: signed is the receipt that ``authorize`` returns."""
         return self._loop.run(self._hub.cap_status(auth_ref))
 
     def admin(self, key: SigningKey) -> BlockingAdmin:
+        """Return the requests that need the hub's admin key (H19)."""
         return BlockingAdmin(self._loop, self._hub.admin(key))
 
     def report_equivocation(self, evidence: Equivocation) -> None:
+        """Send this hub evidence against any hub, after verifying it."""
         self._loop.run(self._hub.report_equivocation(evidence))
 
     def fetch(self, coid: Coid) -> bytes:
+        """Fetch an attachment's ciphertext and check it against ``coid``."""
         return self._loop.run(self._hub.fetch(coid))
 
 
 @contextmanager
 def connect(
-    url: str, identity: Identity | Secrets | None = None, *, trust: Pin, **options: Any
+    url: str,
+    identity: Identity | Secrets | None = None,
+    *,
+    trust: Pin,
+    state: StateStore | Path | str | None = None,
+    tokens: TokenSource | None = None,
+    tls: Tls | None = None,
+    timeouts: Timeouts | None = None,
+    retry: Retry | None = None,
+    bounds: ClientBounds | None = None,
+    batch: int = BATCH,
+    lock_timeout: float = LOCK_TIMEOUT,
+    max_pow_difficulty: int = MAX_POW_DIFFICULTY,
+    randomness: Randomness = os.urandom,
 ) -> Iterator[BlockingHub]:
-    """``client.connect``, with the same options."""
+    """Connect to the hub at ``url``, if it is the one that ``trust`` names.
+
+    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
+    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is an async function
+    that is asked for a cap token when a gated hub wants one. ``bounds`` limits the use of one client_id,
+    ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
+    another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
+    """
     loop = Loop()
     try:
-        opening = asynchronous.connect(url, identity, trust=trust, **options)
+        opening = asynchronous.connect(
+            url,
+            identity,
+            trust=trust,
+            state=state,
+            tokens=tokens,
+            tls=tls,
+            timeouts=timeouts,
+            retry=retry,
+            bounds=bounds,
+            batch=batch,
+            lock_timeout=lock_timeout,
+            max_pow_difficulty=max_pow_difficulty,
+            randomness=randomness,
+        )
         hub = loop.run(opening.__aenter__())
         try:
             yield BlockingHub(loop, hub)

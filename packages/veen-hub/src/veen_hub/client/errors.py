@@ -1,23 +1,25 @@
-"""What a client may run into beyond core's errors: refusals by code, silence, and lies (§8.2, §10.6, §9).
+"""Errors of the client beyond those of core: refusals by code, silence, and lies (§8.2, §9, §10.6).
 
 VeenError
-├── Refused          the hub says no; code, detail_enum, stage, retry_after, request_id
-│   ├── BadRequest       E.FORMAT E.BAD_REQUEST E.VERSION E.SIG   this side built it wrong
+├── Refused          the hub answered no; code, detail_enum, stage, retry_after, request_id
+│   ├── BadRequest       E.FORMAT E.BAD_REQUEST E.VERSION E.SIG   the client built the request wrong
 │   ├── TooLarge         E.SIZE E.LIMIT
 │   ├── Denied           E.AUTH E.UNAUTHORIZED E.FORBIDDEN
 │   │   └── CapRefused   E.CAP
-│   ├── OutOfTime        E.TIME     a token's ttl, or a label's epoch
+│   ├── OutOfTime        E.TIME     the token has expired, or the label's epoch has passed
 │   ├── NotFound         E.NOT_FOUND
 │   ├── Conflict         E.SEQ E.CONFLICT
-│   ├── RateLimited      E.RATE         worth another try
-│   └── Unavailable      E.UNAVAILABLE  worth another try
+│   ├── RateLimited      E.RATE         retried by the client
+│   └── Unavailable      E.UNAVAILABLE  retried by the client
 ├── Unreachable      no answer: network, TLS, timeout
 ├── VerificationError
-│   ├── Misbehaved       the answer is not one to the question asked
-│   └── Diverged         DivergenceError with an Equivocation where two receipts contradict
-└── StateError       this side cannot take the step, and says which one it can
-    ├── BoundsReached    the client_id that a token names is used up (KEX1+ 4.1)
-    └── TooMuchWork      the proof of work that the hub asks for (SH1+ 5.2)
+│   ├── Misbehaved       the answer does not fit the question
+│   └── Diverged         a DivergenceError; carries evidence where two receipts contradict each other
+└── StateError       the client cannot take this step
+    ├── BoundsReached    the client_id that a token names has reached its bounds (KEX1+ 4.1)
+    └── TooMuchWork      the hub asks for more proof of work than allowed (SH1+ 5.2)
+
+Each error carries the next step for the user as ``action``.
 """
 
 from __future__ import annotations
@@ -32,22 +34,26 @@ from veen_core.errors import DivergenceError, StateError, VeenError, Verificatio
 from veen_core.ids import ClientId, StreamSeq
 from veen_core.rejection import Code
 
-HINTS: Final = {
+ACTIONS: Final = {
     "CAP_MISSING": "authorize a token for this client_id and stream first (hub.authorize), or name it (cap=)",
-    "CAP_ISSUER": "ask for a token of an issuer that the hub accepts",
+    "CAP_ISSUER": "ask an issuer that the hub accepts for a token",
     "CAP_SCOPE": "ask for a token that names this stream",
     "CAP_TTL": "ask for a new token",
-    "AUTH_REF": "a token serves one client_id: ask for one for this stream's client_id()",
-    "REVOKED": "ask whoever revoked it; a new client_id needs a new token",
-    "CLIENT_BOUNDS": "rotate client_id",
-    "PREFILTER_REJECT": "the hub asks for proof of work, or does not serve this address",
+    "AUTH_REF": "ask for a token for this stream's client_id(): a token serves one client_id",
+    "REVOKED": "ask the issuer why it was revoked; a new client_id needs a new token",
+    "CLIENT_BOUNDS": "rotate the client_id (stream.rotate)",
+    "PREFILTER_REJECT": "ask the hub's operator whether the hub serves this address",
     "EPOCH": "read the hub's time again (hub.status)",
 }
-"""What to do, by detail enum (§8.2)."""
+"""The next step for the user, by detail_enum (§8.2)."""
 
 
 class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
-    """The hub's answer is no (§8.2, §10.6)."""
+    """The hub answered no (§8.2, §10.6).
+
+    ``hub_message`` is the hub's own text. ``stream_seq`` is the first entry that can be read again, if the
+    refusal concerns an entry whose payload was pruned.
+    """
 
     def __init__(
         self,
@@ -59,10 +65,10 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         retry_after: int | None = None,
         request_id: str | None = None,
         stream_seq: StreamSeq | None = None,
+        action: str | None = None,
     ) -> None:
         name = f"{code.value} / {detail_enum}" if detail_enum else code.value
-        hint = HINTS.get(detail_enum or "")
-        super().__init__(f"{name}: {message}" + (f" ({hint})" if hint else ""))
+        super().__init__(f"{name}: {message}", action=action or ACTIONS.get(detail_enum or ""))
         self.code = code
         self.detail_enum = detail_enum
         self.stage = stage
@@ -70,10 +76,9 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
         self.retry_after = retry_after
         self.request_id = request_id
         self.stream_seq = stream_seq
-        """Where entries can be read again, of one whose payload was pruned."""
 
-    def saying(self, message: str) -> Refused:
-        """The same refusal in other words."""
+    def with_message(self, message: str, *, action: str | None = None) -> Refused:
+        """Copy the refusal with another message and, if given, another action."""
         return type(self)(
             self.code,
             message,
@@ -82,27 +87,28 @@ class Refused(VeenError):  # noqa: N818 - a refusal is an answer, not a failure
             retry_after=self.retry_after,
             request_id=self.request_id,
             stream_seq=self.stream_seq,
+            action=action or self.action,
         )
 
 
 class BadRequest(Refused):
-    """The request was not well-formed, not signed right, or of another version."""
+    """The request was malformed, wrongly signed, or of another version."""
 
 
 class TooLarge(Refused):
-    """A size or limit is exceeded (§14)."""
+    """The request exceeds a size or another limit (§14)."""
 
 
 class Denied(Refused):
-    """Not with these credentials."""
+    """The credentials do not allow this request."""
 
 
 class CapRefused(Denied):
-    """The cap token is missing, unknown, out of scope, revoked or worn out (§6)."""
+    """The cap token is missing, unknown, out of scope, revoked or exhausted (§6)."""
 
 
 class OutOfTime(Refused):
-    """A token has expired, or a label's epoch has passed (§6, §12)."""
+    """The token has expired, or the label's epoch has passed (§6, §12)."""
 
 
 class NotFound(Refused):
@@ -110,15 +116,15 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """Out of order: duplicate, not the next client_seq, prev_ack ahead, request repeated."""
+    """The request is out of order: a duplicate, a wrong client_seq, a prev_ack that is too high."""
 
 
 class RateLimited(Refused):
-    """Too fast; ``retry_after`` says when."""
+    """The client sends too fast; ``retry_after`` is the time to wait, in seconds."""
 
 
 class Unavailable(Refused):
-    """The hub cannot do it now; ``retry_after`` says when."""
+    """The hub cannot serve the request now; ``retry_after`` is the time to wait, in seconds."""
 
 
 _KINDS: Final[dict[Code, type[Refused]]] = {
@@ -142,7 +148,7 @@ _KINDS: Final[dict[Code, type[Refused]]] = {
 
 
 def refusal(envelope: ErrorEnvelope) -> Refused:
-    """An error envelope as the exception of its code."""
+    """Convert an error envelope into the exception of its code."""
     code, detail = Code(envelope.code), envelope.detail
     return _KINDS[code](
         code,
@@ -156,7 +162,7 @@ def refusal(envelope: ErrorEnvelope) -> Refused:
 
 
 class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as one
-    """No answer came. ``retryable`` is False where another try cannot help (a certificate, an address)."""
+    """No answer came. ``retryable`` is False if a retry cannot help: a bad certificate or address."""
 
     def __init__(self, message: str, *, retryable: bool = True, action: str | None = None) -> None:
         super().__init__(message, action=action)
@@ -164,7 +170,7 @@ class Unreachable(VeenError):  # noqa: N818 - a state of the network, named as o
 
 
 class Misbehaved(VerificationError):  # noqa: N818 - what the hub did
-    """The hub's answer is not one to the question: another range, a hole, bytes that are no envelope."""
+    """The hub's answer does not fit the question: another range, a gap, bytes that are no envelope."""
 
 
 class Diverged(DivergenceError):  # noqa: N818 - what the hub did
@@ -197,7 +203,7 @@ class Diverged(DivergenceError):  # noqa: N818 - what the hub did
 
 
 class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
-    """The client_id that a token names may sign no more (KEX1+ 4.1)."""
+    """The client_id that a token names may sign no more messages (KEX1+ 4.1)."""
 
     def __init__(self, client_id: ClientId) -> None:
         super().__init__(
@@ -208,4 +214,4 @@ class BoundsReached(StateError):  # noqa: N818 - a state of the client_id
 
 
 class TooMuchWork(StateError):  # noqa: N818 - what the hub asks for
-    """More proof of work than this side does; the message stays pending (SH1+ 5.2)."""
+    """The hub asks for more proof of work than allowed; the message stays pending (SH1+ 5.2)."""

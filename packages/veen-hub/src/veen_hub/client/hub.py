@@ -1,4 +1,4 @@
-"""A connection to a hub: who it is was checked before anything else, and stays checked (§8.4, §9)."""
+"""A connection to a hub; the hub's identity is checked first, and whenever it changes (§8.4, §9)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from veen_hub.client.admin import Admin
 from veen_hub.client.identity import Identity, Randomness
 from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.reading import attachments
-from veen_hub.client.sending.epochs import EpochLabels, Epochs, window
+from veen_hub.client.reading.attachments import fetch_attachment
+from veen_hub.client.sending.epochs import EpochLabels, EpochOutboxes, current_window
 from veen_hub.client.sending.outbox import Outbox
 from veen_hub.client.state.records import decode_record
 from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
@@ -40,100 +40,104 @@ from veen_hub.client.wire.threads import Workers
 from veen_hub.client.wire.transport import Timeouts, Tls, Transport
 
 BATCH: Final = 64
-"""Messages in one request: what the hub's workers take at once."""
+"""Messages per request: as many as one of the hub's workers examines at once."""
+LOCK_TIMEOUT: Final = 10.0
+"""Seconds to wait for a label that another process owns."""
 MAX_POW_DIFFICULTY: Final = 22
-"""The most proof of work done for a message: about six seconds of it."""
+"""Largest proof of work done for a message: about six seconds of hashing."""
 
 
 class Hub:
-    """One hub, connected. Made by ``connect``."""
+    """A connected hub. Made by ``connect``."""
 
     def __init__(self, connection: HubConnection, tokens: TokenSource | None) -> None:
         self.connection = connection
         self._logs: dict[Label, LabelLog] = {}
         self._outboxes: dict[Label, Outbox] = {}
-        self._epochs: dict[StreamId, Epochs] = {}
+        self._epochs: dict[StreamId, EpochOutboxes] = {}
         self._opening = asyncio.Lock()
         control = LabelLog.load(connection, connection.status.control_label, None)
         self._logs[control.label] = control
         self.tokens = Tokens(connection, control, tokens)
 
+    # --- for applications
+
     @property
     def hub_id(self) -> HubId:
+        """The hub's identifier, which is the hash of its first key."""
         return self.connection.hub_id
 
     @property
     def identity(self) -> HubIdentity:
-        """The hub's, as verified."""
+        """The hub's verified identity: its keys and their validity."""
         return self.connection.status.identity
 
     @property
     def url(self) -> str:
+        """The hub's address."""
         return self.connection.api.transport.url
 
     def epoch_at(self, hub_ts: UnixTime) -> Epoch:
-        """The epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
+        """Return the epoch of a receipt's time; 0 under a profile without epochs (§3.2)."""
         return streams.epoch_at(hub_ts, self.connection.profile.epoch_sec)
 
     def stream(self, name: str, *, to: Recipient | None = None, readers: Sequence[DhKey] = ()) -> Stream:
-        """A stream by name, or by id in 64 hex digits (B12).
+        """Return a stream, by name or by its id in 64 hex digits (B12).
 
-        ``readers`` are the stream's shared reader keys, tried first when opening and the first of them sealed
-        to; ``to`` is whom to seal to otherwise (H11).
+        ``readers`` are the keys that the stream's readers share: they are tried first when a message is
+        opened, and the first of them is sealed to. ``to`` is whom to seal to instead (H11).
         """
         return Stream(self, name, streams.stream_id(name), to=to, readers=readers)
 
-    async def log(self, label: Label, origin: LabelOrigin | None = None) -> LabelLog:
-        """A label's verified prefix; one per connection."""
-        async with self._opening:
-            if label not in self._logs:
-                self._logs[label] = await self.connection.workers.run(
-                    LabelLog.load, self.connection, label, origin
-                )
-            log = self._logs[label]
-            if origin is not None and log.client.trust.origin is None:
-                log.client.trust = self.connection.trust(origin)  # opened by its label alone before
-            return log
+    def admin(self, key: SigningKey) -> Admin:
+        """Return the requests that need the hub's admin key (H19)."""
+        return Admin(self, key)
 
-    async def knows(self, label: Label) -> bool:
-        """Whether anything of it was seen, now or before."""
-        if label in self._logs:
-            return True
-        return (
-            await self.connection.workers.run(self.connection.store.load, self.hub_id, label.hex())
-            is not None
-        )
+    async def status(self) -> Status:
+        """Read the hub's status; its identity is checked against the known one."""
+        await self.connection.refresh()
+        return self.connection.status
 
-    async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
-        log = await self.log(label, origin)
-        return self._outboxes.setdefault(label, Outbox(log))
+    async def authorize(self, token: CapToken) -> Receipt:
+        """Authorize a token at the hub; messages to its streams use it from then on (H5)."""
+        return await self.tokens.authorize(token)
 
-    async def leave(self, label: Label) -> None:
-        """Let go of a label that takes no messages any more; not while something is open under it."""
-        log = self._logs.get(label)
-        if log is not None and not log.client.state.pending:
-            del self._logs[label]
-            self._outboxes.pop(label, None)
-            await log.state.close()
+    async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
+        """Read the status of a token. It is not signed: signed is the receipt that ``authorize`` returns."""
+        return await self.connection.ask(lambda: self.connection.api.cap_status(auth_ref))
 
-    def epochs(self, stream_id: StreamId) -> Epochs:
-        """The outboxes of a stream; one of these per connection."""
-        return self._epochs.setdefault(stream_id, Epochs(self, stream_id))
+    async def report_equivocation(self, evidence: Equivocation) -> None:
+        """Send this hub evidence against any hub, after verifying it."""
+        verify_evidence(evidence)
+        wire = evidence.encode()
+        await self.connection.ask(lambda: self.connection.api.report(wire))
+
+    async def fetch(self, coid: Coid) -> bytes:
+        """Fetch an attachment's ciphertext and check it against ``coid``."""
+        return await fetch_attachment(self.connection, coid)
+
+    def log_reader(self) -> HubLogReader:
+        """Return a ``veen_core.LogReader`` of this hub."""
+        return HubLogReader(self)
+
+    def log_writer(self) -> HubLogWriter:
+        """Return a ``veen_core.LogWriter`` to this hub."""
+        return HubLogWriter(self)
 
     def epoch_labels(self, stream_id: StreamId) -> EpochLabels | None:
-        """How the stream's labels follow one another; None without epochs (§12)."""
+        """Return how the stream's labels follow one another; None under a profile without epochs (§12)."""
         connection = self.connection
         if not connection.profile.epoch_sec:
             return None
-        begun = min(key.valid_from for key in self.identity.hub_keys)
-        first = streams.epoch_window(
-            begun, connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
-        )[0]
+        first_key = min(key.valid_from for key in self.identity.hub_keys)
+        first_window = streams.epoch_window(
+            first_key, connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
+        )
         return EpochLabels(
             label_of=lambda epoch: connection.label(stream_id, epoch),
-            window=lambda: window(connection),
+            window=lambda: current_window(connection),
             confirmed=self._confirmed_window,
-            since=Epoch(first),
+            since=Epoch(first_window[0]),
             forget=self.leave,
         )
 
@@ -144,40 +148,46 @@ class Hub:
             connection.status.hub_ts, connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
         )
 
-    def log_reader(self) -> HubLogReader:
-        return HubLogReader(self)
+    # --- for the other modules of the client
 
-    def log_writer(self) -> HubLogWriter:
-        return HubLogWriter(self)
+    async def log(self, label: Label, origin: LabelOrigin | None = None) -> LabelLog:
+        """Return a label's verified log; there is one per connection."""
+        async with self._opening:
+            if label not in self._logs:
+                self._logs[label] = await self.connection.workers.run(
+                    LabelLog.load, self.connection, label, origin
+                )
+            log = self._logs[label]
+            if origin is not None and log.client.trust.origin is None:
+                log.client.trust = self.connection.trust(origin)  # opened before by its label alone
+            return log
 
-    def admin(self, key: SigningKey) -> Admin:
-        return Admin(self, key)
+    async def knows(self, label: Label) -> bool:
+        """Return whether this client has verified anything of a label, now or before."""
+        if label in self._logs:
+            return True
+        load = self.connection.store.load
+        return await self.connection.workers.run(load, self.hub_id, label.hex()) is not None
 
-    async def status(self) -> Status:
-        """Asked afresh, and checked against the identity known."""
-        await self.connection.refresh()
-        return self.connection.status
+    async def outbox(self, label: Label, origin: LabelOrigin | None = None) -> Outbox:
+        """Return a label's outbox; there is one per connection."""
+        log = await self.log(label, origin)
+        return self._outboxes.setdefault(label, Outbox(log))
 
-    async def authorize(self, token: CapToken) -> Receipt:
-        """Hand a token to the hub; messages to its streams use it from then on (H5)."""
-        return await self.tokens.authorize(token)
+    async def leave(self, label: Label) -> None:
+        """Release a label that takes no messages any more, unless a message is pending on it."""
+        log = self._logs.get(label)
+        if log is not None and not log.client.state.pending:
+            del self._logs[label]
+            self._outboxes.pop(label, None)
+            await log.state.close()
 
-    async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
-        """As the hub says: nobody signs it. What it signed of a token is the receipt of ``authorize``."""
-        return await self.connection.ask(lambda: self.connection.api.cap_status(auth_ref))
-
-    async def report_equivocation(self, evidence: Equivocation) -> None:
-        """Show this hub evidence against any hub; it is verified here first."""
-        verify_evidence(evidence)
-        wire = evidence.encode()
-        await self.connection.ask(lambda: self.connection.api.report(wire))
-
-    async def fetch(self, coid: Coid) -> bytes:
-        """An attachment's ciphertext, checked against its name."""
-        return await attachments.get(self.connection, coid)
+    def epochs(self, stream_id: StreamId) -> EpochOutboxes:
+        """Return a stream's outboxes by epoch; there is one such object per connection."""
+        return self._epochs.setdefault(stream_id, EpochOutboxes(self, stream_id))
 
     async def close(self) -> None:
-        """Write down what was learned and let go of everything."""
+        """Write unwritten progress and release all labels."""
         try:
             for log in self._logs.values():
                 await log.state.close()
@@ -199,15 +209,17 @@ async def connect(
     retry: Retry | None = None,
     bounds: ClientBounds | None = None,
     batch: int = BATCH,
-    lock_timeout: float = 10.0,
+    lock_timeout: float = LOCK_TIMEOUT,
     max_pow_difficulty: int = MAX_POW_DIFFICULTY,
     randomness: Randomness = os.urandom,
 ) -> AsyncIterator[Hub]:
     """Connect to the hub at ``url``, if it is the one that ``trust`` names.
 
-    ``state`` is a folder or a ``StateStore``; without one, nothing survives the connection. ``identity`` may
-    be None for whoever only verifies. ``tokens`` is asked for a cap token where a gated hub wants one.
-    ``max_pow_difficulty`` bounds the proof of work done for a message.
+    ``identity`` holds the keys to sign and open with; a client that only verifies needs none. ``state`` is a
+    folder or a ``StateStore``; without it, nothing survives the connection. ``tokens`` is asked for a cap
+    token when a gated hub wants one. ``bounds`` limits the use of one client_id, ``batch`` is the number of
+    messages per request, ``lock_timeout`` the seconds to wait for a label that another process owns, and
+    ``max_pow_difficulty`` the largest proof of work done for a message.
     """
     store = state if isinstance(state, StateStore) else FileStateStore(state) if state else MemoryStateStore()
     policy, workers = retry or Retry(), Workers()
@@ -216,7 +228,7 @@ async def connect(
     try:
         api = Endpoints(transport)
         status = await retrying(policy, api.status, where=transport.url)
-        await workers.run(_check, store, status, trust)
+        await workers.run(_check_hub, store, status, trust)
         api.control_label = status.control_label
         connection = HubConnection(
             api=api,
@@ -243,8 +255,8 @@ async def connect(
             workers.close()
 
 
-def _check(store: StateStore, status: Status, trust: Pin) -> None:
-    """The pin first; then what was believed before: the identity may only have grown (§8.4)."""
+def _check_hub(store: StateStore, status: Status, trust: Pin) -> None:
+    """Check the hub against the pin, then against what this client has stored about it before (§8.4)."""
     check_status(status, trust)
     hub_id, shown = status.identity.hub_id, status.identity
     if (profile := store.load(hub_id, PROFILE_RECORD)) is not None:

@@ -1,59 +1,104 @@
-"""Who is talking: a signing key, and the keys that open what is sealed to it (KEX0.2, H11)."""
+"""The client's own keys: a signing key, and the keys that open messages sealed to it (KEX0.2, H11)."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
 
 from veen_core.card import IdentityCard, sign_card
+from veen_core.errors import DecodeError, KeystoreError
 from veen_core.ids import ClientId, DhPublicKey
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
-from veen_core.keystore import Secrets
+from veen_core.keystore import Keystore, Secrets, open_keystore
+from veen_core.wire import Wire
+from veen_hub.client.state.atomic_files import expand_user
+
+W = TypeVar("W", bound=Wire)
+KEYSTORE_FILE: Final = "keystore.enc"
+"""The secrets, sealed with a passphrase."""
+SECRETS_FILE: Final = "secrets.cbor"
+"""The secrets unsealed, as `veen keygen --no-passphrase` writes them."""
 
 Randomness = Callable[[int], bytes]
-"""``os.urandom``, or what a test hands in."""
+"""Returns that many random bytes: ``os.urandom``, or a deterministic source in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Long-term keys. ``dh_keys`` are tried in order; messages to oneself are sealed to the first.
 
-    ``signing_key`` signs a MSG only where a cap token names it as its subject: other client_ids are
-    drawn per label and stay in the state store (KEX0.2).
+    ``signing_key`` signs a MSG only if a cap token names it as its subject. Otherwise the client draws a
+    client_id per label and keeps it in the state store (KEX0.2).
     """
 
     signing_key: SigningKey
     dh_keys: tuple[DhKey, ...]
 
     @classmethod
+    def load(cls, folder: Path | str, passphrase: str | bytes | None = None) -> Identity:
+        """Load the identity that `veen keygen` wrote into ``folder``.
+
+        ``passphrase`` opens a sealed keystore, the default of `veen keygen`; that takes about a second and
+        256 MiB of memory, which is what makes guessing expensive. Raises ``KeystoreError``.
+        """
+        root = expand_user(folder)
+        sealed, plain = root / KEYSTORE_FILE, root / SECRETS_FILE
+        if sealed.exists():
+            if passphrase is None:
+                raise KeystoreError(f"{sealed} is sealed with a passphrase", action="pass it as passphrase=")
+            given = passphrase.encode() if isinstance(passphrase, str) else passphrase
+            return cls.of(open_keystore(_read(sealed, Keystore), given))
+        if not plain.exists():
+            create = f"create one with `veen keygen --out {shlex.quote(str(root))}`"
+            raise KeystoreError(f"{root} holds no identity", action=create)
+        if plain.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            restrict = f"run `chmod 600 {shlex.quote(str(plain))}`"
+            raise KeystoreError(f"{plain} holds keys, and other users can read it", action=restrict)
+        return cls.of(_read(plain, Secrets))
+
+    @classmethod
     def of(cls, given: Identity | Secrets) -> Identity:
-        """From an opened keystore."""
+        """Return the identity with these keys, e.g. of an opened keystore."""
         if isinstance(given, Identity):
             return given
         return cls(signing_key=given.signing_key, dh_keys=given.dh_keys)
 
     @classmethod
     def generate(cls, randomness: Randomness = os.urandom) -> Identity:
+        """Generate fresh keys, which are in memory only."""
         return cls(
             signing_key=SigningKey(SigningSeed(randomness(32))), dh_keys=(DhKey(DhSecret(randomness(32))),)
         )
 
     def with_readers(self, keys: Iterable[DhKey]) -> Identity:
-        """The same, holding the reader keys of shared streams too (H11)."""
+        """Return this identity with the reader keys of shared streams added (H11)."""
         return Identity(signing_key=self.signing_key, dh_keys=(*self.dh_keys, *keys))
 
     @property
     def client_id(self) -> ClientId:
-        """What a token for this identity names."""
+        """The client_id that a token for this identity names."""
         return ClientId(self.signing_key.public)
 
     @property
     def recipient(self) -> DhPublicKey:
-        """What others seal to."""
+        """The key that others seal to."""
         return self.dh_keys[0].public
 
     @property
     def card(self) -> IdentityCard:
-        """Publishable: the keys that others need (KEX0.2)."""
+        """The signed, public card with the keys that others need (KEX0.2)."""
         return sign_card(self.signing_key, self.recipient)
+
+
+def _read(path: Path, kind: type[W]) -> W:
+    try:
+        return kind.decode(path.read_bytes())
+    except OSError as exc:
+        raise KeystoreError(f"{path} cannot be read: {exc.strerror}") from exc
+    except DecodeError:  # its text could show a part of a secret
+        raise KeystoreError(f"{path} is damaged", action="restore it from a backup") from None

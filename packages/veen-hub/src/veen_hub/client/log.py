@@ -1,4 +1,4 @@
-"""``LogReader`` and ``LogWriter`` over a connection, by label: what overlays and bridges build on."""
+"""``LogReader`` and ``LogWriter`` of a connected hub, by label; overlays and bridges use them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class HubLogReader:
-    """Implements ``veen_core.LogReader``: verified entries of any label, opened or not."""
+    """Implements ``veen_core.LogReader``: verified entries of any label, still sealed."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -35,7 +35,7 @@ class HubLogReader:
         return await (await self._hub.log(label)).head()
 
     async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:
-        """Joins the hub's pages, so that fewer than ``max_items`` means the end."""
+        """Return ``max_items`` entries, from several of the hub's pages; fewer mean the end of the log."""
         found: list[Entry] = []
         end = StreamSeq(max(1, from_seq) + max_items - 1)
         if max_items > 0:
@@ -66,17 +66,17 @@ class HubLogReader:
 
 
 class HubLogWriter:
-    """Implements ``veen_core.LogWriter``: submits messages that somebody else sealed and numbers."""
+    """Implements ``veen_core.LogWriter``: submits messages that the caller has sealed and numbered."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def submit(self, msg: Msg) -> Receipt:
-        """The verified receipt; the same MSG again gives the receipt it got first."""
+        """Submit a MSG and return its verified receipt. Idempotent: a repetition returns the same receipt."""
         log, wire = await self._hub.log(msg.label), msg.encode()
         receipt = await self._submit(log, msg, wire)
         if (receipt.label, receipt.leaf_hash) != (msg.label, msg.leaf_hash):
-            raise Misbehaved("a receipt for another message")
+            raise Misbehaved("the hub answered with a receipt of another message")
         await log.verify(receipt)
         return receipt
 

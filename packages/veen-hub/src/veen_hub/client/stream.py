@@ -5,23 +5,23 @@
     async for message in stream.follow(from_seq=1):
         print(message.stream_seq, message.text)
 
-Under a profile with epochs (§12) messages go to the label of the hub's current epoch. ``read``, ``receipt``,
-``proof``, ``consistency``, ``checkpoint`` and ``head`` are about one label: the current epoch's, or that of
-``epoch``. ``follow`` goes through all labels.
+Under a profile with epochs (§12) messages are sent to the label of the hub's current epoch. ``read``,
+``receipt``, ``proof``, ``consistency``, ``checkpoint`` and ``head`` concern one label: that of ``epoch``, by
+default the current one. ``follow`` follows all labels of the stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from veen_core.cap import CapToken
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency
 from veen_core.entry import Entry
-from veen_core.errors import StateError, VeenError
+from veen_core.errors import StateError
 from veen_core.ids import (
     AuthRef,
     ClientId,
@@ -37,28 +37,27 @@ from veen_core.ids import (
 from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
-from veen_core.rejection import EPOCH
 from veen_hub.client.errors import BoundsReached, Refused
 from veen_hub.client.label.label_log import LabelLog
-from veen_hub.client.reading import attachments as parcels
 from veen_hub.client.reading import follow
-from veen_hub.client.reading.attachments import Parcel, Source
+from veen_hub.client.reading.attachments import check_attachment_size, fetch_attachment
 from veen_hub.client.reading.message import Message, open_all
+from veen_hub.client.sending.attachments import AttachingMessage, Source
 from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
-from veen_hub.client.sending.outbox import Outbox, Sending
-from veen_hub.client.sending.sealing import SealedBatch
+from veen_hub.client.sending.outbox import Outbox
+from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue
 from veen_hub.client.sending.settling import Delivery
 
 if TYPE_CHECKING:
     from veen_hub.client.hub import Hub
 
 Recipient = DhPublicKey | IdentityCard
-_EPOCH_TRIES: Final = 3
+"""Whom to seal to: an X25519 key, or a card that carries one."""
 
 
 class Stream:
-    """A name, the keys of its readers, and a hub."""
+    """One named stream on one hub, with the keys that its readers share. Made by ``Hub.stream``."""
 
     def __init__(
         self, hub: Hub, name: str, stream_id: StreamId, *, to: Recipient | None, readers: Sequence[DhKey]
@@ -69,9 +68,10 @@ class Stream:
         self._to = to
         self._readers = tuple(readers)
 
-    # --- places
+    # --- label and client_id
 
     def label(self, epoch: Epoch | None = None) -> Label:
+        """Return the label of an epoch, by default the hub's current one (§3.2)."""
         connection = self.hub.connection
         return connection.label(self.id, connection.epoch if epoch is None else epoch)
 
@@ -82,22 +82,23 @@ class Stream:
         return await self.hub.epochs(self.id).outbox()
 
     async def client_id(self) -> ClientId:
-        """The client_id of the next message sent without a token: the one to ask for a token for (§6)."""
+        """Return the client_id of the next message sent without a token: ask for a token for it (§6)."""
         log = await self._log()
         await log.state.own()
         async with log.prefix:
-            await log.state.save(durable=True)  # it must still be ours when the token comes
+            await log.state.save(durable=True)  # its key must still be here when the token arrives
         return log.client_id
 
     async def rotate(self) -> ClientId:
-        """A fresh client_id now, before its bounds are reached (KEX1+ 4.1)."""
+        """Switch to a fresh client_id now, before the old one reaches its bounds (KEX1+ 4.1)."""
         await (await self._outbox()).rotate()
         return await self.client_id()
 
     async def settle(self) -> Delivery:
-        """Get answered what a crash, a lost answer or a cancellation left open; ``send`` does so first.
+        """Settle the messages that a crash, a lost answer or a cancellation left pending.
 
-        ``failure`` says why something is not in the log and will not be.
+        Each pending message is sent again byte for byte, or found in the log. ``send`` does this first.
+        ``failure`` says why a message is not in the log and never will be.
         """
         return await self.hub.epochs(self.id).settle()
 
@@ -114,21 +115,21 @@ class Stream:
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
     ) -> Receipt:
-        """Seal, send, verify; durable at the hub when this returns (H2).
+        """Seal and send a message; returns the verified receipt once the message is durable (H2).
 
-        Without ``to`` it is sealed to the stream's reader key, else to the sender (H11). With ``attachments``
-        the body is wrapped so that it lists them, unless it is a function that makes a body from their list.
+        ``to`` is whom to seal to: by default the stream's reader key, else the sender (H11). ``schema`` names
+        the body's schema, ``parent`` the message that this one answers. ``cap`` is the token to send with; by
+        default an authorized one that fits is chosen. With ``attachments`` the body is wrapped so that it
+        lists them, unless ``body`` is a function that makes a body from their list.
         """
         if attachments or callable(body):
             draft = self._draft(b"", schema, to, parent, expires_at)
-            return await self._send_parcel(draft, body, schema, attachments, cap)
+            return await self._send_attaching(draft, body, schema, attachments, cap)
         draft = self._draft(body, schema, to, parent, expires_at)
-        async with aclosing(self._deliver(Lookahead.of([draft]), cap)) as receipts:
-            async for receipt in receipts:
-                return receipt
-        raise StateError("nothing was sent")
+        async with aclosing(Sending(self, lambda: Lookahead.of([draft]), cap)) as sending:
+            return await anext(sending)
 
-    async def send_many(
+    def send_many(
         self,
         bodies: Iterable[Body] | AsyncIterable[Body],
         *,
@@ -137,15 +138,18 @@ class Stream:
         cap: CapToken | AuthRef | None = None,
         parent: LeafHash | None = None,
         expires_at: UnixTime | None = None,
-    ) -> AsyncGenerator[Receipt, None]:
-        """Receipts in order of ``bodies``; batches travel in one request each, the next is sealed meanwhile.
+    ) -> Sending:
+        """Send messages in batches; returns an async iterator of their receipts, in order.
 
-        If a message fails, the receipts of those before it come first, then its error: none after it is sent.
+        Each batch is one request, and the next batch is sealed while it is on its way. If a message fails,
+        the receipts of the messages before it come first, then its error; no later message is sent.
+        ``Sending.acknowledged`` tells how many arrived, also after an interruption.
         """
-        drafts = Lookahead.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at))
-        async with aclosing(self._deliver(drafts, cap)) as receipts:
-            async for receipt in receipts:
-                yield receipt
+        return Sending(
+            self,
+            lambda: Lookahead.mapped(bodies, lambda body: self._draft(body, schema, to, parent, expires_at)),
+            cap,
+        )
 
     def _draft(
         self,
@@ -173,53 +177,13 @@ class Stream:
         if self._readers:
             return self._readers[0].public
         if (identity := self.hub.connection.identity) is None:
-            raise StateError("to whom? this connection has no identity: name a recipient with to=")
+            raise StateError(
+                f"stream {self.name}: the message has no recipient, and this connection has no identity",
+                action="name a recipient with to=",
+            )
         return identity.recipient
 
-    async def _deliver(
-        self, drafts: Lookahead[Draft], cap: CapToken | AuthRef | None
-    ) -> AsyncGenerator[Receipt, None]:
-        """Chunk after chunk through the label of the moment; a failure comes after what went well."""
-        batch, ready, tries = self.hub.connection.batch, None, 0
-        async with aclosing(drafts):
-            while chunk := await drafts.peek(batch):
-                delivery = await self._deliver_chunk(chunk, drafts.waiting(batch), cap, ready)
-                ready = delivery.ahead
-                drafts.drop(len(delivery.receipts))
-                for receipt in delivery.receipts:
-                    yield receipt
-                if delivery.failure is None:
-                    tries = 0
-                elif tries < _EPOCH_TRIES and await self._can_go_on(delivery.failure):
-                    tries += 1
-                else:
-                    raise delivery.failure
-
-    async def _deliver_chunk(
-        self,
-        chunk: Sequence[Draft],
-        ahead: Sequence[Draft],
-        cap: CapToken | AuthRef | None,
-        ready: SealedBatch | None,
-    ) -> Sending:
-        outbox = await self._outbox()
-        try:
-            token = await self.hub.tokens.choose(outbox.log, self.id, cap)
-        except BoundsReached as exc:
-            return Sending(failure=exc)
-        return await outbox.send(chunk, token=token, ready=ready, ahead=ahead)
-
-    async def _can_go_on(self, why: VeenError) -> bool:
-        """The epoch turned, or the token's client_id is used up and another can be had."""
-        if isinstance(why, Refused) and why.detail_enum == EPOCH.detail:
-            await self.hub.connection.refresh()
-            return True
-        if isinstance(why, BoundsReached) and self.hub.tokens.source is not None:
-            await self.rotate()
-            return True
-        return False
-
-    async def _send_parcel(
+    async def _send_attaching(
         self,
         draft: Draft,
         body: Body | Composer,
@@ -227,24 +191,26 @@ class Stream:
         sources: Sequence[Source],
         cap: CapToken | AuthRef | None,
     ) -> Receipt:
-        for attempt in range(_EPOCH_TRIES):
+        for continuation in range(MAX_CONTINUATIONS):
             outbox = await self._outbox()
             connection, log = self.hub.connection, outbox.log
             try:
                 token = await self.hub.tokens.choose(log, self.id, cap)
-                async with outbox.place(token) as slot:
+                async with outbox.reserve(token) as slot:
                     signer = log.ring.signer(slot.client_id)
-                    parcel = Parcel(connection, draft, slot.binding(connection, log.client), signer)
-                    refs = await parcel.add_all(sources)
-                    sealed = await connection.workers.run(parcel.seal, body, schema, refs)
-                    delivery = await outbox.fill(slot, sealed)
+                    message = AttachingMessage(
+                        connection, draft, slot.binding(connection, log.client), signer
+                    )
+                    refs = await message.add_all(sources)
+                    sealed = await connection.workers.run(message.seal, body, schema, refs)
+                    delivery = await outbox.send_sealed(slot, sealed)
                 if delivery.failure is not None:
                     raise delivery.failure
                 return delivery.receipts[0]
             except (Refused, BoundsReached) as exc:
-                if attempt + 1 == _EPOCH_TRIES or not await self._can_go_on(exc):
+                if continuation + 1 == MAX_CONTINUATIONS or not await can_continue(self, exc):
                     raise
-        raise StateError("nothing was sent")
+        raise AssertionError("the last attempt returns or raises")
 
     # --- reading
 
@@ -254,14 +220,13 @@ class Stream:
         return (*self._readers, *(identity.dh_keys if identity is not None else ()))
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
-        return await self.hub.connection.workers.run(
-            open_all, entries, self._keys, self.hub.connection.limits
-        )
+        connection = self.hub.connection
+        return await connection.workers.run(open_all, entries, self._keys, connection.limits)
 
     async def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
     ) -> AsyncGenerator[Message, None]:
-        """Verified messages in order, to ``to_seq`` or the end."""
+        """Yield verified messages in order, up to ``to_seq`` or the end of the log."""
         end = StreamSeq(to_seq) if to_seq is not None else None
         async with aclosing(follow.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
             async for entries in pages:
@@ -269,7 +234,11 @@ class Stream:
                     yield message
 
     async def follow(self, from_seq: int = 1) -> AsyncGenerator[Message, None]:
-        """Verified messages from ``from_seq`` on, for ever; under epochs, from the window's oldest label."""
+        """Yield verified messages from ``from_seq`` on, and wait for new ones; it does not end.
+
+        Under a profile with epochs it starts with the oldest label that still takes messages, and ignores
+        ``from_seq``.
+        """
         connection = self.hub.connection
         pages = (
             follow.follow_epochs(connection, self._log, self.hub.leave)
@@ -282,33 +251,44 @@ class Stream:
                     yield message
 
     async def attachment(self, message: Message, which: AttachmentRef | int) -> bytes:
-        """The plaintext of one of a message's attachments, checked against coid, place and size (§4.6)."""
+        """Fetch and open an attachment of ``message``, by its reference or its index from 0 (§4.6).
+
+        Its coid, its index and its size are checked.
+        """
         refs = message.attachments
         index = which if isinstance(which, int) else refs.index(which)
         if not 0 <= index < len(refs):
-            raise StateError(f"message {message.stream_seq} has {len(refs)} attachments, not {index + 1}")
-        ciphertext = await parcels.get(self.hub.connection, refs[index].coid)
+            raise StateError(
+                f"message {message.stream_seq} has {len(refs)} attachment(s), none with index {index}"
+            )
+        ciphertext = await fetch_attachment(self.hub.connection, refs[index].coid)
         plaintext = await self.hub.connection.workers.run(message.opened.attachment, index, ciphertext)
-        return parcels.check_size_of(refs[index], plaintext)
+        return check_attachment_size(refs[index], plaintext)
 
     # --- evidence
 
     async def receipt(self, stream_seq: int, *, epoch: Epoch | None = None) -> Receipt:
+        """Return the receipt of a message: signed by the hub, and part of the verified log."""
         return await (await self._log(epoch)).receipt(StreamSeq(stream_seq))
 
     async def proof(
         self, stream_seq: int, tree_size: int | None = None, *, epoch: Epoch | None = None
     ) -> MmrProof:
+        """Return a verified proof that a message is in the log's first ``tree_size`` entries (§5.4).
+
+        By default ``tree_size`` is ``stream_seq``: the tree that the message completed.
+        """
         size = StreamSeq(tree_size) if tree_size is not None else None
         return await (await self._log(epoch)).proof(StreamSeq(stream_seq), size)
 
     async def consistency(self, from_seq: int, to_seq: int, *, epoch: Epoch | None = None) -> MmrConsistency:
+        """Return a verified proof that the log at ``to_seq`` extends the log at ``from_seq`` (B11)."""
         return await (await self._log(epoch)).consistency(StreamSeq(from_seq), StreamSeq(to_seq))
 
     async def checkpoint(self, upto_seq: int = 0, *, epoch: Epoch | None = None) -> Checkpoint | None:
-        """The latest one, or the one at ``upto_seq``; None if there is none."""
+        """Return the checkpoint at ``upto_seq``, verified, or the latest (0); None if there is none."""
         return await (await self._log(epoch)).checkpoint(StreamSeq(upto_seq))
 
     async def head(self, *, epoch: Epoch | None = None) -> Receipt | None:
-        """The newest receipt; None while the stream holds nothing."""
+        """Return the newest receipt, verified; None if the stream is empty."""
         return await (await self._log(epoch)).head()

@@ -1,4 +1,4 @@
-"""Cap tokens of one connection: authorized once, kept, and found again when a message needs one (§6, H5)."""
+"""Cap tokens of one connection: authorized once, stored, and chosen when a message needs one (§6, H5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veen_hub.client.wire.connection import HubConnection
 
 TOKENS_RECORD: Final = "tokens"
 TokenSource = Callable[[ClientId, StreamId], Awaitable[CapToken]]
-"""Gets a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
+"""Returns a token for a client_id and a stream: asks an issuer, or mints one with the issuer's key."""
 
 
 def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
@@ -28,7 +28,7 @@ def _decode(content: bytes | None) -> dict[AuthRef, HeldToken]:
 
 
 class Tokens:
-    """Held tokens; ``source`` is asked where none of them fits."""
+    """The authorized tokens; ``source`` is asked for another if none of them fits."""
 
     def __init__(self, connection: HubConnection, control: LabelLog, source: TokenSource | None) -> None:
         self._connection = connection
@@ -37,13 +37,13 @@ class Tokens:
         self._held = _decode(connection.store.load(connection.hub_id, TOKENS_RECORD))
 
     async def authorize(self, token: CapToken) -> Receipt:
-        """Hand the token to the hub; returns the verified receipt whose hub_ts is ``issued_at`` (H5)."""
+        """Authorize a token at the hub; returns the verified receipt, whose hub_ts is ``issued_at`` (H5)."""
         verify_token(token, self._connection.limits)
         wire = token.encode()
         response = await self._connection.ask(lambda: self._connection.api.authorize(wire))
-        receipt = self._fitting(token, wire, response)
+        receipt = self._checked_receipt(token, wire, response)
         await self._control.verify(receipt)
-        self._connection.time.hear(receipt.hub_ts)
+        self._connection.time.observe(receipt.hub_ts)
         self._held[token.auth_ref] = HeldToken(token=token, expires_at=token.expires_at(receipt.hub_ts))
         connection = self._connection
         await connection.workers.run(
@@ -56,18 +56,19 @@ class Tokens:
         )
         return receipt
 
-    def _fitting(self, token: CapToken, wire: bytes, response: AuthorizeResponse) -> Receipt:
+    def _checked_receipt(self, token: CapToken, wire: bytes, response: AuthorizeResponse) -> Receipt:
         receipt = response.receipt
         if response.auth_ref != token.auth_ref or receipt.leaf_hash != authorize_leaf(token.auth_ref, wire):
-            raise Misbehaved("the answer to authorize is about another token (H5)")
+            raise Misbehaved("the hub's answer to authorize concerns another token (RESOLUTIONS H5)")
         if response.expires_at > token.expires_at(receipt.hub_ts):
-            raise Misbehaved("the hub gives the token longer than its ttl (§6)")
+            raise Misbehaved("the hub lets the token expire later than its ttl allows (core §6)")
         return receipt
 
     def _with_ours(self, content: bytes | None) -> bytes:
-        """What is stored, which other processes may have added to, and what is held here.
+        """Merge the stored tokens, to which other processes may have added, with those held here.
 
-        A token is dropped when a receipt shows that its end has passed: not by a status, which nobody signed.
+        A token is dropped once a receipt shows that it has expired. A status is not signed, so it does not
+        count.
         """
         known = _decode(content) | self._held
         alive = tuple(one for one in known.values() if one.expires_at >= self._connection.time.signed)
@@ -76,16 +77,19 @@ class Tokens:
     async def choose(
         self, log: LabelLog, stream_id: StreamId, cap: CapToken | AuthRef | None
     ) -> CapToken | None:
-        """The token to send with: the one named, else one that fits, else one from the source, else none."""
+        """Choose the token to send with: the one given, else one that fits, else one from the source."""
         if isinstance(cap, CapToken):
             if cap.auth_ref not in self._held:
                 await self.authorize(cap)
             return cap
         if cap is not None:
             if (named := self._held.get(cap)) is None:
-                raise StateError(f"auth_ref {cap.hex()} is of no token held here: authorize it first")
+                raise StateError(
+                    f"auth_ref {cap.hex()} belongs to no token in this state folder",
+                    action="authorize the token first (hub.authorize)",
+                )
             return named.token
-        if (found := self._fits(log, stream_id)) is not None:
+        if (found := self._longest_valid(log, stream_id)) is not None:
             return found
         if self.source is None or not self._connection.status.gating:
             return None
@@ -95,10 +99,10 @@ class Tokens:
         await self.authorize(token)
         return token
 
-    def _fits(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
-        """The one that lasts longest, of those for this stream whose client_id is ours and may still sign.
+    def _longest_valid(self, log: LabelLog, stream_id: StreamId) -> CapToken | None:
+        """Return the token for this stream that expires last and whose client_id is ours and may sign.
 
-        One that has expired by the hub's unsigned time alone is tried where there is no source of another.
+        Without a source of other tokens, a token that has expired by the unsigned time alone is tried.
         """
         now, bounds, state = self._connection.time.now(), self._connection.bounds, log.client.state
         end = now if self.source is not None else self._connection.time.signed

@@ -1,8 +1,8 @@
-"""The verified prefix of one label, durable, and every question about it answered with proof (§9, RESYNC0).
+"""The verified log of one label: what the hub sends is verified before it is returned (§9, RESYNC0).
 
-Nothing leaves here unverified. An entry, receipt or checkpoint is signed by the hub, obeys the invariants,
-and lies in the one tree whose root this client has followed so far: inside it by consistency proofs, beyond
-it by extending it. A contradiction raises ``Diverged`` with the evidence. State changes under ``prefix``.
+An entry, receipt or checkpoint must be signed by the hub, obey the invariants, and belong to the one tree
+that this client has verified so far. Within the verified prefix a consistency proof shows that; beyond it the
+prefix is extended. A contradiction raises ``Diverged`` with the evidence. State changes under ``prefix``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from veen_hub.client.wire.connection import HubConnection
 
 T = TypeVar("T")
 SEARCH_PAGE: Final = 500
-"""Entries asked for at a time where only their receipts are looked at."""
+"""Entries per page when only their receipts are needed."""
 
 
 class LabelLog:
-    """One label as this client knows it; shared by all readers and writers of a connection."""
+    """One label's verified prefix and state, shared by all readers and writers of a connection."""
 
     def __init__(
         self, connection: HubConnection, label: Label, client: PipelinedClient, ring: KeyRing
@@ -44,14 +44,14 @@ class LabelLog:
         self.client = client
         self.ring = ring
         self.prefix = asyncio.Lock()
-        self.answers: dict[LeafHash, Receipt] = {}
-        """Receipts of own messages that a reader came across before their answer did."""
+        self.receipts_read: dict[LeafHash, Receipt] = {}
+        """Receipts of own pending messages that a reader has read before the hub's answer arrived."""
         self.state = LabelState(self)
-        self._greeted = False
+        self._head_checked = False
 
     @classmethod
     def load(cls, connection: HubConnection, label: Label, origin: LabelOrigin | None) -> LabelLog:
-        """From the state store, or new; touches files."""
+        """Load the label from the state store, or create it. Reads files; run it in a thread."""
         content = connection.store.load(connection.hub_id, label.hex())
         if content is not None:
             record = decode_record(LabelRecord, content, label.hex())
@@ -73,19 +73,19 @@ class LabelLog:
     def client_id(self) -> ClientId:
         return self.client.state.client_id
 
-    # --- first contact
+    # --- the head
 
     async def check_head_once(self) -> None:
-        """Once a connection: the hub still has what it showed before (§9: consistency with the last head)."""
-        if not self._greeted:
+        """Check once per connection that the hub still has the furthest receipt held (§9)."""
+        if not self._head_checked:
             async with self.prefix:
                 await self.check_head()
-            self._greeted = True
+            self._head_checked = True
 
     async def check_head(self, *, once: bool = False) -> None:
-        """The furthest receipt held is still in the log, and the same; asks until it is told, or ``once``.
+        """Check that the furthest receipt held is still in the log, unchanged; ``once``: without retries.
 
-        Patience is for the asking only: a hub that contradicts itself and then falls silent has diverged.
+        A hub that shows another receipt and then stops answering has diverged all the same.
         """
         head = self.client.state.head
         if head is None:
@@ -99,18 +99,18 @@ class LabelLog:
                 held=head.encode(),
             )
             raise await save_evidence(self.connection, lost)
-        await self._judged(lambda: self._compare(shown))
+        await self._verifying(lambda: self._compare(shown))
 
     async def _compare(self, shown: Receipt) -> None:
         self.client.verify_own(shown)
 
-    async def judged(self, step: Callable[[], Awaitable[T]]) -> T:
-        """A step that verifies what the hub showed and then changes state, alone with the prefix."""
+    async def verifying(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step that verifies the hub's answer and then changes state, holding ``prefix``."""
         async with self.prefix:
-            return await self._judged(step)
+            return await self._verifying(step)
 
-    async def _judged(self, step: Callable[[], Awaitable[T]]) -> T:
-        """A signature by a key not known yet is looked into once; a divergence comes with its evidence."""
+    async def _verifying(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Repeat the step once if the hub has a new key; add evidence to a divergence."""
         try:
             try:
                 return await step()
@@ -124,7 +124,7 @@ class LabelLog:
             raise await with_evidence(self.connection, self.label, exc) from exc
 
     async def _has_new_key(self) -> bool:
-        """Whether the hub has come back from a restart with a key that it did not have before (§8.4)."""
+        """Return whether the hub has gained a key, e.g. by a restart after a rotation (§8.4)."""
         await self.connection.refresh()
         if self.client.trust.identity == self.connection.status.identity:
             return False
@@ -136,20 +136,20 @@ class LabelLog:
     async def page(
         self, start: StreamSeq, most: int, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
-        """As the hub sends it: to be handed to ``accept``."""
+        """Fetch entries, not yet verified: pass them to ``accept``. Also returns whether more follow."""
         known = self.client.size if end is None else min(self.client.size, end)
         entries, more = await self.connection.ask(
             lambda: self.connection.api.page(self.label, start, most, end=end)
         )
         if not more and (after := start + len(entries)) <= known:
-            raise Misbehaved(f"the log is said to end before {after}, where {known} entries are known")
+            raise Misbehaved(f"the hub says the log ends before entry {after}, but {known} are known")
         return entries, more
 
     async def accept(
         self, entries: Sequence[Entry], reader: PipelinedClient | None
     ) -> PipelinedClient | None:
-        """Verify entries without holes; returns what to hand in with those that follow."""
-        return await self.judged(lambda: self._accept(entries, reader))
+        """Verify consecutive entries; returns the reader to pass in with the entries that follow."""
+        return await self.verifying(lambda: self._accept(entries, reader))
 
     async def _accept(
         self, entries: Sequence[Entry], reader: PipelinedClient | None
@@ -169,7 +169,7 @@ class LabelLog:
     async def _accept_inside(
         self, entries: Sequence[Entry], before: StreamSeq, reader: PipelinedClient | None
     ) -> PipelinedClient:
-        """A reader of its own follows the page; its tree must be a part of the verified one, at both ends."""
+        """Verify entries of the verified prefix: their tree is part of ours before and after them."""
         if reader is None or reader.size != before:
             reader = self.client.at(before, await self._consistency(before))
         reader.trust = self.client.trust
@@ -182,27 +182,29 @@ class LabelLog:
         await self.state.note_progress()
 
     def _accept_page(self, entries: Sequence[Entry]) -> None:
-        """In a thread, whole even if cancelled: what settles a message also notes its receipt."""
+        """Runs in a thread, to its end even if cancelled: a settled message always has its receipt."""
         own = set(self.client.pending_leaves)
         self.client.accept_page(entries)
         if own:
             receipts = (entry.receipt for entry in entries)
-            self.answers |= {receipt.leaf_hash: receipt for receipt in receipts if receipt.leaf_hash in own}
+            self.receipts_read |= {
+                receipt.leaf_hash: receipt for receipt in receipts if receipt.leaf_hash in own
+            }
 
     # --- the prefix
 
     async def _ask(self, last: StreamSeq, call: Callable[[], Awaitable[T]]) -> T:
-        """About entries up to ``last``: a hub that knows nothing of them may have known them once."""
+        """Ask about entries up to ``last``; if the hub denies them, check that it has not lost them."""
         try:
             return await self.connection.ask(call)
         except NotFound:
             await self.check_head()
             if last <= self.client.size:
-                raise Misbehaved(f"entry {last} is denied, where {self.client.size} are known") from None
+                raise Misbehaved(f"the hub denies entry {last}, but {self.client.size} are known") from None
             raise
 
     async def fetch(self, stream_seq: StreamSeq) -> Receipt:
-        """As the hub sends it: to be handed to ``verify``."""
+        """Fetch a receipt, not yet verified: pass it to ``verify``."""
         return await self._ask(stream_seq, lambda: self.connection.api.receipt(self.label, stream_seq))
 
     async def _proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
@@ -210,14 +212,14 @@ class LabelLog:
         return await self._ask(last, lambda: self.connection.api.proof(self.label, stream_seq, tree_size))
 
     async def _consistency(self, size: StreamSeq, to: StreamSeq | None = None) -> MmrConsistency | None:
-        """Between a size and the verified prefix (or another size); None where there is nothing to prove."""
+        """Fetch a consistency proof from ``size`` to ``to`` or to the prefix; None if none is needed."""
         small, large = size, self.client.size if to is None else to
         if small in (0, large):
             return None
         return await self._ask(large, lambda: self.connection.api.consistency(self.label, small, large))
 
     async def _extend(self, receipt: Receipt) -> None:
-        """Move the verified prefix to a receipt ahead of it; ``prefix`` is held."""
+        """Extend the verified prefix to a receipt beyond it; the caller holds ``prefix``."""
         head = self.client.state.head
         furthest = StreamSeq(max(self.client.size, head.stream_seq if head is not None else NO_ENTRIES))
         proof, consistency = await asyncio.gather(
@@ -227,7 +229,7 @@ class LabelLog:
         await self.state.note_progress()
 
     async def include(self, receipt: Receipt) -> None:
-        """Verify a receipt wherever it lies; ``prefix`` is held."""
+        """Verify a receipt within or beyond the prefix; the caller holds ``prefix``."""
         if receipt.stream_seq > self.client.size:
             await self._extend(receipt)
             return
@@ -237,33 +239,33 @@ class LabelLog:
         self.client.verify_within(receipt, proof, consistency)
 
     async def catch_up(self, receipt: Receipt) -> None:
-        """Settle a pending MSG whose receipt lies beyond a gap; ``prefix`` is held."""
+        """Settle a pending MSG whose receipt is beyond entries not read; the caller holds ``prefix``."""
         proof, consistency = await asyncio.gather(
             self._proof(receipt.stream_seq), self._consistency(self.client.size, receipt.stream_seq)
         )
         self.client.catch_up(receipt, proof, consistency)
 
     async def confirm(self, receipt: Receipt) -> None:
-        """Settle a pending MSG inside the prefix; ``prefix`` is held."""
+        """Settle a pending MSG within the prefix; the caller holds ``prefix``."""
         proof, consistency = await asyncio.gather(
             self._proof(receipt.stream_seq), self._consistency(receipt.stream_seq)
         )
         self.client.confirm(receipt, proof, consistency)
 
-    # --- questions
+    # --- verified answers
 
     async def receipt(self, stream_seq: StreamSeq) -> Receipt:
-        """Verified: signed, and part of the one tree."""
+        """Return a verified receipt."""
         found = await self.fetch(stream_seq)
         await self.verify(found)
         return found
 
     async def verify(self, receipt: Receipt) -> None:
-        """A receipt from anywhere against this log."""
-        await self.judged(lambda: self.include(receipt))
+        """Verify a receipt from any source against this log."""
+        await self.verifying(lambda: self.include(receipt))
 
     async def proof(self, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
-        """Verified against the receipt that completed the tree (B10)."""
+        """Return an inclusion proof, verified against the receipt that completed the tree (B10)."""
         size = stream_seq if tree_size is None else tree_size
         leaf = await self.receipt(stream_seq)
         whole = leaf if size == stream_seq else await self.receipt(size)
@@ -272,25 +274,31 @@ class LabelLog:
         return proof
 
     async def consistency(self, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
-        """Verified against both receipts, which are themselves (B11)."""
+        """Return a consistency proof, verified against both receipts, which are verified too (B11)."""
         small, large = await self.receipt(from_seq), await self.receipt(to_seq)
         found = await self._ask(to_seq, lambda: self.connection.api.consistency(self.label, from_seq, to_seq))
         verify_consistency(found, small.mmr_root, large.mmr_root)
         return found
 
     async def checkpoint(self, upto_seq: StreamSeq = NO_ENTRIES) -> Checkpoint | None:
-        """The latest, or the one at ``upto_seq``; verified like a receipt, never behind the last one seen."""
+        """Return the checkpoint at ``upto_seq``, verified, or the latest (0); None if there is none.
+
+        A latest checkpoint older than one seen before is refused.
+        """
         seen = self.client.state.checkpointed
         found = await self.connection.ask(lambda: self.connection.api.checkpoint(self.label, upto_seq))
         if found is None:
             if seen and upto_seq in (0, seen):
-                raise Misbehaved(f"no checkpoint is shown, where the one at {seen} was seen")
+                raise Misbehaved(f"the hub denies having a checkpoint, but the one at {seen} was seen")
             return None
         await self._verify_checkpoint(found, seen if upto_seq == 0 else NO_ENTRIES)
         return found
 
     async def verify_checkpoint(self, shown: Checkpoint) -> None:
-        """One from anywhere against this log; if it is behind the last one seen, the hub's latest is not."""
+        """Verify a checkpoint from any source against this log.
+
+        If it is older than the last one seen, the hub's latest checkpoint is verified too.
+        """
         seen = self.client.state.checkpointed
         await self._verify_checkpoint(shown, NO_ENTRIES)
         if shown.upto_seq < seen:
@@ -298,7 +306,7 @@ class LabelLog:
 
     async def _verify_checkpoint(self, checkpoint: Checkpoint, seen: StreamSeq) -> None:
         last = await self.fetch(checkpoint.upto_seq)
-        await self.judged(lambda: self._accept_checkpoint(checkpoint, last, seen))
+        await self.verifying(lambda: self._accept_checkpoint(checkpoint, last, seen))
 
     async def _accept_checkpoint(self, checkpoint: Checkpoint, last: Receipt, seen: StreamSeq) -> None:
         await self.include(last)

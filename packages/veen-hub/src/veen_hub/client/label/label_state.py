@@ -1,8 +1,8 @@
-"""A label's place in the state store: who holds it, and when it is written (RESYNC0.4).
+"""A label's record in the state store: who owns it, and when it is written (RESYNC0.4).
 
-Whoever sends holds the label's lock for as long as the connection lives, so that no two processes use one
-client_id; it writes durably before a message leaves. Whoever only reads holds nothing, and writes its
-progress now and then, if nobody else holds the label and nobody has changed it meanwhile.
+A sender locks the label for as long as its connection lives, so that no two processes use one client_id. It
+writes the record durably before a message leaves. A reader holds no lock: every few seconds it writes how far
+it has verified, unless another process owns the label or has changed the record.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from veen_hub.client.state.store import LOCK_POLL_SECONDS, Lock
 if TYPE_CHECKING:
     from veen_hub.client.label.label_log import LabelLog
 
-PROGRESS_EVERY: Final = 5.0
-"""Seconds between writes of what was only read."""
+PROGRESS_INTERVAL: Final = 5.0
+"""Seconds between two writes of a reader's progress."""
 
 PrefixPosition = tuple[int, tuple[NodeHash, ...]]
+"""Size and peaks of a verified prefix."""
 
 
 def _position(state: ClientState) -> PrefixPosition:
@@ -33,7 +34,7 @@ def _position(state: ClientState) -> PrefixPosition:
 
 
 class LabelState:
-    """Reads and writes one label's record."""
+    """Loads and saves one label's record."""
 
     def __init__(self, log: LabelLog) -> None:
         self._log = log
@@ -43,52 +44,51 @@ class LabelState:
         self._owning = asyncio.Lock()
         self._written = time.monotonic()
         self._stored: PrefixPosition = _position(log.client.state)
-        """The prefix that the store had when we last looked."""
+        """The prefix in the store when it was last read or written."""
         self._dirty = False
 
     @property
     def _name(self) -> str:
         return self._log.label.hex()
 
-    # --- holding
+    # --- owning
 
     async def own(self) -> None:
-        """Become the label's only writer, or raise after a while."""
+        """Become the label's only writer; raises after ``lock_timeout`` seconds."""
         until = time.monotonic() + self._log.connection.lock_timeout
         while not await self.try_own():
             if time.monotonic() > until:
                 raise StateError(
-                    f"another process is sending on label {self._name} with this state store: "
-                    "let it finish, or give this client a store of its own"
+                    f"another process is sending on label {self._name} with this state folder",
+                    action="let that process finish, or give this client a state folder of its own",
                 )
             await asyncio.sleep(LOCK_POLL_SECONDS)
 
     async def try_own(self) -> bool:
-        """Become the label's only writer, if nobody else is."""
+        """Become the label's only writer if no other process is; returns whether this one is."""
         async with self._owning:
-            if not self._owned and await self._log.connection.workers.run(self._take):
+            if not self._owned and await self._log.connection.workers.run(self._take_lock):
                 await self._reload()
                 self._owned = True
             return self._owned
 
-    def _take(self) -> bool:
-        """In a thread; assigns there, so that a cancelled caller does not lose it."""
+    def _take_lock(self) -> bool:
+        """Runs in a thread and assigns there, so that a cancelled caller does not lose the lock."""
         if self._lock is None:
             self._lock = self._log.connection.store.lock(self._log.connection.hub_id, self._name)
         return self._lock is not None
 
     async def _reload(self) -> None:
-        """Somebody may have written since we loaded: their record counts, and what we verified beyond it."""
+        """Read the record again, which another process may have written; then verify up to our own head."""
         log, head = self._log, self._log.client.state.head
+        connection = log.connection
         async with log.prefix:
-            content = await log.connection.workers.run(
-                log.connection.store.load, log.connection.hub_id, self._name
-            )
+            content = await connection.workers.run(connection.store.load, connection.hub_id, self._name)
             if content is None:
                 return
             record = decode_record(LabelRecord, content, self._name)
             log.client.adopt(record.state)
-            log.ring = KeyRing(log.connection.identity, record.keys, log.connection.randomness)
+            log.ring = KeyRing(connection.identity, record.keys, connection.randomness)
             self._stored = _position(record.state)
         if head is not None and head.stream_seq > log.client.size:
             await log.verify(head)
@@ -104,24 +104,24 @@ class LabelState:
         return LabelRecord(state=self._log.client.state, keys=self._log.ring.records).encode()
 
     async def save(self, *, durable: bool) -> None:
-        """As the label's writer; ``prefix`` is held."""
+        """Write the record as the label's owner; the caller holds ``prefix``."""
         connection = self._log.connection
         await connection.workers.run(
             connection.store.save, connection.hub_id, self._name, self._record(), durable=durable
         )
-        self._noted(_position(self._log.client.state))
+        self._mark_stored(_position(self._log.client.state))
 
-    def _noted(self, stored: PrefixPosition) -> None:
+    def _mark_stored(self, stored: PrefixPosition) -> None:
         self._dirty, self._written, self._stored = False, time.monotonic(), stored
 
     async def note_progress(self) -> None:
-        """The prefix grew by reading; ``prefix`` is held."""
+        """Write the record now and then, after the prefix grew by reading; the caller holds ``prefix``."""
         self._dirty = True
-        if time.monotonic() - self._written >= PROGRESS_EVERY:
+        if time.monotonic() - self._written >= PROGRESS_INTERVAL:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what has not been written."""
+        """Write progress that is not written yet."""
         if not self._dirty:
             return
         if self._owned:
@@ -130,7 +130,7 @@ class LabelState:
             await self._log.connection.workers.run(self._merge)
 
     def _merge(self) -> None:
-        """In a thread, as a reader: our prefix into the stored record, unless somebody has moved it."""
+        """As a reader, in a thread: put our prefix into the stored record, unless the record has changed."""
         connection, ours = self._log.connection, self._log.client.state
         lock = self._lock or connection.store.lock(connection.hub_id, self._name)
         if lock is None:
@@ -152,13 +152,13 @@ class LabelState:
                 )
                 merged = LabelRecord(state=state, keys=record.keys).encode()
                 connection.store.save(connection.hub_id, self._name, merged, durable=False)
-            self._noted(_position(ours))
+            self._mark_stored(_position(ours))
         finally:
             if lock is not self._lock:
                 lock.release()
 
     async def close(self) -> None:
-        """Flush and let go."""
+        """Write unwritten progress and release the lock."""
         try:
             async with self._log.prefix:
                 await self.flush()

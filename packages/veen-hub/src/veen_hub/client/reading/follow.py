@@ -1,8 +1,8 @@
-"""Reading entries of a label to an end, and following a label or a stream across outages (§9 Read, H15).
+"""Reading a label's entries to the end, and following a label or a stream across outages (§9, H15).
 
-A stream whose label changes with every epoch (§12) is followed by all labels of the window at once. Within a
-label the order is the hub's; between two labels there is none, so their entries are given as they come. A
-label is left when its window has passed: the hub accepts nothing for it any more.
+Under a profile with epochs (§12) all labels that take messages now are followed at once. Within a label the
+order is the hub's. Between labels there is no order: their entries are yielded as they arrive. A label is
+left when its window has passed, since the hub accepts no more messages for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from veen_core.ids import Epoch, Label, StreamSeq
 from veen_hub.client.errors import Refused, Unreachable
 from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.label.label_log import LabelLog
-from veen_hub.client.sending.epochs import window
+from veen_hub.client.sending.epochs import current_window
 from veen_hub.client.wire.connection import HubConnection
 
 PAGE: Final = 250
-"""Entries verified at a time: their crypto keeps a thread busy for a tenth of a second."""
-GRACE: Final = 2.0
-"""Seconds after a window's end until its label is read one last time and left."""
-_WAITING: Final = 64
+"""Entries verified at a time: about 0.1 s of cryptography in a thread."""
+GRACE_SECONDS: Final = 2.0
+"""Time after the end of a label's window until the label is read one last time and left."""
+MAX_QUEUED_PAGES: Final = 64
+"""Pages of all labels that wait for the consumer."""
 
 OpenLabel = Callable[[Epoch], Awaitable[LabelLog]]
 LeaveLabel = Callable[[Label], Awaitable[None]]
@@ -35,7 +36,7 @@ LeaveLabel = Callable[[Label], Awaitable[None]]
 async def read(
     log: LabelLog, from_seq: StreamSeq, to_seq: StreamSeq | None = None, page: int = PAGE
 ) -> AsyncGenerator[Sequence[Entry], None]:
-    """Verified pages up to ``to_seq``, or to the end as the hub shows it."""
+    """Yield verified pages up to ``to_seq``, or to the end of the log."""
     await log.check_head_once()
     reader: PipelinedClient | None = None
     at, more = StreamSeq(max(1, from_seq)), True
@@ -49,9 +50,9 @@ async def read(
 
 
 async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[Entry], None]:
-    """Verified entries as they become durable; reconnects and goes on at the next one.
+    """Yield verified entries as they become durable; after an outage, reconnect and continue.
 
-    Raises when the hub stays away for longer than ``Retry.max_outage``, refuses for good, or lies.
+    Raises if the hub is away for longer than ``Retry.max_outage``, refuses for good, or lies.
     """
     connection, at = log.connection, StreamSeq(max(1, from_seq))
     attempts = connection.retry.begin_following()
@@ -65,7 +66,7 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
                 async for entries in live:
                     if opened is None:
                         opened = time.monotonic()
-                        attempts.heard()
+                        attempts.extend()
                     if entries:
                         reader = await log.accept(entries, reader)
                         at = StreamSeq(at + len(entries))
@@ -75,7 +76,7 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
         except (Unreachable, Refused) as exc:
             why = exc
         if opened is not None and time.monotonic() - opened >= connection.retry.max_delay:
-            attempts.renew()  # it stood, only silent: to ask again soon hammers nobody
+            attempts.renew()  # the stream was open for long: an early reconnect is no burden
         await attempts.wait(why)
 
 
@@ -85,19 +86,19 @@ async def follow(log: LabelLog, from_seq: StreamSeq) -> AsyncGenerator[Sequence[
 async def follow_epochs(
     connection: HubConnection, open_label: OpenLabel, leave_label: LeaveLabel
 ) -> AsyncGenerator[Sequence[Entry], None]:
-    """Entries of every label from the oldest in the window on."""
-    arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(_WAITING)
+    """Yield entries of every label, from the oldest that takes messages now on."""
+    arrived: asyncio.Queue[Sequence[Entry] | VeenError] = asyncio.Queue(MAX_QUEUED_PAGES)
     tasks: dict[int, asyncio.Task[None]] = {}
 
     async def follow_one(epoch: Epoch) -> None:
         try:
             log = await open_label(epoch)
-            await _one(log, epoch, arrived)
+            await _follow_label(log, epoch, arrived)
             await leave_label(log.label)
         except VeenError as exc:
             await arrived.put(exc)
 
-    turning = asyncio.create_task(_turn(connection, follow_one, tasks))
+    starting = asyncio.create_task(_start_epochs(connection, follow_one, tasks))
     try:
         while True:
             item = await arrived.get()
@@ -105,20 +106,20 @@ async def follow_epochs(
                 raise item
             yield item
     finally:
-        everything = [turning, *tasks.values()]
+        everything = [starting, *tasks.values()]
         for task in everything:
             task.cancel()
         await asyncio.gather(*everything, return_exceptions=True)
 
 
-async def _turn(
+async def _start_epochs(
     connection: HubConnection,
     follow_one: Callable[[Epoch], Coroutine[None, None, None]],
     tasks: dict[int, asyncio.Task[None]],
 ) -> None:
-    """Start following each epoch as it comes near, and end those that have passed."""
+    """Start following each epoch when its window opens, and drop the tasks of epochs that have ended."""
     while True:
-        current = window(connection)
+        current = current_window(connection)
         for epoch in current:
             if epoch not in tasks:
                 tasks[epoch] = asyncio.create_task(follow_one(Epoch(epoch)))
@@ -128,11 +129,13 @@ async def _turn(
         await asyncio.sleep(max(0.05, seconds - connection.time.exact() % seconds))
 
 
-async def _one(log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]) -> None:
-    """One label, until its window has passed."""
+async def _follow_label(
+    log: LabelLog, epoch: Epoch, arrived: asyncio.Queue[Sequence[Entry] | VeenError]
+) -> None:
+    """Follow one label until its window has passed."""
     connection, at = log.connection, StreamSeq(1)
     skew = connection.limits.max_epoch_skew_sec // connection.profile.epoch_sec
-    end = (epoch + skew + 1) * connection.profile.epoch_sec + GRACE
+    end = (epoch + skew + 1) * connection.profile.epoch_sec + GRACE_SECONDS
     try:
         async with (
             asyncio.timeout(max(0.0, end - connection.time.exact())),

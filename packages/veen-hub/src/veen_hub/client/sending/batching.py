@@ -1,30 +1,34 @@
-"""What is to be sent, a few at a time: whatever is there of a slow source, a full batch of a fast one."""
+"""Looking ahead in a source of items, so that they can be sent in batches.
+
+A fast source fills each batch; of a slow source, a batch holds the items that are there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 S = TypeVar("S")
-_READ_AHEAD = 256
+MAX_READ_AHEAD: Final = 256
+"""Items taken from an asynchronous source before they are asked for."""
 
 
 class _End:
-    """After the last item."""
+    """Marks the end of the queue."""
 
 
 class Lookahead(Generic[T]):
-    """Items taken from a source and not yet dropped: what was not delivered can be delivered again."""
+    """Items of a source that can be looked at several times until they are dropped."""
 
     def __init__(
         self, items: Iterator[T] | None, queue: asyncio.Queue[T | _End | BaseException] | None
     ) -> None:
         self._items = items
         self._queue = queue
-        self._pump: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
         self._held: deque[T] = deque()
 
     @classmethod
@@ -33,14 +37,14 @@ class Lookahead(Generic[T]):
 
     @classmethod
     def mapped(cls, source: Iterable[S] | AsyncIterable[S], make: Callable[[S], T]) -> Lookahead[T]:
-        """From either kind of iterable."""
+        """Look ahead in ``make(item)`` for each item of either kind of iterable."""
         if isinstance(source, Iterable):
             return cls(map(make, source), None)
-        chunks: Lookahead[T] = cls(None, asyncio.Queue(_READ_AHEAD))
-        chunks._pump = asyncio.create_task(chunks._fill(source, make))
-        return chunks
+        made: Lookahead[T] = cls(None, asyncio.Queue(MAX_READ_AHEAD))
+        made._reader = asyncio.create_task(made._read(source, make))
+        return made
 
-    async def _fill(self, source: AsyncIterable[S], make: Callable[[S], T]) -> None:
+    async def _read(self, source: AsyncIterable[S], make: Callable[[S], T]) -> None:
         assert self._queue is not None
         last: _End | BaseException = _End()
         try:
@@ -53,20 +57,20 @@ class Lookahead(Generic[T]):
         await self._queue.put(last)
 
     async def peek(self, count: int) -> list[T]:
-        """The next items, at least one and at most ``count``; none at the end."""
+        """The next items: at least one and at most ``count``, or none at the end. Waits for the first."""
         self._take(count)
         if not self._held and self._queue is not None:
             self._receive(await self._queue.get())
             self._take(count)
         return [self._held[n] for n in range(min(count, len(self._held)))]
 
-    def waiting(self, count: int) -> list[T]:
-        """What follows the items just peeked, as far as it is there."""
+    def peek_after(self, count: int) -> list[T]:
+        """Up to ``count`` items after the first ``count``, as far as the source has them. Does not wait."""
         self._take(2 * count)
         return [self._held[n] for n in range(count, min(2 * count, len(self._held)))]
 
     def drop(self, count: int) -> None:
-        """These are done."""
+        """Drop the first items, which are done."""
         for _ in range(count):
             self._held.popleft()
 
@@ -89,6 +93,6 @@ class Lookahead(Generic[T]):
             self._held.append(item)
 
     async def aclose(self) -> None:
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.gather(self._pump, return_exceptions=True)
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What may be sent: bytes, text, a typed record; and the envelope of a body with attachments (§4.6, §4.7)."""
+"""Message bodies: bytes, text or a typed record, and the envelope of a body with attachments (§4.6, §4.7)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from veen_core.ids import Coid, DhPublicKey, LeafHash, SchemaId, UnixTime
 from veen_core.wire import Wire, int_map
 
 BYTES: Final = SchemaId(H(b"veen.bytes.v1"))
-"""The schema of a body given as bytes, unless another is named (B14)."""
+"""Default schema of a body given as bytes (B14)."""
 TEXT: Final = SchemaId(H(b"veen.text.v1"))
+"""Default schema of a body given as text."""
 ATTACHED: Final = SchemaId(H(b"veen.attached.v1"))
+"""Schema of the envelope around a body with attachments."""
 
 
 @runtime_checkable
 class Record(Protocol):
-    """A typed record: an overlay's, or anything that knows its schema and its bytes."""
+    """A typed record, e.g. of an overlay: it knows its schema and its encoding."""
 
     @property
     def schema_id(self) -> SchemaId: ...
@@ -28,7 +30,7 @@ class Record(Protocol):
 @int_map("attachment_ref", section="4.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRef(Wire):
-    """One attachment as its message names it: where its ciphertext is, how long its plaintext."""
+    """Reference to an attachment in its message: hash of the ciphertext, size of the plaintext."""
 
     coid: Coid
     size: int
@@ -37,7 +39,7 @@ class AttachmentRef(Wire):
 @int_map("attached", section="4.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached(Wire):
-    """A body with the attachments it came with: the list that §4.6 leaves to the body's schema."""
+    """A body together with the list of its attachments, whose form §4.6 leaves to the schema."""
 
     ver: Literal[1] = 1
     schema: SchemaId
@@ -47,16 +49,16 @@ class Attached(Wire):
 
 Body = bytes | str | Record
 Composer = Callable[[Sequence[AttachmentRef]], Body]
-"""Makes a body that names its attachments itself."""
+"""Makes a body from the references of its attachments."""
 
 
 def schema_of(name: SchemaId | str) -> SchemaId:
-    """An id, or the hash of a name (B14)."""
+    """Return a schema id as it is, or the hash of a schema name (B14)."""
     return name if isinstance(name, SchemaId) else SchemaId(H(name.encode()))
 
 
 def encode_body(body: Body, schema: SchemaId | str | None) -> tuple[SchemaId, bytes]:
-    """Schema and bytes; a named schema wins over the body's own."""
+    """Return the schema and the encoded body; a given schema overrides the default one."""
     if isinstance(body, bytes | bytearray | memoryview):
         own, encoded = BYTES, bytes(body)
     elif isinstance(body, str):
@@ -68,7 +70,7 @@ def encode_body(body: Body, schema: SchemaId | str | None) -> tuple[SchemaId, by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A message before it has a place: all that sealing needs beside its binding."""
+    """A message before it has a client_seq: what sealing needs in addition to the binding."""
 
     recipient: DhPublicKey
     schema: SchemaId

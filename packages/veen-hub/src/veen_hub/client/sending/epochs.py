@@ -1,7 +1,7 @@
-"""Writing to a stream whose label changes with every epoch (§12).
+"""Sending to a stream whose label changes with every epoch (§12).
 
-Labels do not tell their epochs, and their records do not tell their streams. So the epochs that were written
-in are noted by stream, before a message leaves, until all that was sent under their labels is answered.
+Neither a label nor its record names the stream or the epoch. The client therefore stores, per stream and
+before a message leaves, the epochs in which it sends, until every message under their labels is answered.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 EPOCHS_FOLDER: Final = "epochs"
 
 
-def window(connection: HubConnection) -> range:
-    """The epochs whose labels take messages now."""
+def current_window(connection: HubConnection) -> range:
+    """Return the epochs whose labels take messages now."""
     return stream.epoch_window(
         connection.time.now(), connection.profile.epoch_sec, connection.limits.max_epoch_skew_sec
     )
@@ -34,21 +34,21 @@ def window(connection: HubConnection) -> range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochLabels:
-    """The labels of a stream, for whoever reads it through all its epochs."""
+    """The labels of a stream, for a reader of all its epochs."""
 
     label_of: Callable[[Epoch], Label]
     window: Callable[[], range]
-    """The epochs whose labels take messages now, as far as we can tell."""
+    """The epochs whose labels take messages now, by the client's estimate of the hub's time."""
     confirmed: Callable[[], Awaitable[range]]
-    """The same by the hub's own word of this moment: its time never goes back (H3)."""
+    """The epochs whose labels take messages, by a fresh status: the hub's time never goes back (H3)."""
     since: Epoch
-    """The hub's first."""
+    """The hub's first epoch."""
     forget: Callable[[Label], Awaitable[None]]
-    """A label that is needed no more."""
+    """Releases a label that is no longer needed."""
 
 
-class Epochs:
-    """The outboxes of one stream, epoch after epoch; without epochs there is one."""
+class EpochOutboxes:
+    """The outboxes of one stream, one per epoch; without epochs there is one."""
 
     def __init__(self, hub: Hub, stream_id: StreamId) -> None:
         self._hub = hub
@@ -59,7 +59,7 @@ class Epochs:
         self._noted: set[Epoch] = set()
 
     async def outbox(self) -> Outbox:
-        """To write now: nothing is open under earlier labels, and the epoch is noted."""
+        """Return the outbox of the current epoch, after settling earlier labels and storing the epoch."""
         await self._sweep()
         epoch = self._connection.epoch
         outbox = await self._outbox_of(epoch)
@@ -70,10 +70,10 @@ class Epochs:
         return outbox
 
     async def settle(self) -> Delivery:
-        """Get answered what is open, under any label."""
+        """Settle the pending messages of all labels."""
         swept = await self._sweep()
         here = await (await self._outbox_of(self._connection.epoch)).settle()
-        return Delivery(swept.receipts + here.receipts, swept.failure or here.failure)
+        return Delivery(swept.receipts + here.receipts, swept.failure or here.failure, here.unanswered)
 
     async def _outbox_of(self, epoch: Epoch) -> Outbox:
         label = self._connection.label(self._stream_id, epoch)
@@ -82,17 +82,18 @@ class Epochs:
     # --- earlier epochs
 
     async def _sweep(self) -> Delivery:
-        """Settle what is open under earlier labels, except where another process is at it."""
+        """Settle the pending messages of earlier labels, except labels that another process owns."""
         found = Delivery()
         if not self._connection.profile.epoch_sec:
             return found
         async with self._sweeping:
             for epoch in await self._past():
-                passed, outbox = epoch < window(self._connection).start, await self._outbox_of(epoch)
+                passed = epoch < current_window(self._connection).start
+                outbox = await self._outbox_of(epoch)
                 log = outbox.log
                 if not (passed or log.client.state.pending) or not await log.state.try_own():
                     continue
-                delivery = await outbox.settle(passed=passed)
+                delivery = await outbox.settle(window_passed=passed)
                 found.receipts += delivery.receipts
                 found.failure = found.failure or delivery.failure
                 if passed and not log.client.state.pending:
@@ -101,7 +102,7 @@ class Epochs:
         return found
 
     async def _past(self) -> list[Epoch]:
-        """Oldest first; what other processes note meanwhile is theirs to settle, or the next connection's."""
+        """Earlier epochs, oldest first; those that other processes add meanwhile are theirs to settle."""
         if self._open is None:
             connection = self._connection
             self._open = _decode(
@@ -111,7 +112,7 @@ class Epochs:
 
     @property
     def _name(self) -> str:
-        """In a folder of its own: beside the labels' records there is nothing but these."""
+        """The record's name, in a folder of its own: apart from the labels' records."""
         return f"{EPOCHS_FOLDER}/{self._stream_id.hex()}"
 
     async def _change(self, change: Callable[[set[Epoch]], set[Epoch]]) -> None:

@@ -1,12 +1,12 @@
-"""Sending on one label: steps that a crash or a cancellation may interrupt anywhere (§9, RESYNC0).
+"""Sending on one label, in steps that a crash or a cancellation may interrupt anywhere (§9, RESYNC0).
 
-    1. become the label's only writer, and settle what an earlier attempt left open
+    1. become the label's only writer, and settle what an earlier attempt left pending
     2. choose the client_id, seal
-    3. take the messages into the state and write it durably      ← from here on they may leave
+    3. add the messages to the state and write it durably      ← commit point: from here on they may leave
     4. send, verify the receipts, write the state again
 
-Interrupted before 3 is complete, nothing happened; after it, the messages are pending and step 1 of the next
-operation settles them. One sender at a time per label: client_seq is strictly +1.
+If step 3 is not complete, nothing was sent. After step 3 the messages are pending, and step 1 of the next
+operation settles them. A label has one sender at a time, because client_seq increases by exactly 1.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ logger: Final = logging.getLogger("veen.client")
 
 
 @dataclass(slots=True)
-class Sending(Delivery):
-    """A delivery, and what was sealed for the next one meanwhile."""
+class BatchDelivery(Delivery):
+    """A delivery, and the next batch, which was sealed while this one was on its way."""
 
     ahead: SealedBatch | None = field(default=None)
 
 
 class Outbox:
-    """The way out of one label."""
+    """The sender of one label."""
 
     def __init__(self, log: LabelLog) -> None:
         self.log = log
@@ -59,25 +59,26 @@ class Outbox:
             await self._settle()
             yield
 
-    async def settle(self, *, passed: bool = False) -> Delivery:
-        """Get what is pending answered, if anything is; tells what became of it.
+    async def settle(self, *, window_passed: bool = False) -> Delivery:
+        """Settle what is pending and return what became of it.
 
-        ``passed``: the label's window has, so that nothing may be sent any more (§12).
+        ``window_passed``: the label takes no messages any more, so nothing is sent (§12).
         """
         async with self._turn:
             await self.log.state.own()
             await self.log.check_head_once()
-            return await self._settle(passed=passed)
+            return await self._settle(window_passed=window_passed)
 
-    async def _settle(self, *, passed: bool = False) -> Delivery:
+    async def _settle(self, *, window_passed: bool = False) -> Delivery:
+        delivery = Delivery()
         if not (count := len(self.log.client.state.pending)):
-            return Delivery()
-        delivery = await self._settler.deliver(uncertain=True, passed=passed)
+            return delivery
+        await self._settler.deliver(delivery, uncertain=True, window_passed=window_passed)
         if delivery.failure is not None and not isinstance(delivery.failure, Refused):
             raise delivery.failure
         if delivery.failure is not None:
             logger.warning(
-                "label %s: %d message(s) of an earlier attempt were refused and are not in the log: %s",
+                "pending_messages_refused label=%s count=%d reason=%s",
                 self.log.label.hex(),
                 count - len(delivery.receipts),
                 delivery.failure,
@@ -89,44 +90,48 @@ class Outbox:
     async def send(
         self,
         drafts: Sequence[Draft],
+        delivery: BatchDelivery,
         *,
         token: CapToken | None = None,
         ready: SealedBatch | None = None,
         ahead: Sequence[Draft] = (),
-    ) -> Sending:
-        """Deliver drafts in order. ``ready`` are these, sealed before; ``ahead`` is what will follow them."""
-        done = Sending()
+    ) -> None:
+        """Deliver drafts in order; the outcome is written into ``delivery``, also if this is cancelled.
+
+        ``ready`` are these drafts, sealed before. ``ahead`` are the drafts that follow: they are sealed
+        while these are on their way.
+        """
         todo, repaired = list(drafts), False
         async with self._writing():
             while todo:
                 try:
-                    prepared = await self._prepare(todo, token, ready)
+                    batch = await self._prepare(todo, token, ready)
                 except BoundsReached as exc:
-                    done.failure = exc
-                    break
-                last = len(prepared.sealed) == len(todo)
-                async with self._sealing_ahead(prepared, ahead if last else ()) as sealing:
-                    delivery = await self._dispatch(prepared)
-                    done.ahead = await sealing if sealing is not None and delivery.failure is None else None
-                done.receipts += delivery.receipts
-                del todo[: len(delivery.receipts)]
-                ready = None
+                    delivery.failure = exc
+                    return
+                before, ready = len(delivery.receipts), None
+                last = len(batch.sealed) == len(todo)
+                async with self._sealing_ahead(batch, ahead if last else ()) as sealing:
+                    await self._dispatch(batch, delivery)
+                    if sealing is not None and delivery.failure is None:
+                        delivery.ahead = await sealing
+                del todo[: len(delivery.receipts) - before]
                 if delivery.failure is not None:
-                    if repaired or not await self._repaired(delivery.failure, token):
-                        done.failure = delivery.failure
-                        break
-                    repaired = True
-        return done
+                    if repaired or not await self._repair(delivery.failure, token):
+                        return
+                    repaired, delivery.failure = True, None
 
     @asynccontextmanager
-    async def place(self, token: CapToken | None) -> AsyncIterator[Slot]:
-        """The next place, kept while attachments for it are sealed and stored; fill it with ``fill``."""
+    async def reserve(self, token: CapToken | None) -> AsyncIterator[Slot]:
+        """Reserve the next client_seq while attachments are sealed and stored; ``send_sealed`` uses it."""
         async with self._writing():
             yield await self._slot(token)
 
-    async def fill(self, slot: Slot, sealed: SealedMsg) -> Delivery:
-        """Inside ``place``."""
-        return await self._dispatch(SealedBatch(slot, (sealed,)))
+    async def send_sealed(self, slot: Slot, sealed: SealedMsg) -> Delivery:
+        """Send one sealed message in the slot that ``reserve`` gave."""
+        delivery = Delivery()
+        await self._dispatch(SealedBatch(slot, (sealed,)), delivery)
+        return delivery
 
     async def _slot(self, token: CapToken | None) -> Slot:
         log, now = self.log, self.log.connection.time.now()
@@ -136,7 +141,8 @@ class Outbox:
                 if log.client.must_rotate(now):
                     raise BoundsReached(log.client_id)
             elif log.client.must_rotate(now):
-                log.ring.rotate(log.client, now, worn=log.client.must_rotate(log.connection.time.signed))
+                exhausted = log.client.must_rotate(log.connection.time.signed)
+                log.ring.rotate(log.client, now, exhausted=exhausted)
             return Slot(
                 client_id=log.client_id,
                 first=ClientSeq(log.client.state.client_seq + 1),
@@ -148,7 +154,7 @@ class Outbox:
         self, drafts: Sequence[Draft], token: CapToken | None, ready: SealedBatch | None
     ) -> SealedBatch:
         slot = await self._slot(token)
-        if ready is not None and ready.slot.fits(self.log.client, slot.auth_ref):
+        if ready is not None and ready.slot.is_next(self.log.client, slot.auth_ref):
             return ready
         room = self.log.connection.bounds.max_msgs_per_client_id_per_label - slot.first + 1
         return await self._seal(slot, drafts[: min(room, self.log.connection.batch)])
@@ -161,15 +167,15 @@ class Outbox:
 
     @asynccontextmanager
     async def _sealing_ahead(
-        self, prepared: SealedBatch, drafts: Sequence[Draft]
+        self, batch: SealedBatch, drafts: Sequence[Draft]
     ) -> AsyncIterator[asyncio.Task[SealedBatch] | None]:
-        """Seals the next batch for the places after this one while this one travels."""
-        count = len(prepared.sealed)
-        most = self.log.connection.bounds.max_msgs_per_client_id_per_label
-        if not drafts or prepared.slot.first + count + len(drafts) - 1 > most:
+        """Seal the next batch, for the client_seqs after this one, while this one is on its way."""
+        count = len(batch.sealed)
+        last = self.log.connection.bounds.max_msgs_per_client_id_per_label
+        if not drafts or batch.slot.first + count + len(drafts) - 1 > last:
             yield None
             return
-        slot = prepared.slot.after(count, self.log.client.size)
+        slot = batch.slot.after(count, self.log.client.size)
         task = asyncio.create_task(self._seal(slot, drafts))
         try:
             yield task
@@ -178,27 +184,27 @@ class Outbox:
             with contextlib.suppress(asyncio.CancelledError, VeenError):
                 await task
 
-    async def _dispatch(self, prepared: SealedBatch) -> Delivery:
+    async def _dispatch(self, batch: SealedBatch, delivery: Delivery) -> None:
         log = self.log
         async with log.prefix:
-            log.client.submit_all(prepared.sealed)
+            log.client.submit_all(batch.sealed)
             try:
-                await log.state.save(durable=True)
+                await log.state.save(durable=True)  # the commit point
             except BaseException:
-                log.client.refused()  # they have not left, and now they never will
+                log.client.refused()  # the messages have not left and never will
                 with contextlib.suppress(StateError):
                     await log.state.save(durable=False)
                 raise
-        return await self._settler.deliver(uncertain=False)  # they may have left
+        await self._settler.deliver(delivery, uncertain=False)
 
     # --- when a client_id cannot go on
 
-    async def _repaired(self, why: VeenError, token: CapToken | None) -> bool:
-        """Another message has our client_seq, or the hub's bounds are tighter: whether we can go on."""
-        if not isinstance(why, Refused):
+    async def _repair(self, failure: VeenError, token: CapToken | None) -> bool:
+        """Handle a client_seq used by another message, or tighter bounds of the hub; True: send again."""
+        if not isinstance(failure, Refused):
             return False
-        taken = why.detail_enum in (DUPLICATE.detail, CLIENT_SEQ.detail)
-        if not taken and why.detail_enum != CLIENT_BOUNDS.detail:
+        taken = failure.detail_enum in (DUPLICATE.detail, CLIENT_SEQ.detail)
+        if not taken and failure.detail_enum != CLIENT_BOUNDS.detail:
             return False
         if token is None:
             await self._rotate()
@@ -206,7 +212,7 @@ class Outbox:
         return taken and await self._catch_up_client_seq()
 
     async def rotate(self) -> None:
-        """A fresh client_id from here on, once what is open is settled."""
+        """Settle what is pending, then continue under a fresh client_id."""
         async with self._writing():
             await self._rotate()
 
@@ -215,7 +221,7 @@ class Outbox:
             self.log.ring.rotate(self.log.client, self.log.connection.time.now())
 
     async def _catch_up_client_seq(self) -> bool:
-        """The state is older than the log, e.g. lost or restored: look back for our last message there."""
+        """Take client_seq from the log if the state is older, e.g. lost or restored; False: no change."""
         log, head, last = self.log, await self.log.head(), UNUSED
         end = head.stream_seq if head is not None else NO_ENTRIES
         while end and not last:
@@ -229,7 +235,7 @@ class Outbox:
         return True
 
     async def _last_own(self, start: StreamSeq, end: StreamSeq) -> ClientSeq:
-        """The last client_seq of ours among entries that can be read; ``UNUSED`` if there is none."""
+        """Our last client_seq among the readable entries from ``start`` to ``end``, or ``UNUSED``."""
         log, at, more, last = self.log, start, True, UNUSED
         while more and at <= end:
             try:

@@ -1,4 +1,4 @@
-"""From drafts to signed messages: pure given randomness, and so fit for a thread (§4.2)."""
+"""Sealing and signing drafts; safe to run in a thread, since nothing shared changes (§4.2)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from veen_hub.client.wire.connection import HubConnection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Consecutive places in a label: who signs, from which client_seq on, seeing how much of the log."""
+    """Consecutive client_seqs in a label: the client_id, the first of them, and the prev_ack to send."""
 
     client_id: ClientId
     first: ClientSeq
     prev_ack: StreamSeq
     auth_ref: AuthRef | None
 
-    def fits(self, client: PipelinedClient, auth_ref: AuthRef | None) -> bool:
-        """Whether these are the next places still."""
+    def is_next(self, client: PipelinedClient, auth_ref: AuthRef | None) -> bool:
+        """Return whether the slot still begins with the next client_seq, and nothing is pending."""
         state = client.state
         expected = (state.client_id, state.client_seq + 1, auth_ref)
         return (self.client_id, self.first, self.auth_ref) == expected and not state.pending
@@ -51,14 +51,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """SealedMsg drafts and the places they were sealed for."""
+    """SealedMsg drafts and the slot that they were sealed for."""
 
     slot: Slot
     sealed: tuple[SealedMsg, ...]
 
 
 def header_of(draft: Draft, auth_ref: AuthRef | None) -> PayloadHeader:
-    """``cap_ref`` repeats ``auth_ref`` where the hub cannot see it (§6)."""
+    """Build the encrypted header; its ``cap_ref`` repeats the public ``auth_ref`` (§6)."""
     return PayloadHeader(
         schema=draft.schema, parent_id=draft.parent, cap_ref=auth_ref, expires_at=draft.expires_at
     )
@@ -71,7 +71,7 @@ def seal_all(
     slot: Slot,
     drafts: Sequence[Draft],
 ) -> SealedBatch:
-    """About 180 µs each; nothing here is shared, so a batch is sealed while the one before travels."""
+    """Seal and sign each draft, about 180 µs each."""
     sealed = tuple(
         seal_msg(
             signer,

@@ -1,8 +1,8 @@
-"""Where in a label messages lie whose answer was lost (RESYNC0.1).
+"""Searching a label's log for messages whose answer was lost (RESYNC0.1).
 
-They lie after what they acknowledged (I6), and somewhere up to the head: soon after the one if they were sent
-long ago, soon before the other if just now. So both ends are looked at in turn, and the cost is twice the
-shorter way. Only what is not there at all costs a look at everything.
+A message is in the log after the entry that it acknowledged (I6): soon after that entry if it was sent long
+ago, close to the head if it was sent just now. The search therefore alternates between both ends, and costs
+at most twice the shorter way. A message that is not in the log costs reading the whole range.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from veen_hub.client.label.label_log import SEARCH_PAGE, LabelLog
 
 
 async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> list[Receipt]:
-    """Receipts of those messages that are in the log, as the hub sends them: to be verified."""
+    """Return the receipts of those messages that are in the log after ``after``; not yet verified."""
     missing, found = set(leaves), list[Receipt]()
     head = await log.head()
     last = head.stream_seq if head is not None else NO_ENTRIES
@@ -32,7 +32,7 @@ async def find(log: LabelLog, leaves: Iterable[LeafHash], after: StreamSeq) -> l
 
 
 def from_both_ends(first: int, last: int, size: int) -> Iterator[tuple[StreamSeq, StreamSeq]]:
-    """``first`` to ``last`` in pieces: the earliest, the latest, the next but one."""
+    """Split ``first`` to ``last`` into ranges of ``size``, taken from both ends in turn."""
     while first <= last:
         end = min(last, first + size - 1)
         yield StreamSeq(first), StreamSeq(end)
@@ -46,7 +46,7 @@ def from_both_ends(first: int, last: int, size: int) -> Iterator[tuple[StreamSeq
 async def _receipts(
     log: LabelLog, start: StreamSeq, end: StreamSeq
 ) -> AsyncGenerator[Sequence[Receipt], None]:
-    """Of every entry; one by one where payloads are pruned."""
+    """Yield the receipts of all entries; one request per entry where payloads are pruned."""
     at, readable = start, start
     while at <= end:
         if at < readable:

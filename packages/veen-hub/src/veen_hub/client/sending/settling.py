@@ -1,8 +1,8 @@
-"""Getting pending messages answered, whatever happened to earlier attempts (RESYNC0.1, H14).
+"""Getting an answer for every pending message, whatever happened to earlier attempts (RESYNC0.1, H14).
 
-A message that may have left is sent again byte for byte. A receipt settles it; so does finding it in the log.
-``DUPLICATE`` says that it was accepted, and where an earlier attempt's outcome is unknown, no other refusal
-is believed before the log has been searched: a token may have expired after the message was accepted.
+A message that may have left is sent again, byte for byte. It is settled by a receipt, or by being found in
+the log. ``DUPLICATE`` means that it was accepted. If the outcome of an earlier attempt is unknown, the log is
+searched before any other refusal is believed: a token may have expired after the message was accepted.
 """
 
 from __future__ import annotations
@@ -21,119 +21,129 @@ from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
 from veen_hub.client.wire.retry import Attempts, is_retryable
 
-MAX_SEQUENCE: Final = 4 * 1_048_576
-"""Bytes in one request; the hub takes 8 MiB."""
+MAX_REQUEST_BYTES: Final = 4 * 1_048_576
+"""Bytes of messages in one request; the hub accepts 8 MiB."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of a batch: receipts of its first messages, and why there are no more."""
+    """What became of a batch of messages.
+
+    ``receipts`` are those of its first messages, ``failure`` says why there are no more, and ``unanswered``
+    are the messages that may have reached the hub and have no receipt yet. They stay pending, and the next
+    operation on the stream settles them.
+    """
 
     receipts: list[Receipt] = field(default_factory=list)
     failure: VeenError | None = None
+    unanswered: tuple[LeafHash, ...] = ()
 
 
 class Settler:
-    """Delivers what is pending on one label; the outbox lets one at a time in."""
+    """Delivers the pending messages of one label; the outbox runs one delivery at a time."""
 
     def __init__(self, log: LabelLog) -> None:
         self._log = log
-        self._answers: dict[LeafHash, Receipt] = {}
+        self._receipts: dict[LeafHash, Receipt] = {}
         self._work = ProofOfWork(log.connection)
 
-    async def deliver(self, *, uncertain: bool, passed: bool = False) -> Delivery:
-        """Until each pending message is answered or refused for good, or patience ends.
+    async def deliver(self, delivery: Delivery, *, uncertain: bool, window_passed: bool = False) -> None:
+        """Send until each pending message is answered or refused for good, or the retry policy gives up.
 
-        ``uncertain``: they may have left before. ``passed``: the label's window has, so they are only looked
-        for (§12). What is not answered at the end stays pending, except after a final refusal, which frees
-        its client_seq and those after it.
+        The outcome is written into ``delivery``, also if this is cancelled. ``uncertain``: the messages may
+        have left before. ``window_passed``: the label takes no messages any more, so the log is searched and
+        nothing is sent (§12). Messages without an answer stay pending, except after a final refusal: then
+        their client_seqs are free again.
         """
         wanted = self._log.client.pending_leaves
-        self._answers, self._work = {}, ProofOfWork(self._log.connection)
-        failure: VeenError | None = None
+        self._receipts, self._work = {}, ProofOfWork(self._log.connection)
         try:
-            if passed:
-                await self._find_or_free()
+            if window_passed:
+                await self._find_or_drop()
             else:
                 await self._deliver(self._log.connection.retry.begin(), uncertain=uncertain)
         except VeenError as exc:
-            failure = exc
-        for leaf in wanted:
-            if (met := self._log.answers.pop(leaf, None)) is not None:
-                self._answers.setdefault(leaf, met)
-        return Delivery([self._answers[leaf] for leaf in wanted if leaf in self._answers], failure)
+            delivery.failure = exc
+        finally:
+            for leaf in wanted:
+                if (seen := self._log.receipts_read.pop(leaf, None)) is not None:
+                    self._receipts.setdefault(leaf, seen)
+            delivery.receipts += [self._receipts[leaf] for leaf in wanted if leaf in self._receipts]
+            delivery.unanswered = tuple(self._log.client.pending_leaves)
 
     async def _deliver(self, attempts: Attempts, *, uncertain: bool) -> None:
         while self._log.client.state.pending:
             try:
-                outcomes = await self._work.submit(self._next_wires(), attempts)
+                outcomes = await self._work.submit(self._next_request(), attempts)
             except Unreachable as exc:
                 uncertain = True
                 await attempts.wait(exc)
                 continue
             except Refused as exc:
                 outcomes = [exc]
-            receipts, why = _split(outcomes)
+            receipts, refusal = _split(outcomes)
             if receipts:
-                await self._take(receipts)
+                await self._accept(receipts)
                 attempts.renew()
-            if why is None or (receipts and why.detail_enum == CLIENT_SEQ.detail):
-                continue  # what follows a hole in a batch is simply next
-            if is_retryable(why):
-                uncertain = uncertain or isinstance(why, Unavailable)  # a proxy may say so too late
-                await attempts.wait(why)
-            elif not await self._settled_otherwise(why, uncertain=uncertain):
-                await self._give_back()
-                raise why
+            if refusal is None or (receipts and refusal.detail_enum == CLIENT_SEQ.detail):
+                continue  # messages behind a refused one in the batch are refused too: send them next
+            if is_retryable(refusal):
+                # A proxy may say so after the hub accepted the message.
+                uncertain = uncertain or isinstance(refusal, Unavailable)
+                await attempts.wait(refusal)
+            elif not await self._can_continue(refusal, uncertain=uncertain):
+                await self._drop_pending()
+                raise refusal
 
-    async def _find_or_free(self) -> None:
-        """What is not in the log of a label whose window has passed will never be (§12)."""
+    async def _find_or_drop(self) -> None:
+        """Search the log of a label whose window has passed; drop messages that are not in it (§12)."""
         await self._search()
         if count := len(self._log.client.state.pending):
-            await self._give_back()
+            await self._drop_pending()
             raise OutOfTime(
                 Code.TIME,
                 f"{count} message(s) did not reach the hub while it took messages for label "
-                f"{self._log.label.hex()}: send them again",
+                f"{self._log.label.hex()}",
+                action="send them again",
             )
 
-    async def _settled_otherwise(self, why: Refused, *, uncertain: bool) -> bool:
-        """Whether a refusal is not the end: accepted before, or work to be done first."""
-        if (uncertain or why.detail_enum == DUPLICATE.detail) and await self._search():
+    async def _can_continue(self, refusal: Refused, *, uncertain: bool) -> bool:
+        """Return whether a refusal is not the end: the message is in the log, or work is asked for."""
+        if (uncertain or refusal.detail_enum == DUPLICATE.detail) and await self._search():
             return True
-        if await self._work.is_wanted(why):
+        if await self._work.is_wanted(refusal):
             return True
-        if why.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
+        if refusal.detail_enum in (PREV_ACK.detail, CLIENT_SEQ.detail):
             async with self._log.prefix:
-                await self._log.check_head()  # it may have forgotten what it acknowledged
+                await self._log.check_head()  # the hub may have lost messages that it acknowledged
         return False
 
     # --- asking
 
-    def _next_wires(self) -> list[bytes]:
+    def _next_request(self) -> list[bytes]:
         wires: list[bytes] = []
         size = 0
         for wire in self._log.client.state.pending[: self._log.connection.batch]:
             size += len(wire)
-            if wires and size > MAX_SEQUENCE:
+            if wires and size > MAX_REQUEST_BYTES:
                 break
             wires.append(wire)
         return wires
 
     async def _search(self) -> bool:
-        """Look for pending messages in the log; True if any was there."""
+        """Search the log for pending messages; True if one was found, or none is pending any more."""
         log = self._log
         messages = log.client.unanswered
         after = min((msg.prev_ack for msg in messages), default=NO_ENTRIES)
         if found := await find(log, [msg.leaf_hash for msg in messages], after):
-            await self._take(found)
+            await self._accept(found)
         return bool(found) or not log.client.state.pending
 
-    # --- believing
+    # --- verifying
 
-    async def _take(self, receipts: Sequence[Receipt]) -> None:
-        """Verify receipts of own messages and settle them, wherever in the log they lie."""
-        await self._log.judged(lambda: self._settle(receipts))
+    async def _accept(self, receipts: Sequence[Receipt]) -> None:
+        """Verify receipts of pending messages and settle these, wherever in the log they are."""
+        await self._log.verifying(lambda: self._settle(receipts))
 
     async def _settle(self, receipts: Sequence[Receipt]) -> None:
         log, todo = self._log, self._still_pending(receipts)
@@ -141,38 +151,47 @@ class Settler:
             count = 1
             if todo[0].stream_seq <= log.client.size:
                 await log.confirm(todo[0])
+                self._record(todo[:1])
             elif todo[0].stream_seq > log.client.size + 1:
                 await log.catch_up(todo[0])
+                self._record(todo[:1])
             else:
                 count = _run_length(todo)
-                await log.connection.workers.run(log.client.accept_receipts, todo[:count])
+                await log.connection.workers.run(self._accept_run, todo[:count])
             for receipt in todo[:count]:
-                self._answers[receipt.leaf_hash] = receipt
-                log.connection.time.hear(receipt.hub_ts)
+                log.connection.time.observe(receipt.hub_ts)
             del todo[:count]
-        await log.state.save(durable=False)  # a crash from here on finds them in the log again
+        await log.state.save(durable=False)  # after a crash the receipts are found in the log again
+
+    def _accept_run(self, receipts: Sequence[Receipt]) -> None:
+        """Runs in a thread, to its end even if cancelled: a settled message always has its receipt."""
+        self._log.client.accept_receipts(receipts)
+        self._record(receipts)
+
+    def _record(self, receipts: Sequence[Receipt]) -> None:
+        self._receipts |= {receipt.leaf_hash: receipt for receipt in receipts}
 
     def _still_pending(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """In order of stream_seq; a reader may have come across some already, and then they must agree."""
+        """Receipts to settle, by stream_seq. A receipt that a reader has seen already must agree."""
         log, pending = self._log, set(self._log.client.pending_leaves)
         if len({receipt.leaf_hash for receipt in receipts}) != len(receipts):
-            raise Misbehaved("two receipts for one message")
+            raise Misbehaved("the hub answered with two receipts for one message")
         todo: list[Receipt] = []
         for receipt in sorted(receipts, key=lambda r: r.stream_seq):
-            met = log.answers.get(receipt.leaf_hash) or self._answers.get(receipt.leaf_hash)
+            seen = log.receipts_read.get(receipt.leaf_hash) or self._receipts.get(receipt.leaf_hash)
             if receipt.leaf_hash in pending:
                 todo.append(receipt)
-            elif met is None:
-                raise Misbehaved("a receipt for a message that was not sent")
-            elif (met.stream_seq, met.mmr_root) != (receipt.stream_seq, receipt.mmr_root):
-                log.client.verify_own(receipt)  # signed too, or it is only a forgery
+            elif seen is None:
+                raise Misbehaved("the hub answered with a receipt for a message that was not sent")
+            elif (seen.stream_seq, seen.mmr_root) != (receipt.stream_seq, receipt.mmr_root):
+                log.client.verify_own(receipt)  # without a valid signature it is a forgery, not evidence
                 raise DivergenceError(
-                    "two receipts for one message", held=met.encode(), shown=receipt.encode()
+                    "the hub signed two receipts for one message", held=seen.encode(), shown=receipt.encode()
                 )
         return todo
 
-    async def _give_back(self) -> None:
-        """Refused for good: the client_seq of the oldest, and of all after it, is free again."""
+    async def _drop_pending(self) -> None:
+        """Free the client_seqs of the oldest pending message, which was refused, and of all after it."""
         async with self._log.prefix:
             if self._log.client.state.pending:
                 self._log.client.refused()
@@ -186,5 +205,6 @@ def _split(outcomes: Sequence[Receipt | Refused]) -> tuple[list[Receipt], Refuse
 
 
 def _run_length(receipts: Sequence[Receipt]) -> int:
+    """How many receipts from the first on have consecutive stream_seqs."""
     first = receipts[0].stream_seq
     return next((n for n, r in enumerate(receipts) if r.stream_seq != first + n), len(receipts))

@@ -1,4 +1,4 @@
-"""What is in the pieces of a state store: a label's state and keys, a stream's open epochs, held tokens."""
+"""The records of a state store: a label's state and keys, a stream's open epochs, held tokens."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ W = TypeVar("W", bound=Wire)
 
 
 def decode_record(kind: type[W], content: bytes, name: str) -> W:
-    """What a piece holds; a damaged one is named."""
+    """Decode a record; a damaged one raises ``StateError``, which names it."""
     try:
         return kind.decode(content)
     except DecodeError as exc:
         raise StateError(
-            f"{name} in the state store is damaged: {exc}; restore it, or move it away: then this client "
-            "verifies anew from nothing, and does not settle what it had sent"
+            f"the record {name} in the state store is damaged: {exc}",
+            action="restore it from a backup; if you move it away instead, this client verifies the log from "
+            "its beginning, and messages that were pending are not settled",
         ) from None
 
 
 @int_map("client_key", section="KEX0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey(Wire):
-    """A client_id of one label; without a seed it is the identity's own signing key.
+    """A client_id of one label and its key; without a seed it is the identity's own signing key.
 
-    ``client_seq`` and ``created_at`` count while the key is not the one in use: the state has the newest.
+    ``client_seq`` and ``created_at`` are valid while another client_id is in use; those of the client_id in
+    use are in the label's state.
     """
 
     client_id: ClientId
@@ -43,7 +45,7 @@ class ClientKey(Wire):
 @int_map("label_record", section="RESYNC0.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRecord(Wire):
-    """Everything a client remembers of one label."""
+    """Everything that a client stores about one label."""
 
     ver: Literal[1] = 1
     state: ClientState
@@ -53,7 +55,7 @@ class LabelRecord(Wire):
 @int_map("epochs_record", section="12")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochsRecord(Wire):
-    """The epochs of one stream under whose labels a message may be unanswered."""
+    """The epochs of one stream whose labels may have an unanswered message."""
 
     ver: Literal[1] = 1
     epochs: tuple[Epoch, ...]
@@ -62,7 +64,7 @@ class EpochsRecord(Wire):
 @int_map("held_token", section="6.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldToken(Wire):
-    """An authorized token and its end, by the hub's receipt."""
+    """An authorized token and its expiry, which follows from the hub's receipt."""
 
     token: CapToken
     expires_at: UnixTime
@@ -71,7 +73,7 @@ class HeldToken(Wire):
 @int_map("held_tokens", section="6.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTokens(Wire):
-    """Persisted, so that auth_ref and admission history can be told again (§6.1)."""
+    """All authorized tokens of one hub; stored, because §6.1 demands their auth_refs after a restart."""
 
     ver: Literal[1] = 1
     tokens: tuple[HeldToken, ...]

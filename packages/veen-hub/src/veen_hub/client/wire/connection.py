@@ -1,4 +1,4 @@
-"""What everything inside one connection shares: the hub's answers, its time, and where state goes."""
+"""What all parts of one connection share: the hub's status and time, the API, and the state store."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from veen_hub.client.wire.threads import Workers
 
 T = TypeVar("T")
 IDENTITY_RECORD: Final = "identity"
-"""The piece of the state store that holds the hub's identity as last seen."""
+"""The record in the state store that holds the hub's identity as last seen."""
 PROFILE_RECORD: Final = "fixed/profile"
-"""The one that holds its profile, as first seen; in a folder, since beside labels' records is no room."""
+"""The record that holds the hub's profile as first seen; in a folder, apart from the labels' records."""
 
 
 class HubTime:
-    """The hub's clock, as last heard, carried on by our own (§12: prefer the hub's time base).
+    """The hub's clock: the time heard last, advanced by the local monotonic clock (§12).
 
-    A status is not signed: what cannot be taken back goes by ``signed``, the newest time in a receipt.
+    A status is not signed. Irreversible steps therefore use ``signed``, the newest hub_ts of a receipt.
     """
 
     def __init__(self, hub_ts: UnixTime) -> None:
@@ -40,26 +40,28 @@ class HubTime:
         self._heard = time.monotonic()
         self.signed = UnixTime(0)
 
-    def hear(self, hub_ts: UnixTime) -> None:
-        """From a verified receipt; time does not go back (H3)."""
+    def observe(self, hub_ts: UnixTime) -> None:
+        """Take the time of a verified receipt; the clock never goes back (H3)."""
         self.signed = max(self.signed, hub_ts)
         if hub_ts >= self.now():
-            self._hub_ts, self._heard = hub_ts, time.monotonic()
+            self.set(hub_ts)
 
     def set(self, hub_ts: UnixTime) -> None:
-        """Straight from a status."""
+        """Take the time of a status, which may go back."""
         self._hub_ts, self._heard = hub_ts, time.monotonic()
 
     def exact(self) -> float:
+        """The hub's time now, in seconds with fractions."""
         return self._hub_ts + (time.monotonic() - self._heard)
 
     def now(self) -> UnixTime:
+        """The hub's time now, in whole seconds."""
         return UnixTime(int(self.exact()))
 
 
 @dataclass(slots=True, kw_only=True)
 class HubConnection:
-    """One connection's context."""
+    """The shared context of one connection."""
 
     api: Endpoints
     status: Status
@@ -71,7 +73,9 @@ class HubConnection:
     randomness: Randomness
     time: HubTime
     lock_timeout: float
+    """Seconds to wait for a record that another process has locked."""
     batch: int
+    """Messages per request."""
     max_pow_difficulty: int
 
     @property
@@ -92,13 +96,14 @@ class HubConnection:
 
     @property
     def epoch(self) -> Epoch:
-        """The hub's current one."""
+        """The hub's current epoch."""
         return stream.epoch_at(self.time.now(), self.profile.epoch_sec)
 
     def label(self, stream_id: StreamId, epoch: Epoch) -> Label:
         return stream.label(self.routing_key, stream_id, epoch)
 
     def origin(self, stream_id: StreamId) -> LabelOrigin:
+        """How the labels of a stream are derived (H4)."""
         return LabelOrigin(
             routing_key=self.routing_key,
             stream_id=stream_id,
@@ -107,14 +112,15 @@ class HubConnection:
         )
 
     def trust(self, origin: LabelOrigin | None) -> Trust:
+        """What the client verifies a label's log against."""
         return Trust(identity=self.status.identity, profile=self.profile, limits=self.limits, origin=origin)
 
-    async def ask(self, call: Callable[[], Awaitable[T]], *, least: float = MIN_ANSWER_SECONDS) -> T:
-        """A question that may be repeated, until it is answered; each time it has ``least`` seconds."""
-        return await retrying(self.retry, call, where=self.api.transport.url, least=least)
+    async def ask(self, call: Callable[[], Awaitable[T]], *, min_seconds: float = MIN_ANSWER_SECONDS) -> T:
+        """Repeat an idempotent request until it is answered; each attempt has at least ``min_seconds``."""
+        return await retrying(self.retry, call, where=self.api.transport.url, min_seconds=min_seconds)
 
     async def refresh(self) -> None:
-        """Ask for the status again; the hub's identity may have grown, and nothing else (§8.4, H10)."""
+        """Read the status again. The hub's identity may have gained keys; nothing else may differ (§8.4)."""
         status = await self.ask(self.api.status)
         check_status(status, self.status.identity, seen=self.time.signed)
         check_profile(status.profile, self.status.profile)

@@ -1,7 +1,6 @@
-"""The hub's API as typed calls (§10.4, H14-H17, H19): one question, one answer that fits it, or an error.
+"""The hub's API as typed calls: each returns a response that fits its request, or raises (§10.4, H14-H19).
 
-Nothing here is believed yet: signatures, roots and proofs are judged by ``label``. Nothing is tried again
-here either.
+Signatures, roots and proofs are not verified here; ``label`` does that. Nothing is retried here.
 """
 
 from __future__ import annotations
@@ -39,32 +38,38 @@ from veen_core.receipt import Receipt
 from veen_core.status import AuthorizeResponse, CapStatus, OkResponse, Status
 from veen_core.wire import Wire
 from veen_hub.client.errors import BadRequest, Misbehaved, NotFound, Refused, refusal
-from veen_hub.client.wire.framing import HEADS, Framer, item_end
+from veen_hub.client.wire.framing import MAX_CBOR_ITEMS, Framer, item_end
 from veen_hub.client.wire.transport import CBOR_SEQ, Transport
 
 W = TypeVar("W", bound=Wire)
-ITEM_OVERHEAD: Final = 4_096
-MAX_PAGE: Final = 16 * 1_048_576
-"""The hub ends a page after 8 MiB and the entry that goes beyond them."""
-_RECEIPT_HEAD: Final = 0x87  # array of seven, where an error envelope has text
-_ANSWER_AT: Final = 4  # after {1: 1, 2:
+MAX_ITEM_OVERHEAD: Final = 4_096
+"""Bytes of a stream item in addition to its MSG."""
+MAX_PAGE_BYTES: Final = 16 * 1_048_576
+"""The hub ends a page with the entry that exceeds 8 MiB."""
+_RECEIPT_HEAD: Final = 0x87
+"""CBOR head of a RECEIPT, an array of seven; an error envelope has a text there."""
+_OUTCOME_OFFSET: Final = 4
+"""Offset of field 2, after ``{1: 1, 2:``."""
 
 
 def decode_response(kind: type[W], body: bytes) -> W:
-    """One envelope; bytes that are none are the hub's fault."""
+    """Decode a response; bytes that are not a ``kind`` are the hub's fault."""
     try:
         return kind.decode(body)
     except DecodeError as exc:
-        raise Misbehaved(f"the hub's answer is not a {kind.codec.name}: {exc}") from None
+        raise Misbehaved(
+            f"the hub's answer is not a {kind.codec.name}: {exc}",
+            action="check the address: something else may answer there",
+        ) from None
 
 
 class Endpoints:
-    """Calls over one transport."""
+    """The endpoints of one hub."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.control_label: Label | None = None
-        """Whose entries are tokens (H5); known once the hub is."""
+        """The label whose entries are tokens (H5); set once the hub's identity is checked."""
 
     async def _ask(self, path: str, question: Wire, kind: type[W]) -> W:
         return decode_response(kind, await self.transport.call("POST", path, question.encode()))
@@ -75,7 +80,7 @@ class Endpoints:
     async def submit(
         self, wires: Sequence[bytes], *, headers: Mapping[str, str] | None = None
     ) -> list[Receipt | Refused]:
-        """An outcome for each message, in order; the request as a whole may be refused too (H14)."""
+        """Return an outcome for each message, in order; raises if the whole request is refused (H14)."""
         if len(wires) == 1:
             try:
                 body = await self.transport.call("POST", "/v1/submit", wrap_submit(wires[0]), headers=headers)
@@ -88,54 +93,56 @@ class Endpoints:
         try:
             outcomes = [_outcome(item) for item in cbor.split_sequence(body)]
         except DecodeError as exc:
-            raise Misbehaved(f"the hub's answer is not a sequence: {exc}") from None
+            raise Misbehaved(f"the hub's answer to a batch is not a CBOR sequence: {exc}") from None
         if len(outcomes) != len(wires):
-            raise Misbehaved(f"{len(outcomes)} answers to {len(wires)} messages")
+            raise Misbehaved(f"the hub gave {len(outcomes)} answers to {len(wires)} messages")
         return outcomes
 
     async def page(
         self, label: Label, start: StreamSeq, max_items: int, *, end: StreamSeq | None = None
     ) -> tuple[list[Entry], bool]:
-        """Entries from ``start`` on, without holes, and whether there are more; none of an unknown label."""
+        """Return consecutive entries from ``start`` on, and whether more follow; none of an unknown label."""
         question = StreamRequest(
             label=label, from_seq=start, to_seq=end, max_items=max_items, with_receipts=True
         )
         try:
-            body = await self.transport.call("POST", "/v1/stream", question.encode(), most=MAX_PAGE)
+            body = await self.transport.call(
+                "POST", "/v1/stream", question.encode(), max_bytes=MAX_PAGE_BYTES
+            )
         except NotFound:
             if await self._exists(label):
-                raise  # pruned by retention
+                raise  # retention pruned the entries
             return [], False
-        heads = HEADS * (1 + max_items) + self._of_tokens(label, len(body))
-        item_end(body, heads=heads)  # before anything is built of it
+        max_items_in_body = MAX_CBOR_ITEMS * (1 + max_items) + self._token_items(label, len(body))
+        item_end(body, max_items=max_items_in_body)  # bounded before anything is decoded
         kind: type[StreamResponse | ControlResponse] = StreamResponse
         if label == self.control_label:
             kind = ControlResponse
         page = decode_response(kind, body)
         if page.label != label:
-            raise Misbehaved("a page of another label")
+            raise Misbehaved("the hub answered with a page of another label")
         items: Sequence[StreamItem | ControlItem] = page.items
         entries = [_entry(label, item, start + position) for position, item in enumerate(items)]
         if (end is not None and entries and entries[-1].stream_seq > end) or len(entries) > max_items:
-            raise Misbehaved("a page of more than was asked for")
+            raise Misbehaved("the hub answered with more entries than were asked for")
         if page.next_cursor is not None and (not entries or page.next_cursor != start + len(entries)):
-            raise Misbehaved("next_cursor does not follow the page (§10.5)")
+            raise Misbehaved("next_cursor does not follow the page's last entry (core §10.5)")
         return entries, page.next_cursor is not None
 
-    def _of_tokens(self, label: Label, size: int) -> int:
-        """More parts than a MSG has: a token names as many streams as there is room for."""
+    def _token_items(self, label: Label, size: int) -> int:
+        """CBOR items beyond those of a MSG: on the control label a token may name many streams."""
         return size // StreamId.SIZE if label == self.control_label else 0
 
     async def _exists(self, label: Label) -> bool:
         return await self.receipt_or_none(label, StreamSeq(1)) is not None
 
     async def live(self, label: Label, start: StreamSeq, limits: Limits) -> AsyncGenerator[list[Entry], None]:
-        """Entries from ``start`` on as they come, without holes; ends when the hub ends it (H15).
+        """Yield consecutive entries from ``start`` on as they arrive, until the hub ends the stream (H15).
 
-        First comes an empty list: the hub has answered.
+        The first list is empty: the hub has answered.
         """
-        most = limits.max_msg_bytes + ITEM_OVERHEAD
-        framer, at = Framer(most, HEADS + self._of_tokens(label, most)), int(start)
+        max_bytes = limits.max_msg_bytes + MAX_ITEM_OVERHEAD
+        framer, at = Framer(max_bytes, MAX_CBOR_ITEMS + self._token_items(label, max_bytes)), int(start)
         kind: type[StreamItem | ControlItem] = StreamItem
         if label == self.control_label:
             kind = ControlItem
@@ -153,7 +160,7 @@ class Endpoints:
         question = ReceiptRequest(label=label, stream_seq=stream_seq)
         found = (await self._ask("/v1/receipt", question, ReceiptResponse)).receipt
         if (found.label, found.stream_seq) != (label, stream_seq):
-            raise Misbehaved(f"a receipt of another entry than {stream_seq}")
+            raise Misbehaved(f"the hub answered with a receipt of another entry than {stream_seq}")
         return found
 
     async def newest_receipt(self, label: Label) -> Receipt | None:
@@ -183,11 +190,11 @@ class Endpoints:
         question = ConsistencyRequest(label=label, from_seq=from_seq, to_seq=to_seq)
         found = (await self._ask("/v1/consistency", question, ConsistencyResponse)).mmr_consistency
         if (found.from_seq, found.to_seq) != (from_seq, to_seq):
-            raise Misbehaved("a consistency proof between other sizes")
+            raise Misbehaved("the hub answered with a consistency proof between other sizes")
         return found
 
     async def checkpoint(self, label: Label, upto_seq: StreamSeq = NO_ENTRIES) -> Checkpoint | None:
-        """The one at ``upto_seq``, or the latest; None if there is none."""
+        """Return the checkpoint at ``upto_seq``, or the latest (0); None if there is none."""
         try:
             found = await self._ask(
                 "/v1/checkpoint", CheckpointRequest(label=label, upto_seq=upto_seq), CheckpointResponse
@@ -195,7 +202,7 @@ class Endpoints:
         except NotFound:
             return None
         if found.checkpoint.label_curr != label or upto_seq not in (0, found.checkpoint.upto_seq):
-            raise Misbehaved("another checkpoint than the one asked for")
+            raise Misbehaved("the hub answered with another checkpoint than the one asked for")
         return found.checkpoint
 
     async def authorize(self, token: bytes) -> AuthorizeResponse:
@@ -206,7 +213,7 @@ class Endpoints:
     async def cap_status(self, auth_ref: AuthRef) -> CapStatus:
         found = decode_response(CapStatus, await self.transport.call("GET", f"/tooling/cap/{auth_ref.hex()}"))
         if found.auth_ref != auth_ref:
-            raise Misbehaved("the status of another auth_ref")
+            raise Misbehaved("the hub answered with the status of another auth_ref")
         return found
 
     async def report(self, evidence: bytes) -> bool:
@@ -216,16 +223,16 @@ class Endpoints:
 
 
 def _outcome(item: bytes) -> Receipt | Refused:
-    if len(item) > _ANSWER_AT and item[_ANSWER_AT] == _RECEIPT_HEAD:
+    if len(item) > _OUTCOME_OFFSET and item[_OUTCOME_OFFSET] == _RECEIPT_HEAD:
         return decode_response(SubmitResponse, item).receipt
     return refusal(decode_response(ErrorEnvelope, item))
 
 
 def _entry(label: Label, item: StreamItem | ControlItem, want: int) -> Entry:
-    """An item as the entry it came from; the codec is canonical, so the bytes are the hub's."""
+    """Convert an item into its entry; the codec is canonical, so the bytes are those that the hub stored."""
     if item.stream_seq != want:
-        raise Misbehaved(f"entry {item.stream_seq} where {want} was to come: a hole, or another page")
+        raise Misbehaved(f"the hub sent entry {item.stream_seq} where entry {want} belongs")
     if item.receipt is None:
-        raise Misbehaved(f"entry {want} without its receipt")
+        raise Misbehaved(f"the hub sent entry {want} without its receipt")
     flags = FLAG_AUTHORIZE if isinstance(item, ControlItem) else 0
     return Entry(label, item.stream_seq, item.msg.encode(), item.receipt.encode(), flags)

@@ -1,8 +1,8 @@
-"""Where the items of a CBOR sequence end while it is still arriving (RFC 8742, H15).
+"""Splitting a CBOR sequence into its top-level items while it is still arriving (RFC 8742, H15).
 
-Only lengths are looked at, and only definite ones exist (§3.1); what an item means, and whether it is
-canonical, is judged once it is whole. How many heads there may be is bounded: a body of a million empty
-arrays would cost a thousand times what a page of the same length costs.
+Only lengths are read here; an item is decoded, and checked to be canonical, once it is whole. Indefinite
+lengths are refused (§3.1). The number of CBOR items is bounded: decoding a body of a million empty arrays
+would cost a thousand times as much as decoding a page of the same length.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from typing import Final
 
 from veen_hub.client.errors import Misbehaved
 
-_DEEPEST: Final = 32
-HEADS: Final = 64
-"""In one entry with its receipt there are 25."""
+MAX_DEPTH: Final = 32
+MAX_CBOR_ITEMS: Final = 64
+"""CBOR items in one stream item; an entry with its receipt has 25."""
 
 
-def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int | None:
-    """The offset after the item at ``start``, of at most ``heads``; None if it has not arrived whole."""
-    at, size, still = start, len(data), heads
-    around: list[int] = []  # what is still to come of each array or map around this one
+def item_end(data: bytes | bytearray, start: int = 0, max_items: int = MAX_CBOR_ITEMS) -> int | None:
+    """Return the offset after the top-level item at ``start``; None if it has not arrived whole.
+
+    Raises if the item contains more than ``max_items`` CBOR items.
+    """
+    at, size, still = start, len(data), max_items
+    around: list[int] = []  # items still to come in each enclosing array or map
     left = 1
     while True:
         while left == 0:
@@ -29,14 +32,14 @@ def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int
         left -= 1
         still -= 1
         if still < 0:
-            raise Misbehaved(f"an item of more than {heads} parts: nothing that the hub sends has as many")
+            raise Misbehaved(f"the hub sent an item of more than {max_items} CBOR items")
         if at >= size:
             return None
         major, value = data[at] >> 5, data[at] & 0x1F
         at += 1
         if value >= 24:
             if value > 27:
-                raise Misbehaved("an indefinite length in a sequence (§3.1)")
+                raise Misbehaved("the hub sent an indefinite length (core §3.1)")
             end = at + (1 << (value - 24))
             if end > size:
                 return None
@@ -48,28 +51,29 @@ def item_end(data: bytes | bytearray, start: int = 0, heads: int = HEADS) -> int
         elif major in (4, 5):
             around.append(left)
             left = value if major == 4 else 2 * value
-            if len(around) > _DEEPEST:
-                raise Misbehaved("a sequence nested deeper than anything the hub sends")
+            if len(around) > MAX_DEPTH:
+                raise Misbehaved(f"the hub sent an item nested deeper than {MAX_DEPTH} levels")
 
 
 class Framer:
-    """Bytes in, whole items out; holds no more than one item that is under way."""
+    """Splits arriving bytes into whole items; buffers at most one incomplete item."""
 
-    __slots__ = ("_data", "_heads", "_most")
+    __slots__ = ("_data", "_max_bytes", "_max_items")
 
-    def __init__(self, most: int, heads: int = HEADS) -> None:
+    def __init__(self, max_bytes: int, max_items: int = MAX_CBOR_ITEMS) -> None:
         self._data = bytearray()
-        self._most = most
-        self._heads = heads
+        self._max_bytes = max_bytes
+        self._max_items = max_items
 
     def feed(self, part: bytes) -> list[bytes]:
+        """Return the items that ``part`` completes."""
         self._data += part
         items: list[bytes] = []
         start = 0
-        while start < len(self._data) and (end := item_end(self._data, start, self._heads)) is not None:
+        while start < len(self._data) and (end := item_end(self._data, start, self._max_items)) is not None:
             items.append(bytes(self._data[start:end]))
             start = end
         del self._data[:start]
-        if len(self._data) > self._most:
-            raise Misbehaved(f"an item of more than {self._most} bytes in a sequence")
+        if len(self._data) > self._max_bytes:
+            raise Misbehaved(f"the hub sent an item of more than {self._max_bytes} bytes")
         return items

@@ -1,8 +1,7 @@
-"""When to try again: exponential backoff with jitter, Retry-After, and an end (OP0.4).
+"""Retries: exponential backoff with jitter, Retry-After, and a deadline (OP0.4).
 
-A policy is a value; ``begin`` starts counting one operation, and a try that is under way when patience ends
-is cut off: a hub that takes a request and stays silent costs no more than one that is not there. Only
-silence, E.RATE and E.UNAVAILABLE are tried again: every other answer is one.
+Only silence, E.RATE and E.UNAVAILABLE are retried; every other answer is final. An attempt that is under way
+at the deadline is aborted, so that a silent hub costs no more time than one that is not there.
 """
 
 from __future__ import annotations
@@ -19,110 +18,120 @@ from veen_hub.client.errors import RateLimited, Refused, Unavailable, Unreachabl
 
 T = TypeVar("T")
 MIN_TRY_SECONDS: Final = 0.5
-"""Seconds that any try has, also the one that is made when patience ends."""
+"""Time that each attempt has, even if the deadline is nearer."""
 MIN_ANSWER_SECONDS: Final = 5.0
-"""Those of a question to a hub that has answered before: the answer is worth more than a little patience."""
+"""The same for a hub that has answered before: its answer is worth a few seconds beyond the deadline."""
+PENDING_ACTION: Final = "repeat the operation: the client first settles a message that is pending"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Seconds, except ``attempts``. ``outage`` is how long ``follow`` waits for a hub to come back."""
+    """A retry policy. All times are in seconds."""
 
     max_attempts: int = 10
     first_delay: float = 0.1
+    """Wait before the second attempt; it doubles before each further one."""
     max_delay: float = 5.0
     deadline: float = 60.0
+    """Time for one operation with all its attempts."""
     max_outage: float = 300.0
+    """How long ``follow`` waits for a hub to come back."""
     jitter: Callable[[], float] = random.random
-    """In [0, 1); replaceable, as is everything else that is not a fact."""
+    """Uniform in [0, 1); injectable for tests."""
 
     def begin(self) -> Attempts:
+        """Start counting the attempts of one operation."""
         return Attempts(self, self.max_attempts, self.deadline)
 
     def begin_following(self) -> Attempts:
+        """Start counting for ``follow``, which is bounded by ``max_outage`` alone."""
         return Attempts(self, None, self.max_outage)
 
 
 class Attempts:
-    """One operation's tries."""
+    """The attempts of one operation."""
 
-    __slots__ = ("_deadline", "_left", "_most", "_policy", "_started", "made")
+    __slots__ = ("_deadline", "_max_attempts", "_policy", "_started", "made")
 
-    def __init__(self, policy: Retry, most: int | None, deadline: float) -> None:
+    def __init__(self, policy: Retry, max_attempts: int | None, deadline: float) -> None:
         self._policy = policy
-        self._most = most
+        self._max_attempts = max_attempts
         self._deadline = deadline
         self.renew()
 
     def renew(self) -> None:
-        """Something got through: count from here."""
+        """Start anew after progress: both the deadline and the number of attempts."""
         self.made = 0
         self._started = time.monotonic()
 
     @property
     def until(self) -> float:
-        """When patience ends (monotonic)."""
+        """The deadline, on the monotonic clock."""
         return self._started + self._deadline
 
-    def heard(self) -> None:
-        """An answer, though nothing came of it: patience starts anew, the waits go on growing."""
+    def extend(self) -> None:
+        """Start the deadline anew after an answer without progress; the delays keep growing."""
         self._started = time.monotonic()
 
     def delay(self, retry_after: int | None = None) -> float | None:
-        """How long to wait before the next try; None: there is none."""
+        """Count an attempt and return the wait before the next one; None: give up."""
         self.made += 1
-        if self._most is not None and self.made >= self._most:
+        if self._max_attempts is not None and self.made >= self._max_attempts:
             return None
         step = min(self._policy.max_delay, self._policy.first_delay * 2.0 ** min(self.made - 1, 30))
         wait, left = step * (0.5 + self._policy.jitter() / 2), self.until - time.monotonic()
         if retry_after is None:
-            return min(wait, left) if left > 0 else None  # the last try is made when patience ends
+            return min(wait, left) if left > 0 else None  # the last attempt is made at the deadline
         return wait + retry_after if wait + retry_after <= left else None
 
-    async def trying(
-        self, call: Callable[[], Awaitable[T]], where: str, *, least: float = MIN_TRY_SECONDS
+    async def attempt(
+        self, call: Callable[[], Awaitable[T]], where: str, *, min_seconds: float = MIN_TRY_SECONDS
     ) -> T:
-        """One try; it may take until patience ends, and ``least`` seconds in any case."""
-        left = max(least, self.until - time.monotonic())
+        """Make one attempt; it has until the deadline, and ``min_seconds`` in any case."""
+        left = max(min_seconds, self.until - time.monotonic())
         try:
             async with asyncio.timeout(left):
                 return await call()
         except TimeoutError:
             raise Unreachable(f"{where}: no answer in {left:.1f} s") from None
 
-    async def wait(self, why: VeenError) -> None:
-        """Sleep before the next try, or raise ``why`` with what was tried."""
-        retry_after = why.retry_after if isinstance(why, Refused) else None
-        if not is_retryable(why) or (wait := self.delay(retry_after)) is None:
-            raise self._given_up(why)
+    async def wait(self, failure: VeenError) -> None:
+        """Sleep before the next attempt; raise ``failure`` if it is final, or the policy gives up."""
+        if not is_retryable(failure):
+            raise failure
+        retry_after = failure.retry_after if isinstance(failure, Refused) else None
+        if (wait := self.delay(retry_after)) is None:
+            raise self._given_up(failure)
         await asyncio.sleep(wait)
 
-    def _given_up(self, why: VeenError) -> VeenError:
-        if not is_retryable(why):
-            return why
+    def _given_up(self, failure: VeenError) -> VeenError:
         spent = time.monotonic() - self._started
-        tried = f"gave up after {max(1, self.made)} tries in {spent:.1f} s"
-        settled = "a message under way is settled by the next operation"
-        if isinstance(why, Refused):
-            wait = f", the hub asks to wait {why.retry_after} s" if why.retry_after else ""
-            return why.saying(f"{why.hub_message}; {tried}{wait}; {settled}")
-        action = why.action or "check that the hub runs, its address and the TLS settings"
-        return Unreachable(f"{why.message}; {tried}", action=f"{action}; {settled}")
+        tried = f"gave up after {max(1, self.made)} attempt(s) in {spent:.1f} s"
+        if isinstance(failure, Refused):
+            wait = f", the hub asks to wait {failure.retry_after} s" if failure.retry_after else ""
+            return failure.with_message(f"{failure.hub_message}; {tried}{wait}", action=PENDING_ACTION)
+        check = failure.action or "check that the hub runs, its address and the TLS settings"
+        return Unreachable(f"{failure.message}; {tried}", action=f"{check}, then {PENDING_ACTION}")
 
 
-def is_retryable(why: VeenError) -> bool:
-    if isinstance(why, Unreachable):
-        return why.retryable
-    return isinstance(why, RateLimited | Unavailable)
+def is_retryable(failure: VeenError) -> bool:
+    """Return whether another attempt may succeed."""
+    if isinstance(failure, Unreachable):
+        return failure.retryable
+    return isinstance(failure, RateLimited | Unavailable)
 
 
 async def retrying(
-    policy: Retry, call: Callable[[], Awaitable[T]], *, where: str = "the hub", least: float = MIN_TRY_SECONDS
+    policy: Retry,
+    call: Callable[[], Awaitable[T]],
+    *,
+    where: str = "the hub",
+    min_seconds: float = MIN_TRY_SECONDS,
 ) -> T:
-    """``call`` until it answers; for requests that may be repeated."""
+    """Repeat an idempotent request until it is answered, or the policy gives up."""
     attempts = policy.begin()
     while True:
         try:
-            return await attempts.trying(call, where, least=least)
+            return await attempts.attempt(call, where, min_seconds=min_seconds)
         except (Unreachable, Refused) as exc:
             await attempts.wait(exc)

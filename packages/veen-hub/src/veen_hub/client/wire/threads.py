@@ -1,4 +1,4 @@
-"""ProofOfWork off the event loop that cancelling cannot tear apart: a call that has begun is waited for."""
+"""Worker threads whose calls run to their end: cancelling the caller does not tear a call apart."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class Workers:
-    """A few threads for crypto and files."""
+    """A few threads for cryptography and files."""
 
     def __init__(self, count: int = 3) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="veen-client")
         self._closed = False
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``call`` returns. If cancelled meanwhile, raises only once the call has ended.
+        """Run ``call`` in a thread. If cancelled, raise CancelledError only after the call has ended.
 
-        Whoever holds a lock around this keeps it until the call's effects are complete.
+        A lock held around ``run`` is therefore held until the effects of the call are complete.
         """
         if self._closed:
-            raise StateError("this connection is closed: connect again")
+            raise StateError("this connection is closed", action="connect again")
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._pool, lambda: call(*args, **kwargs))
         cancelled: asyncio.CancelledError | None = None
@@ -36,7 +36,7 @@ class Workers:
             except asyncio.CancelledError as exc:
                 cancelled = exc
         if cancelled is not None:
-            future.exception()  # seen; the cancellation goes first
+            future.exception()  # mark it as retrieved: the cancellation takes precedence
             raise cancelled
         return future.result()
 

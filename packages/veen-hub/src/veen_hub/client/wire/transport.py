@@ -1,4 +1,4 @@
-"""HTTP to one hub: one session, bounded answers, timeouts, each failure as a ``VeenError`` (§10.3, SH0.3)."""
+"""HTTP to one hub: one session, bounded responses, timeouts, every failure a ``VeenError`` (§10.3, SH0.3)."""
 
 from __future__ import annotations
 
@@ -19,55 +19,66 @@ from veen_hub.client.errors import Misbehaved, RateLimited, Refused, Unavailable
 
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
-MAX_ANSWER: Final = 1_048_576
-"""No answer is read beyond this, except where more is asked for."""
-MAX_ERROR: Final = 64 * 1_024
-PIECE: Final = 256 * 1_024
-AT_ONCE: Final = 64
-"""Requests under way; live streams, which stay open, are not counted."""
+MAX_RESPONSE_BYTES: Final = 1_048_576
+"""Largest response body, unless a request allows more."""
+MAX_ERROR_BYTES: Final = 64 * 1_024
+CHUNK_BYTES: Final = 256 * 1_024
+"""Bytes of a body that are read or written at a time."""
+MAX_CONCURRENT_REQUESTS: Final = 64
+"""Requests under way at once; live streams, which stay open, are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """PEM files: the authority to believe instead of the system's, and a certificate to show (COMP0.3)."""
+    """TLS settings as PEM files (COMP0.3).
+
+    ``ca`` replaces the system's certificate authorities; ``cert`` and ``key`` are the client's certificate.
+    """
 
     ca: Path | str | None = None
     cert: Path | str | None = None
     key: Path | str | None = None
 
     def context(self) -> ssl.SSLContext:
+        """Load the files; raises ``ConfigError``."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key)
         except (OSError, ssl.SSLError) as exc:
-            raise ConfigError(f"tls: {self.ca}, {self.cert} or {self.key} cannot be used: {exc}") from None
+            files = ", ".join(str(file) for file in (self.ca, self.cert, self.key) if file is not None)
+            raise ConfigError(f"tls: {files or 'the system certificates'} cannot be loaded: {exc}") from None
         return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds. ``idle`` is how long a live stream may be silent before it is asked for again."""
+    """Timeouts in seconds."""
 
     connect: float = 10.0
     request: float = 30.0
     transfer: float = 600.0
+    """For sending or fetching one attachment."""
     idle: float = 60.0
+    """How long a live stream may be silent before the client reconnects."""
 
 
 Body = bytes | Callable[[], AsyncIterator[bytes]]
 
 
 class Transport:
-    """Requests to ``url``; made inside a running loop, closed once."""
+    """Requests to the hub at ``url``. Create it inside a running event loop."""
 
     def __init__(self, url: str, *, tls: Tls | None, timeouts: Timeouts) -> None:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{url}: want an http:// or https:// address")
+            raise ConfigError(f"{url} is not an http:// or https:// address")
         if tls is not None and not self.url.startswith("https://"):
-            raise ConfigError(f"{url}: tls is given and would not be used: want https://, or leave tls out")
+            raise ConfigError(
+                f"{url}: TLS settings are given, but the address is plain HTTP",
+                action="write https://, or leave tls out",
+            )
         self.timeouts = timeouts
         context = (tls or Tls()).context() if self.url.startswith("https://") else True
         self._session = aiohttp.ClientSession(
@@ -76,7 +87,7 @@ class Transport:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
     async def close(self) -> None:
         await self._session.close()
@@ -89,14 +100,14 @@ class Transport:
         *,
         content_type: str = CBOR,
         headers: Mapping[str, str] | None = None,
-        most: int = MAX_ANSWER,
+        max_bytes: int = MAX_RESPONSE_BYTES,
     ) -> bytes:
-        """The whole body of a 200, of at most ``most`` bytes; anything else raises."""
+        """Return the body of a 200 response, at most ``max_bytes``; any other response raises."""
         timeout = self.timeouts.request if isinstance(body, bytes | None) else self.timeouts.transfer
         async with self.open(
             method, path, body, content_type=content_type, headers=headers, timeout=timeout
         ) as response:
-            return await read_whole(response, most)
+            return await read_body(response, max_bytes)
 
     @asynccontextmanager
     async def open(
@@ -110,19 +121,19 @@ class Transport:
         timeout: float | None = None,
         idle: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A 200 whose body is still to be read; trouble on the way raises ``Unreachable``, inside too.
+        """Open a 200 response whose body is still to be read; network errors raise ``Unreachable``.
 
-        Without a ``timeout`` it may stay open for ever, and takes no place that others wait for.
+        Without a ``timeout`` the response may stay open for ever and does not count as a request under way.
         """
         if self._session.closed:
-            raise StateError(f"{self.url}: this connection is closed: connect again")
+            raise StateError(f"{self.url}: this connection is closed", action="connect again")
         sent = dict(headers or {})
         if body is not None:
             sent["Content-Type"] = content_type
         limits = aiohttp.ClientTimeout(total=timeout, connect=self.timeouts.connect, sock_read=idle)
         try:
             async with (
-                self._places if timeout is not None else nullcontext(),
+                self._slots if timeout is not None else nullcontext(),
                 self._session.request(
                     method,
                     self.url + path,
@@ -166,30 +177,33 @@ def no_answer(url: str, error: Exception) -> Unreachable:
     return Unreachable(f"{url}: {str(cause) or type(cause).__name__}", action=action)
 
 
-async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body, at most ``most`` bytes of it in memory."""
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Read the body; raises once it exceeds ``max_bytes``."""
     parts: list[bytes] = []
     size = 0
-    async for part in response.content.iter_chunked(PIECE):
+    async for part in response.content.iter_chunked(CHUNK_BYTES):
         size += len(part)
-        if size > most:
-            raise Misbehaved(f"an answer of more than {most} bytes")
+        if size > max_bytes:
+            raise Misbehaved(f"the response is larger than {max_bytes} bytes")
         parts.append(part)
     return b"".join(parts)
 
 
 async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
-    """§10.6's envelope; from something between here and the hub, what its status says."""
-    body = await read_whole(response, MAX_ERROR)
+    """Decode the error envelope (§10.6), or judge a proxy's response by its HTTP status."""
+    body = await read_body(response, MAX_ERROR_BYTES)
     try:
         return refusal(ErrorEnvelope.decode(body))
     except DecodeError:
         after = response.headers.get("Retry-After", "")
         retry_after = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else None
         if response.status == 429:
-            return RateLimited(Code.RATE, "HTTP 429 on the way", retry_after=retry_after)
+            return RateLimited(Code.RATE, "HTTP 429 from a proxy", retry_after=retry_after)
         if response.status in (502, 503, 504):
             return Unavailable(
-                Code.UNAVAILABLE, f"HTTP {response.status} on the way", retry_after=retry_after
+                Code.UNAVAILABLE, f"HTTP {response.status} from a proxy", retry_after=retry_after
             )
-        return Misbehaved(f"HTTP {response.status} without an error envelope (§10.6): is this a VEEN hub?")
+        return Misbehaved(
+            f"HTTP {response.status} without an error envelope (core §10.6)",
+            action="check the address: this may not be a VEEN hub",
+        )
