@@ -13,6 +13,7 @@ from veen_core.keystore import LEAST, KeystoreNonce, Salt, Secrets, seal_keystor
 from veen_hub.client import Identity
 
 SECRETS = Secrets(id_sign=SigningSeed(b"s" * 32), id_dh=DhSecret(b"d" * 32), created_at=UnixTime(1))
+CARD = Identity.of(SECRETS).card
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("passphrase", ["pässword", "pässword".encode()], ids=["text", "bytes"])
 def test_a_sealed_identity_opens_with_its_passphrase(folder: Path, passphrase: str | bytes) -> None:
-    assert Identity.load(str(folder), passphrase) == Identity.of(SECRETS)
+    assert Identity.load(str(folder), passphrase).card == CARD
 
 
 def test_a_sealed_identity_does_not_open_without_its_passphrase(folder: Path) -> None:
@@ -44,7 +45,7 @@ def test_an_unsealed_identity_needs_no_passphrase(tmp_path: Path) -> None:
     path = tmp_path / "secrets.cbor"
     path.touch(0o600)
     path.write_bytes(SECRETS.encode())
-    assert Identity.load(tmp_path) == Identity.of(SECRETS)
+    assert Identity.load(tmp_path).card == CARD
 
 
 def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:

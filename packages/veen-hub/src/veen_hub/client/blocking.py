@@ -159,7 +159,8 @@ class BlockingSending:
     """Messages that ``BlockingStream.send_many`` sends: an iterator of their receipts, in order.
 
     ``acknowledged`` counts the messages that the hub has made durable, beginning with the first; it is
-    correct after an error or Ctrl-C too. ``settle`` finds out what became of messages that were on their way then.
+    correct after an error or Ctrl-C too. ``settle`` finds out what became of messages that were on their way
+    then.
     """
 
     def __init__(self, loop: Loop, batches: Iterator[Sending]) -> None:
