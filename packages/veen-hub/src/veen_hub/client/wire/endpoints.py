@@ -57,10 +57,7 @@ def decode_response(kind: type[W], body: bytes) -> W:
     try:
         return kind.decode(body)
     except DecodeError as exc:
-        raise Misbehaved(
-            f"the hub's answer is not a {kind.codec.name}: {exc}",
-            action="check the address: something else may answer there",
-        ) from None
+        raise Misbehaved(f"the hub's answer is not a {kind.codec.name}: {exc}") from None
 
 
 class Endpoints:

@@ -204,6 +204,5 @@ async def _refused(response: aiohttp.ClientResponse) -> Refused | Misbehaved:
                 Code.UNAVAILABLE, f"HTTP {response.status} from a proxy", retry_after=retry_after
             )
         return Misbehaved(
-            f"HTTP {response.status} without an error envelope (core §10.6)",
-            action="check the address: this may not be a VEEN hub",
+            f"HTTP {response.status} without an error envelope (core §10.6): this may not be a VEEN hub"
         )
