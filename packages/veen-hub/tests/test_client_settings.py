@@ -287,7 +287,7 @@ def test_work_without_end_is_cancelled_and_has_a_deadline(start_hub: StartHub) -
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await stream.send("one")
-            with pytest.raises(TooMuchWork, match="took too long"):
+            with pytest.raises(TooMuchWork, match="was not found in time"):
                 await stream.send("one")
             assert time.monotonic() - started < 30
 
@@ -363,7 +363,7 @@ def test_an_attachment_without_end_is_not_read_to_its_end(start_hub: StartHub) -
                 with pytest.raises(Misbehaved, match="longer than max_attachment_bytes"):
                     await stream.attachment(message, 0)
             proxy.lie = lambda path, _r, a: bytes(5_016) if "/attachment/" in path else a
-            with pytest.raises(Misbehaved, match="is not attachment"):
+            with pytest.raises(Misbehaved, match="other bytes than attachment"):
                 await stream.attachment(message, 0)
             proxy.lie = honest
             assert await stream.attachment(message, 0) == b"z" * 5_000
