@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from veen_cli.frame.main import run
-from veen_storage.disk.lock_owner import holder
+from veen_storage.disk.directory_lock import lock_owner
 
 SCRIPTS = Path(sys.executable).parent
 PATIENCE = 300
@@ -103,7 +103,7 @@ def shell(cwd: Path, lines: list[str]) -> str:
 
 def end_hubs(below: Path) -> None:
     for version in below.rglob("VERSION"):
-        if pid := holder(version.parent):
+        if pid := lock_owner(version.parent):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 

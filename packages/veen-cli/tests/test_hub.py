@@ -20,9 +20,9 @@ from cryptography.x509.oid import NameOID
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
+from veen_storage.disk.directory_lock import lock_owner
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.lock_owner import holder
 from veen_storage.disk.registry import Registry
 
 from .conftest import STREAM, Town
@@ -99,7 +99,7 @@ def test_a_detached_hub_leaves_a_pid_file_and_stop_ends_it(place: Path) -> None:
     try:
         told = start(place / "hub").json
         assert (place / "hub.pid").read_text() == f"{told['pid']}\n"
-        assert holder(place / "hub") == told["pid"]
+        assert lock_owner(place / "hub") == told["pid"]
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:
         end_hubs(place)
@@ -111,7 +111,7 @@ def test_a_detached_hub_runs_nothing_of_the_folder_one_is_in(place: Path, tmp_pa
     (tmp_path / "queue.py").write_text("raise SystemExit('a stranger in the hub')")
     try:
         done = process(tmp_path, "hub", "start", "-d", place / "hub", "--port", 0, "--detach", "--json")
-        assert done.json["pid"] == holder(place / "hub")
+        assert done.json["pid"] == lock_owner(place / "hub")
         veen("hub", "stop", "--data-dir", place / "hub").ok()
     finally:
         end_hubs(place)
@@ -135,7 +135,7 @@ def test_half_a_line_of_a_starting_hub_is_not_its_address(
 def test_a_pid_file_that_cannot_be_written_is_said_before_a_hub_runs(place: Path, tmp_path: Path) -> None:
     for file in (tmp_path / "nowhere" / "hub.pid", tmp_path):
         assert "cannot be written" in start(place / "hub", "--pid-file", str(file)).failed(Exit.USAGE)
-        assert holder(place / "hub") is None
+        assert lock_owner(place / "hub") is None
 
 
 def test_in_the_foreground_a_hub_ends_drained_on_ctrl_c(place: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_hub_that_cannot_start_says_why(place: Path, tmp_path: Path, town: Tow
     foreground = process(tmp_path, "hub", "start", "--data-dir", place / "hub", "--port", port)
     assert "choose another" in foreground.failed(Exit.USAGE)
     assert "veen-hub" not in foreground.err
-    assert holder(place / "hub") is None
+    assert lock_owner(place / "hub") is None
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_hub_for_whose_words_there_is_no_room_is_no_bug(
 def test_a_hub_whose_pid_file_finds_no_room_does_not_run_on(place: Path) -> None:
     try:
         assert "No space left" in start(place / "hub", "--pid-file", "/dev/full").failed(Exit.USAGE)
-        assert holder(place / "hub") is None
+        assert lock_owner(place / "hub") is None
     finally:
         end_hubs(place)
 

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -98,8 +99,8 @@ class CountingFiles(Files):
     def remove(self, path: Path) -> None:
         self._do("remove", path, lambda: Files.remove(self, path))
 
-    def make_directory(self, path: Path) -> None:
-        self._do("make_directory", path, lambda: Files.make_directory(self, path))
+    def make_directory(self, path: Path, mode: int = 0o755) -> None:
+        self._do("make_directory", path, lambda: Files.make_directory(self, path, mode))
 
     def sync_directory(self, path: Path) -> None:
         self._do("sync_directory", path, lambda: Files.sync_directory(self, path))
@@ -234,14 +235,15 @@ class Cut:
 
 
 def _with_holes(durable: bytes, cached: bytes, chance: random.Random) -> bytes:
-    """As long as in the cache; beyond what was durable, some sectors never arrived."""
-    parts = [cached[: len(durable)]]
-    at = len(durable)
-    while at < len(cached):
-        end = min(len(cached), (at // SECTOR + 1) * SECTOR)
-        parts.append(cached[at:end] if chance.getrandbits(1) else bytes(end - at))
-        at = end
-    return b"".join(parts)
+    """As long as in the cache; beyond what was durable, some pieces never arrived.
+
+    Pieces end where sectors end, and at a few other bytes: not every file system writes whole sectors.
+    """
+    start, end = len(durable), len(cached)
+    sectors = range((start // SECTOR + 1) * SECTOR, end, SECTOR)
+    edges = sorted({start, *sectors, *(chance.randint(start, end) for _ in range(4)), end})
+    pieces = (cached[a:b] if chance.getrandbits(1) else bytes(b - a) for a, b in pairwise(edges))
+    return cached[:start] + b"".join(pieces)
 
 
 @dataclass
@@ -341,10 +343,10 @@ class ForgettingFiles(CountingFiles):
             if self._ids.pop(path, None) is not None:
                 self._change(path.parent, path.name, None, None)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, mode: int = 0o755) -> None:
         with self._turn:
             new = [folder for folder in (path, *path.parents) if not folder.exists()]
-            super().make_directory(path)
+            super().make_directory(path, mode)
             for folder in reversed(new):
                 self._change(folder.parent, None, folder.name, None)
 

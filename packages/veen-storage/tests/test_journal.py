@@ -16,7 +16,6 @@ from veen_storage.commit.journal import (
     ENTRY,
     HEADER_SIZE,
     PRUNE,
-    SECTOR,
     Item,
     Journal,
     encode_batch,
@@ -25,6 +24,7 @@ from veen_storage.commit.journal import (
 from veen_storage.disk.files import Files
 from veen_storage.errors import DamageError, PoisonedError
 
+SECTOR = 512
 ZEROS = bytes(3 * SECTOR)
 
 
@@ -81,7 +81,7 @@ def test_a_batch_comes_back_as_it_was(
     folder = tmp_path_factory.mktemp("journal")
     batch = [Item(kind, data) for kind, data in raw]
     journal.segment_path(folder, number).write_bytes(encode_batch(number, batch))
-    assert list(read_batches(folder, number - 1)) == [journal.Batch(number, tuple(batch))]
+    assert list(read_batches(folder, number - 1)) == [journal.JournalBatch(number, tuple(batch))]
 
 
 def test_batches_come_back_in_order_and_only_those_that_are_not_applied(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_last_batch_of_which_any_sector_is_missing_is_dropped(
 
 
 def test_a_batch_that_ends_a_few_bytes_into_a_sector_is_no_exception(tmp_path: Path) -> None:
-    """A stretch of one byte counts as well: no batch that was written ends in a zero."""
+    """One missing byte is enough: no batch ends in a zero byte."""
     for size in range(2 * SECTOR - 8, 2 * SECTOR + 8):
         batch = [Item(ENTRY, noise(9, size - HEADER_SIZE - 7) + b"\x00")]
         segment = write(tmp_path, batch)
@@ -185,13 +185,17 @@ def refuses(folder: Path, segment: Path, offset: int | None) -> list[int]:
 
 @pytest.mark.parametrize("name", ["small", "holey", "ending in zeros"])
 def test_a_flipped_bit_of_the_last_batch_is_damage_and_never_a_torn_tail(tmp_path: Path, name: str) -> None:
-    """Also of one that holds sectors of zeros by right, and also in its header."""
+    """In header and payload, unless the flip leaves a zero byte, as a write that did not arrive does."""
     segment = write(tmp_path, SMALL, BATCHES[name])
     whole, start = segment.read_bytes(), len(encode_batch(1, SMALL))
     for at in range(start, len(whole)):
         for bit in range(8) if at < start + HEADER_SIZE else (at % 8,):
-            put(segment, flip(whole, at, bit))
-            refuses(tmp_path, segment, start)
+            flipped = flip(whole, at, bit)
+            put(segment, flipped)
+            if flipped[at]:
+                refuses(tmp_path, segment, start)
+            else:
+                assert numbers(tmp_path) == [1]
 
 
 def test_a_flipped_bit_of_any_batch_is_damage(tmp_path: Path) -> None:
@@ -200,13 +204,26 @@ def test_a_flipped_bit_of_any_batch_is_damage(tmp_path: Path) -> None:
     whole = segment.read_bytes()
     starts = [start_of_last(*batches[: n + 1]) for n in range(len(batches))]
     for at in range(0, len(whole), 3):
-        put(segment, flip(whole, at, at % 8))
+        put(segment, flipped := flip(whole, at, at % 8))
+        if at >= starts[-1] and not flipped[at]:
+            continue  # as if the byte had not arrived
         refuses(tmp_path, segment, max(start for start in starts if start <= at))
 
 
 @pytest.mark.parametrize("length", [0, 1, 39, 46, 512, 10**6, 2**32 - 1])
-def test_a_wrong_length_in_a_header_is_damage(tmp_path: Path, length: int) -> None:
-    for batches in ([SMALL], [SMALL, LARGE], [HOLEY]):
+def test_a_wrong_length_in_a_header_that_a_batch_follows_is_damage(tmp_path: Path, length: int) -> None:
+    for batches in ([SMALL, LARGE], [HOLEY, SMALL]):
+        segment = write(tmp_path, *batches)
+        whole = segment.read_bytes()
+        put(segment, whole[:12] + length.to_bytes(4, "big") + whole[16:])
+        refuses(tmp_path, segment, 0)
+
+
+@pytest.mark.parametrize("length", [0x101, 0x859, 0x10101, 2**32 - 1])
+def test_a_wrong_length_in_the_last_header_is_damage_if_no_byte_of_it_is_missing(
+    tmp_path: Path, length: int
+) -> None:
+    for batches in ([SMALL], [HOLEY]):
         segment = write(tmp_path, *batches)
         whole = segment.read_bytes()
         put(segment, whole[:12] + length.to_bytes(4, "big") + whole[16:])
@@ -239,14 +256,32 @@ def test_zeros_that_are_there_by_right_do_not_hide_a_missing_sector(
     assert 2 <= missing < len(edges) - 1
 
 
-def test_zeros_in_the_middle_of_a_sector_are_damage(tmp_path: Path) -> None:
-    """No disk leaves such a thing behind."""
+@pytest.mark.parametrize("missing", [1, 2, 100])
+def test_bytes_missing_inside_a_sector_are_a_torn_batch_and_before_another_batch_damage(
+    tmp_path: Path, missing: int
+) -> None:
     for batch in (HOLEY, LARGE):
-        segment = write(tmp_path, batch)
-        whole = segment.read_bytes()
-        at = len(whole) - 200
-        put(segment, whole[:at] + bytes(100) + whole[at + 100 :])
-        refuses(tmp_path, segment, 0)
+        segment = write(tmp_path, SMALL, batch)
+        whole, at = segment.read_bytes(), start_of_last(SMALL, batch) + 100
+        torn = whole[:at] + bytes(missing) + whole[at + missing :]
+        put(segment, torn)
+        assert numbers(tmp_path) == [1]
+        put(segment, torn + encode_batch(3, SMALL))
+        assert refuses(tmp_path, segment, start_of_last(SMALL, batch)) == [1]
+
+
+@given(st.data())
+def test_a_last_batch_of_which_any_bytes_are_missing_is_dropped(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Any subset of the bytes, header included, and any length of the file."""
+    folder = tmp_path_factory.mktemp("journal")
+    before, last = encode_batch(1, SMALL), encode_batch(2, [Item(ENTRY, noise(4, 90) + bytes(40))])
+    missing = data.draw(st.sets(st.integers(0, len(last) - 1)))
+    end = data.draw(st.one_of(st.just(len(last)), st.integers(0, len(last))))
+    torn = bytes(0 if at in missing else byte for at, byte in enumerate(last))[:end]
+    journal.segment_path(folder, 1).write_bytes(before + torn)
+    assert numbers(folder) == ([1, 2] if torn == last else [1])
 
 
 def test_what_follows_a_last_batch_is_damage_unless_it_may_be_a_torn_one(tmp_path: Path) -> None:

@@ -247,7 +247,9 @@ class StoreMachine(RuleBasedStateMachine):
         drop(self.store)
         segments = journal.list_segments(self.root / "journal")
         last = segments[-1] if segments else journal.segment_path(self.root / "journal", 10**6)
-        torn = journal.encode_batch(10**6, [*batch.items, Item(journal.ENTRY, b"\x07" * size)])
+        held = [found.number for _at, found in journal.read_segment(last, last=True)] if segments else []
+        number = (held[-1] + 1) if held else journal.first_batch(last)
+        torn = journal.encode_batch(number, [*batch.items, Item(journal.ENTRY, b"\x07" * size)])
         with last.open("ab") as file:
             file.write(torn[: int(share * len(torn))])
         self.store = Store(self.root, background=False)

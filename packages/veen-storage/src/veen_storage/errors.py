@@ -1,15 +1,15 @@
-"""What can go wrong with a data directory, by who can act.
+"""Errors about a data directory, in families by who can act.
 
 VeenError
-└── StorageError          anything about a data directory; says file, offset and what to do
-    ├── DamageError       a file does not hold what it must: run fsck, then repair or restore
-    │   └── LostError     an attachment was put and is missing (``attachments``)
+└── StorageError          any error about a data directory; names file, offset and next step
+    ├── DamageError       a file does not hold what it must hold: run fsck, then repair or restore
+    │   └── LostError     an attachment was stored and is missing (``read.attachments``)
     ├── LockedError       another process has the directory open
-    ├── MismatchError     the directory is not the one that was asked for
+    ├── MismatchError     the directory belongs to another hub, format, registry or profile
     ├── ClosedError       the directory was closed: open it again
-    ├── PoisonedError     a write or sync failed: nothing is acknowledged until it is reopened
-    └── AbsentError       there is no such label, entry, checkpoint or attachment
-        └── PrunedError   there was: its payload is pruned, its receipt is kept
+    ├── PoisonedError     a write or sync failed: nothing is acknowledged until the directory is reopened
+    └── AbsentError       no such label, entry, checkpoint or attachment exists
+        └── PrunedError   retention removed the payload; the receipt is kept
 """
 
 from __future__ import annotations
@@ -17,38 +17,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from veen_core.errors import VeenError
 
+FSCK: Final = "run `veen hub fsck`"
+REPAIR: Final = "run `veen hub repair`"
+RESTORE: Final = "restore it from a clone"
+
 
 class StorageError(VeenError):
-    """Anything about a data directory."""
+    """Any error about a data directory."""
 
 
 class DamageError(StorageError):
-    """A file does not hold what it must. Never skipped over."""
+    """A file does not hold what it must hold. Damage is reported and never skipped."""
 
-    def __init__(self, file: str, offset: int | None, what: str, remedy: str = "run `veen hub fsck`") -> None:
+    action: str
+
+    def __init__(self, file: str, offset: int | None, what: str, action: str = FSCK) -> None:
         at = f" at byte {offset}" if offset is not None else ""
-        super().__init__(f"{file}{at}: {what}; {remedy}")
+        super().__init__(f"{file}{at}: {what}", action=action)
         self.file = file
         self.offset = offset
         self.what = what
-        self.remedy = remedy
 
 
 def unreadable(name: str, exc: OSError, offset: int | None = None) -> DamageError:
-    """What the disk does not give: damage as well, if it is not a matter of permissions."""
-    what = f"cannot be read ({exc.strerror or exc})"
-    return DamageError(name, offset, what, "look at the disk and at permissions, or restore it from a clone")
+    """Return the ``DamageError`` for a file that the operating system does not let us read."""
+    action = "check the disk and the file's permissions, or restore it from a clone"
+    return DamageError(name, offset, f"cannot be read ({exc.strerror or exc})", action)
 
 
 @contextmanager
 def reading(name: str, offset: int | None = None) -> Iterator[None]:
-    """What the disk does not give is said with the file's name, which the system leaves out.
+    """Turn a read error inside the block into a ``DamageError`` that names the file.
 
-    A file that is not there is for the caller: it may have another name by now.
+    ``FileNotFoundError`` passes through: the caller may find the file under another name.
     """
     try:
         yield
@@ -58,38 +63,51 @@ def reading(name: str, offset: int | None = None) -> Iterator[None]:
         raise unreadable(name, exc, offset) from exc
 
 
-class Holder(NamedTuple):
-    """A process that has a data directory open."""
+def read_file(path: Path, *, name: str | None = None, missing: str = RESTORE) -> bytes:
+    """Read a file that must exist; raise ``DamageError`` if it is missing or unreadable.
+
+    ``missing`` is the action to name if the file does not exist.
+    """
+    name = name if name is not None else path.name
+    try:
+        with reading(name):
+            return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError(name, None, "is missing", missing) from None
+
+
+class LockOwner(NamedTuple):
+    """The process that has a data directory open."""
 
     pid: int
-    """0 if it does not say."""
+    """0 if unknown."""
     observable: bool
-    """Whether others may read beside it (``observer``)."""
+    """Whether other processes may read the directory meanwhile (``read.observer``)."""
 
 
 class LockedError(StorageError):
     """Another process has the directory open."""
 
-    def __init__(self, root: Path, holder: Holder) -> None:
-        super().__init__(f"{root} is in use by process {holder.pid or 'unknown'}: stop it first")
-        self.holder = holder
+    def __init__(self, root: Path, owner: LockOwner) -> None:
+        super().__init__(f"{root} is in use by process {owner.pid or 'unknown'}: stop it first")
+        self.owner = owner
 
 
 class MismatchError(StorageError):
-    """The directory is not the one that was asked for: another hub, format, registry or profile."""
+    """The directory belongs to another hub, format, registry or profile than the caller asked for."""
 
 
 class ClosedError(StorageError):
-    """The directory was closed while somebody still read it."""
+    """The directory was closed while a reader still used it."""
 
 
 class PoisonedError(StorageError):
-    """A write or sync failed; the page cache cannot be trusted, so nothing more is acknowledged."""
+    """A write or sync failed, so the page cache cannot be trusted: nothing more is acknowledged."""
 
 
 class AbsentError(StorageError):
-    """There is no such label, entry, checkpoint or attachment."""
+    """No such label, entry, checkpoint or attachment exists."""
 
 
 class PrunedError(AbsentError):
-    """The payload was pruned by retention; receipt, leaf hash and proofs remain."""
+    """Retention removed the payload; receipt, leaf hash and proofs remain."""

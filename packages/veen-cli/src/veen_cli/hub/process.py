@@ -26,8 +26,8 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
+from veen_storage.disk.directory_lock import lock_owner
 from veen_storage.disk.layout import Layout
-from veen_storage.disk.lock_owner import holder
 
 LISTENING: Final = "veen-hub listening on "
 START_SECONDS: Final = 60.0
@@ -117,7 +117,7 @@ def end(data_dir: Path, pid: int, patience: float = START_SECONDS) -> None:
     """SIGTERM, then wait until the directory is let go: the hub has drained by then."""
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + patience
-    while holder(data_dir) == pid:
+    while lock_owner(data_dir) == pid:
         if time.monotonic() > deadline:
             raise CommandFailed(
                 f"process {pid} still has {data_dir} open after {patience:.0f} s: look at its log", Exit.USAGE
@@ -186,7 +186,7 @@ def start(
             f"{data_dir} is no data directory: make it with `veen hub init -d {quote(str(data_dir))}`",
             Exit.USAGE,
         )
-    if (pid := holder(data_dir)) is not None:
+    if (pid := lock_owner(data_dir)) is not None:
         raise CommandFailed(
             f"process {pid} has {data_dir} open: stop it with `veen hub stop -d {quote(str(data_dir))}`",
             Exit.USAGE,
@@ -287,7 +287,7 @@ def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
     Whoever holds the directory's lock is asked to end (SIGTERM) and waited for; a stale pid file harms
     nobody.
     """
-    pid = holder(data_dir)
+    pid = lock_owner(data_dir)
     if not pid:
         raise CommandFailed(f"no hub has {data_dir} open: there is nothing to stop", Exit.USAGE)
     with out.progress("waiting for the hub to end"):

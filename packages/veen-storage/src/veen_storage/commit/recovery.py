@@ -49,7 +49,7 @@ class Recovery:
         self._clear(last)
         return last
 
-    def _replay(self, batch: journal.Batch) -> Changes:
+    def _replay(self, batch: journal.JournalBatch) -> Changes:
         draft = Draft(self.ledger)
         for item in batch.items:
             try:

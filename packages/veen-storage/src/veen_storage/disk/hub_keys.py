@@ -100,13 +100,15 @@ class HubKeys:
 
 
 def write_key(files: Files, directory: Path, key: SigningKey) -> None:
-    """Refuses to overwrite: a key that is lost cannot be made again."""
+    """Write a key file; refuse to overwrite one, since a lost key cannot be made again.
+
+    A folder that this creates is private to the user; an existing folder keeps its permissions.
+    """
     hub_pk = HubPk(key.public)
     path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
     if path.exists():
         raise StorageError(f"{path.name} exists already")
-    files.make_directories(directory)
-    directory.chmod(0o700)
+    files.make_directories(directory, 0o700)
     files.replace(path, KeyFile(hub_pk=hub_pk, seed=key.seed).encode(), SECRET)
 
 

@@ -29,9 +29,15 @@ def write_registry(files: Files, layout: Layout, registry: Registry) -> None:
 
 
 def not_a_data_directory(root: Path) -> StorageError:
+    """Return the error for a folder without VERSION, which creation writes last."""
+    if Layout(root).journal.is_dir():
+        return StorageError(
+            f"{root} has no VERSION file: its creation was interrupted",
+            action="run `veen hub init` again to start over",
+        )
     return StorageError(
-        f"{root} is not a VEEN data directory: it has no VERSION file; name another, or make one with "
-        "`veen hub init`"
+        f"{root} is not a VEEN data directory: it has no VERSION file",
+        action="name another folder, or create a data directory with `veen hub init`",
     )
 
 

@@ -180,7 +180,7 @@ class _Fsck:
             try:
                 journal.check_end(newest, held.last or 0, applied)
             except DamageError as exc:
-                fsck_directory.add_fault(self._report, exc, exc.file, exc.remedy)
+                fsck_directory.add_fault(self._report, exc, exc.file, exc.action)
                 return
         if held.last is not None and held.last < applied:
             self._report.notes.append(f"the journal ends at batch {held.last}, {applied} is applied")

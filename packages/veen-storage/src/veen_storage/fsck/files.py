@@ -17,7 +17,7 @@ from veen_core.ids import EntryHash, Label, StreamSeq
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Prune
-from veen_storage.commit.journal import Batch, Item
+from veen_storage.commit.journal import Item, JournalBatch
 from veen_storage.commit.journal_floor import FLOOR, read_floor
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, unreadable
@@ -235,7 +235,7 @@ def _check_floor(layout: Layout, report: Report) -> None:
     try:
         journal.check_newest(layout.journal, read_floor(layout.journal))
     except DamageError as exc:
-        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.remedy))
+        report.faults.append(Fault(file=exc.file, what=exc.what, remedy=exc.action))
 
 
 def floor_of(layout: Layout) -> int:
@@ -281,7 +281,9 @@ def read_journal(layout: Layout, report: Report, applied: int = 0) -> JournalFil
     return held
 
 
-def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> Iterator[tuple[int, Batch]]:
+def _batches(
+    path: Path, held: JournalFiles, report: Report, *, last: bool
+) -> Iterator[tuple[int, JournalBatch]]:
     end = 0
     size = path.stat().st_size
     held.size += size
@@ -302,7 +304,7 @@ def _batches(path: Path, held: JournalFiles, report: Report, *, last: bool) -> I
 
 
 def _check_number(
-    path: Path, offset: int, batch: Batch, held: JournalFiles, report: Report, *, applied: int
+    path: Path, offset: int, batch: JournalBatch, held: JournalFiles, report: Report, *, applied: int
 ) -> None:
     if held.last is None:
         held.first = batch.number

@@ -133,7 +133,7 @@ def opened(source: Store | Path, keys_directory: Path | None = None) -> Iterator
     try:
         store = Store(source, keys_directory=keys_directory)
     except LockedError as exc:
-        if not exc.holder.observable or exc.holder.pid == os.getpid():
+        if not exc.owner.observable or exc.owner.pid == os.getpid():
             raise  # it is being repaired, say; or is open here, and LMDB must not be opened twice
         with Observer(source, keys_directory) as observer:
             if not observer.settle(_SETTLE):
