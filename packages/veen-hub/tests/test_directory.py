@@ -43,7 +43,7 @@ def test_a_directory_that_the_program_made_is_served_and_its_key_rotated(
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [(["--init", "--admin=xy"], "--admin: "), (["--init"], "is a data directory already"), (["--rotate"], "is not a VEEN")],
+    [(["--init", "--admin=xy"], "--admin: "), (["--init"], "is not empty"), (["--rotate"], "is not a VEEN")],
     ids=["a key that is none", "a folder in use", "no directory to rotate"],
 )
 def test_what_cannot_be_prepared_is_one_line(
