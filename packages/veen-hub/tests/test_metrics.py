@@ -168,7 +168,8 @@ def test_after_a_restart_the_lag_of_checkpoints_is_still_known(start_hub: StartH
         hub.accept(alice.next())
     hub.stop()
     hub = start_hub()
-    assert stages(hub) == {"accepted": 5, "durable": 5, "applied": 5, "checkpointed": 0, "anchored": 0}
+    left = {"accepted": 5, "durable": 5, "applied": 5, "checkpointed": 0, "anchored": 0}
+    until(lambda: stages(hub) == left, "the labels of the last run are found")
     hub.accept(alice.next())
     assert hub.store.settle()
     hub.admin("/tooling/checkpoint")
@@ -192,7 +193,8 @@ def test_after_a_restart_the_lag_of_anchors_is_still_known(start_hub: StartHub) 
     hub.accept(alice.next())
     hub.stop()
     hub = start_hub(anchor=ledger, clock=hub.clock)
-    assert stages(hub) == {"accepted": 4, "durable": 4, "applied": 4, "checkpointed": 3, "anchored": 0}
+    left = {"accepted": 4, "durable": 4, "applied": 4, "checkpointed": 3, "anchored": 0}
+    until(lambda: stages(hub) == left, "the labels of the last run are found")
     hub.admin("/tooling/anchor")
     until(lambda: stages(hub)["anchored"] == 3, "what waited for an anchor does not any more")
     hub.clock.time += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse
 from veen_hub.ops.anchors import AnchoredRoot, AnchorError, FileLedger
+from veen_storage.read.entry_reader import EntryReader
 
 from .conftest import StartHub
 from .faults import SetPolicy
@@ -239,3 +241,33 @@ def test_health_tells_of_the_newest_entry_also_after_a_restart(start_hub: StartH
     assert last.mmr_root.hex().encode() in before
     hub.stop()
     assert start_hub().get("/healthz").body == before
+
+
+# --- the backlog of the last run
+
+
+def test_a_hub_starts_and_accepts_before_it_has_read_every_label(
+    start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 60,000 labels reading them takes seconds; their checkpoints wait for it, messages do not."""
+    hub = start_hub()
+    alice, bob = hub.writer("alice"), hub.writer("bob", to="invoices")
+    hub.accept(alice.next())
+    hub.accept(bob.next())
+    hub.stop()
+    may_read, labels = threading.Event(), EntryReader.labels
+
+    def labels_later(self: EntryReader, after: Label | None = None, limit: int = 1_000) -> list[Label]:
+        assert may_read.wait(60)
+        return labels(self, after, limit)
+
+    monkeypatch.setattr(EntryReader, "labels", labels_later)
+    hub = start_hub()
+    hub.accept(alice.next())
+    may_read.set()
+    hub.admin("/tooling/checkpoint")
+    for writer in (alice, bob):
+        head, last = hub.store.read.head(writer.label), hub.store.read.latest_checkpoint(writer.label)
+        assert head is not None
+        assert last is not None
+        assert last.upto_seq == head.stream_seq

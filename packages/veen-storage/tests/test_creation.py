@@ -1,4 +1,4 @@
-"""A data directory is created whole; an interrupted creation can be started over, and nothing else is lost."""
+"""An interrupted creation of a data directory is started over, and loses nothing that was not its own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_creation_interrupted_anywhere_is_started_over_with_another_key(tmp_pa
 def test_opening_what_an_interrupted_creation_left_says_what_to_run(tmp_path: Path) -> None:
     root = tmp_path / "hub"
     assert interrupt_creation(root, 25)
-    with pytest.raises(StorageError, match=r"creation was interrupted; run `veen hub init` again"):
+    with pytest.raises(StorageError, match=r"creation was interrupted; run `veen hub init` again;"):
         Store(root)
 
 

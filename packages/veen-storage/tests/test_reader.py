@@ -380,3 +380,33 @@ def test_an_index_grows_while_a_reader_looks_again_inside_its_view(store: Store)
     grower.join(10)
     assert found == [0]
     assert not grower.is_alive()
+
+
+def test_progress_names_every_label_in_pages_from_tail_and_index(store: Store) -> None:
+    """Of each label: its entries, and how far they are checkpointed and anchored."""
+    send(store, ORDERS, 3)
+    checkpoint(store, ORDERS)
+    store.apply()
+    send(store, ORDERS, 2)
+    send(store, INVOICES, 4)
+    checkpoint(store, INVOICES)
+    batch = store.batch(BORN)
+    batch.anchor(INVOICES, StreamSeq(4), b"somewhere public")
+    store.commit(batch)
+    expected = sorted([(ORDERS, 5, 3, 0), (INVOICES, 4, 4, 4)])
+    for _applied in (False, True):
+        first = store.read.label_progress(limit=1)
+        assert [*first, *store.read.label_progress(first[-1].label, limit=1)] == expected
+        assert store.read.label_progress(expected[-1][0]) == []
+        store.apply()
+
+
+def test_the_newest_head_is_of_a_label_with_an_entry_at_the_newest_time(store: Store) -> None:
+    assert store.read.newest_head() is None
+    send(store, ORDERS, 2, now=at(5))
+    send(store, INVOICES, 1, now=at(9))
+    for _applied in (False, True):
+        newest = store.read.newest_head()
+        assert newest is not None
+        assert (newest.label, newest.stream_seq, newest.hub_ts) == (INVOICES, 1, at(9))
+        store.apply()

@@ -110,6 +110,7 @@ class Hub:
             anchor=anchor,
             control_label=self.control_label,
             policy=self.policy,
+            on_backlog=self._count_backlog,
         )
         self._heard: Hearing | None = None
         self._pace = Pace()
@@ -157,26 +158,22 @@ class Hub:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._sequencer.start()
-        unanchored, grown = await self.upkeep.start()
-        behind = unanchored + grown
-        self._last = await self.reading(self._newest)
-        self.accepted = self._kept = behind
-        for name, passed in (("durable", behind), ("checkpointed", unanchored), ("anchored", 0)):
-            self.metrics.stage.labels(name).set(passed)
+        for name in ("durable", "checkpointed", "anchored"):
+            self.metrics.stage.labels(name).set(0)
+        self._applied_before = -self.store.applied_entries
+        await self.upkeep.start()
+        self._last = await self.reading(self.store.read.newest_head)
         stored, stored_bytes = await self.reading(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
-        self._applied_before = behind - self.store.applied_entries
         self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
 
-    def _newest(self) -> Head | None:
-        """Of a label that got the last entry before this run."""
-        moments = self.store.read.moments(self.store.hub_ts, self.store.hub_ts, 1)
-        return max(
-            (head for moment in moments if (head := self.store.read.head(moment.label)) is not None),
-            key=lambda head: head.stream_seq,
-            default=None,
-        )
+    def _count_backlog(self, entries: int) -> None:
+        """In the sequencer: count entries that the last run left without a checkpoint or anchor."""
+        self.accepted += entries
+        self._kept += entries
+        self._applied_before += entries
+        self.metrics.stage.labels("durable").inc(entries)
 
     async def drain(self) -> None:
         """Accept nothing more, and settle what was accepted."""

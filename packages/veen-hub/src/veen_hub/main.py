@@ -31,6 +31,7 @@ from veen_hub.ops.anchors import load_anchor
 from veen_hub.ops.config import HubConfig
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
+from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
 from veen_storage.store import Store
 
@@ -159,6 +160,7 @@ def run(arguments: Sequence[str]) -> None:
     """Everything that ``veen-hub`` does; what goes wrong is raised, for whoever called to say."""
     given = _parser().parse_args(arguments)
     config = configure(given)
+    protect_memory()
     if given.init or given.rotate:
         prepare(config, given)
         return

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from veen_core import stream
@@ -28,6 +29,7 @@ from veen_storage.chunks import retention
 from veen_storage.commit.changes import Anchored, Checkpointed
 from veen_storage.commit.writer import Batch
 from veen_storage.errors import StorageError
+from veen_storage.read.reader import LabelProgress
 from veen_storage.store import Store
 
 T = TypeVar("T")
@@ -58,7 +60,9 @@ class Upkeep:
         anchor: Anchor | None,
         control_label: Label,
         policy: AdmissionPolicy,
+        on_backlog: Callable[[int], None],
     ) -> None:
+        """``on_backlog``, called in the sequencer, counts entries that the last run left uncovered."""
         self._config = config
         self._store = store
         self._pipeline = pipeline
@@ -68,6 +72,11 @@ class Upkeep:
         self._anchor = anchor
         self._control_label = control_label
         self._policy = policy
+        self._on_backlog = on_backlog
+        self._scan: asyncio.Task[None] | None = None
+        self._scanning = True
+        self._touched: set[Label] = set()
+        """Labels that batches changed before the scan has ended; their backlog is noted."""
         self._grown: dict[Label, int] = {}
         """Labels with entries after their last checkpoint, and how many; the sequencer's after ``start``."""
         self._unanchored: dict[Label, tuple[StreamSeq, int]] = {}
@@ -79,12 +88,9 @@ class Upkeep:
 
     # --- running
 
-    async def start(self) -> tuple[int, int]:
-        """Take up where the last run ended.
-
-        Returns how many entries have a checkpoint and wait for an anchor, and how many have none.
-        """
-        await self._pipeline.reading(self._take_up)
+    async def start(self) -> None:
+        """Start the chores, and find in the background which labels the last run left behind."""
+        self._scan = asyncio.create_task(self._find_backlog())
         config = self._config
         chores = [
             Chore("checkpoints", lambda: self.checkpoint(None), config.checkpoints.every_sec),
@@ -94,42 +100,87 @@ class Upkeep:
             retry = min(config.anchor.retry_sec, config.anchor.every_sec)
             chores.append(Chore("anchors", lambda: self.anchor(None), config.anchor.every_sec, retry))
         self._tasks = [asyncio.create_task(chore.repeat()) for chore in chores if chore.every_sec]
-        return sum(waiting for _upto, waiting in self._unanchored.values()), sum(self._grown.values())
 
-    def _take_up(self) -> None:
-        read = self._store.read
-        self._grown = {label: self._entries_to_checkpoint(label) for label in read.grown()}
-        for label in read.unanchored() if self._anchor is not None else ():
-            if (last := read.latest_checkpoint(label)) is not None:
-                self._unanchored[label] = last.upto_seq, last.upto_seq - read.anchored_upto(label)
+    async def _find_backlog(self) -> None:
+        """Read every label's progress page by page, so that starting does not depend on their number."""
+        read, after = self._store.read, None
+        try:
+            while page := await self._pipeline.reading(partial(read.label_progress, after)):
+                await self._pipeline.act(partial(self._note_page, page))
+                after = page[-1].label
+            await self._pipeline.act(self._end_scan)
+        except Exception as exc:
+            log(logging.ERROR, "backlog_scan_failed", error=str(exc))
+            raise
 
-    def _entries_to_checkpoint(self, label: Label) -> int:
-        head, last = self._store.read.head(label), self._store.read.latest_checkpoint(label)
-        return (head.stream_seq if head is not None else 0) - (last.upto_seq if last is not None else 0)
+    def _note_page(self, page: list[LabelProgress], _batch: Batch) -> None:
+        """In the sequencer: labels that a batch of this run has changed are known already."""
+        for found in page:
+            if found.label not in self._touched:
+                self._note_backlog(found)
+
+    def _end_scan(self, _batch: Batch) -> None:
+        self._scanning = False
+        self._touched.clear()
+
+    def _note_backlog(self, found: LabelProgress) -> None:
+        """In the sequencer: entries of one label that the last run left without checkpoint or anchor."""
+        anchored = found.anchored if self._anchor is not None else found.checkpointed
+        to_checkpoint, to_anchor = found.entries - found.checkpointed, found.checkpointed - anchored
+        if to_checkpoint:
+            self._grown[found.label] = to_checkpoint
+        if to_anchor:
+            self._unanchored[found.label] = found.checkpointed, to_anchor
+        if to_checkpoint or to_anchor:
+            self._metrics.stage.labels("checkpointed").inc(to_anchor)
+            self._on_backlog(to_checkpoint + to_anchor)
+
+    def _note_touched(self, batch: Batch, counts: Mapping[Label, int]) -> None:
+        """In the sequencer, until the scan has ended: how far a label was before this batch changed it."""
+        covered: dict[Label, int] = {}
+        labels = set(counts)
+        for step in batch.view.changes.steps:
+            if isinstance(step, Checkpointed):
+                label = step.checkpoint.label_curr
+                covered[label] = covered.get(label, 0) + step.covered
+                labels.add(label)
+            elif isinstance(step, Anchored):
+                labels.add(step.anchor.label)
+        for label in labels - self._touched:
+            if (cursor := batch.label(label)) is not None:
+                entries = StreamSeq(cursor.log.size - counts.get(label, 0))
+                checkpointed = StreamSeq(cursor.checkpointed - covered.get(label, 0))
+                anchored = min(checkpointed, self._store.read.anchored_upto(label))
+                self._note_backlog(LabelProgress(label, entries, checkpointed, anchored))
+        self._touched |= labels
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._scan] if self._scan is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def committed(self, batch: Batch, counts: Mapping[Label, int]) -> None:
         """In the sequencer's thread: what is durable now; ``counts`` are the new entries.
 
         A batch checkpoints more than it was asked to: a chunk that ends has one.
         """
+        if self._scanning:
+            self._note_touched(batch, counts)
         for label, count in counts.items():
             self._grown[label] = self._grown.get(label, 0) + count
         for step in batch.view.changes.steps:
             match step:
                 case Checkpointed():
-                    self._checkpointed(batch, step.checkpoint)
+                    self._checkpointed(batch, step)
                 case Anchored():
                     self._anchored(step.anchor.label, step.anchor.upto_seq)
 
-    def _checkpointed(self, batch: Batch, made: Checkpoint) -> None:
+    def _checkpointed(self, batch: Batch, step: Checkpointed) -> None:
+        made, entries = step.checkpoint, step.covered
         label, cursor = made.label_curr, batch.label(made.label_curr)
         after = cursor.log.size - made.upto_seq if cursor is not None else 0
-        entries = self._grown.pop(label, after) - after
+        self._grown.pop(label, None)
         if after:
             self._grown[label] = after
         self._metrics.checkpoints.inc()
@@ -177,6 +228,7 @@ class Upkeep:
             made = await self._pipeline.act(lambda batch: self._checkpoint(batch, label))
             last = made or await self._latest(label)
             return [last] if last is not None else []
+        await self._backlog_found()
         found: list[Checkpoint] = []
         grown = await self._pipeline.act(lambda _batch: sorted(self._grown))
         for at in range(0, len(grown), TOGETHER):
@@ -186,6 +238,11 @@ class Upkeep:
             )
             found += [checkpoint for checkpoint in new if checkpoint is not None]
         return found
+
+    async def _backlog_found(self) -> None:
+        """Wait until every label that the last run left behind is known; raise if the scan failed."""
+        if self._scan is not None:
+            await asyncio.shield(self._scan)
 
     async def _latest(self, label: Label) -> Checkpoint | None:
         return await self._pipeline.reading(lambda: self._store.read.latest_checkpoint(label))
@@ -198,6 +255,8 @@ class Upkeep:
             raise ApiError(
                 Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
             )
+        if label is None:
+            await self._backlog_found()
         done: list[Checkpoint] = []
         labels = await self._pipeline.act(
             lambda _batch: [label] if label is not None else [*self._unanchored]

@@ -26,6 +26,7 @@ from typing import Any, Final
 from veen_core.errors import VeenError
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.process_memory import protect_memory
 
 WORTH_THE_WAY: Final = 16
 """Messages: below this a thread is faster than the way to a process and back."""
@@ -141,6 +142,7 @@ class Apart:
 
 def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None:
     """The process: told how to answer, it answers until its input ends."""
+    protect_memory()  # the signer's process is given the hub's key
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub's to handle; it ends our input
     LOGGER.disabled = True  # the hub says what there is to say
     questions, answers = sys.stdin.fileno(), sys.stdout.fileno()

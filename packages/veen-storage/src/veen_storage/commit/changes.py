@@ -72,6 +72,8 @@ class Checkpointed:
 
     number: LabelNo
     checkpoint: Checkpoint
+    covered: int
+    """Entries of the label since its previous checkpoint."""
     peaks: tuple[NodeHash, ...]
     line: CheckpointIndexEntry
     index_at: int

@@ -340,6 +340,7 @@ class Draft:
             Checkpointed(
                 cursor.number,
                 checkpoint,
+                upto - cursor.checkpointed,
                 cursor.log.peaks,
                 line,
                 cursor.index_bytes,

@@ -32,8 +32,8 @@ def not_a_data_directory(root: Path) -> StorageError:
     """Return the error for a folder without VERSION, which creation writes last."""
     if Layout(root).journal.is_dir():
         return StorageError(
-            f"{root} has no VERSION file: its creation was interrupted",
-            action="run `veen hub init` again to start over",
+            f"{root} is not a VEEN data directory: it has no VERSION file, so its creation was interrupted",
+            action="run `veen hub init` again; if it is a clone or a fork, delete it and make it again",
         )
     return StorageError(
         f"{root} is not a VEEN data directory: it has no VERSION file",

@@ -90,6 +90,11 @@ class Table(Generic[K, V]):
         found = view.last_before(self.name, LABEL_SEQ.pack(number, seq), U32.pack(number))
         return (self.key.unpack(found[0]), self.row.unpack(found[1])) if found is not None else None
 
+    def last(self, view: View) -> tuple[K, V] | None:
+        """Return the row with the greatest key."""
+        found = view.last_before(self.name, b"\xff" * 64, b"")
+        return (self.key.unpack(found[0]), self.row.unpack(found[1])) if found is not None else None
+
     def put(self, txn: Transaction, key: K, row: V) -> None:
         txn.put(self.name, self.key.pack(key), self.row.pack(row))
 

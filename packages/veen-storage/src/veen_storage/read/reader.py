@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from veen_core.checkpoint import Checkpoint
 from veen_core.consistency import MmrConsistency, prove_consistency
-from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
+from veen_core.ids import NO_ENTRIES, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
 from veen_storage.chunks.chunk_origin_check import Origin
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
-from veen_storage.index.lmdb_index import Index
+from veen_storage.index.lmdb_index import Index, View
 from veen_storage.index.records import EPOCH_LABEL_SEQ, U64
 from veen_storage.index.tables import (
     ALL_TIMES,
@@ -31,12 +32,13 @@ from veen_storage.index.tables import (
     NODES,
     TIMES,
     label_at,
+    read_cursor,
 )
 from veen_storage.read.entry_reader import EntryReader, Head
 from veen_storage.read.proof_cache import Asked, ProofCache
 from veen_storage.read.tail import Tail
 
-__all__ = ["FOREVER", "Head", "Moment", "Reader"]
+__all__ = ["FOREVER", "Head", "LabelProgress", "Moment", "Reader"]
 
 FOREVER = UnixTime(2**64 - 1)
 
@@ -48,6 +50,15 @@ class Moment:
     hub_ts: UnixTime
     label: Label
     stream_seq: StreamSeq
+
+
+class LabelProgress(NamedTuple):
+    """How far the entries of a label are covered; each number is the stream_seq of the last entry covered."""
+
+    label: Label
+    entries: StreamSeq
+    checkpointed: StreamSeq
+    anchored: StreamSeq
 
 
 class Reader(EntryReader):
@@ -161,6 +172,16 @@ class Reader(EntryReader):
                 last_ts = hub_ts
                 count += after is None or hub_ts > after.hub_ts
 
+    def newest_head(self) -> Head | None:
+        """The head of one label that has an entry at the newest hub_ts; None if there are no entries."""
+        waiting = max(self._tail.snapshot(), key=lambda placed: placed.hub_ts, default=None)
+        if waiting is not None:
+            return self.head(waiting.entry.label)
+        with self._index.reading() as view:
+            row = ALL_TIMES.last(view)
+            label = label_at(view, row[0][1]) if row is not None else None
+        return self.head(label) if label is not None else None
+
     # --- checkpoints
 
     def checkpoint(self, label: Label, upto_seq: StreamSeq) -> Checkpoint:
@@ -229,19 +250,29 @@ class Reader(EntryReader):
             row = ANCHORS.last_of_label(view, number) if number is not None else None
         return max(waiting, row[0][1]) if row is not None else waiting
 
-    def grown(self) -> list[Label]:
-        """Labels with entries after their last checkpoint; asks about every label."""
-        return [label for label in self.all_labels() if self._has_grown(label)]
+    def label_progress(self, after: Label | None = None, limit: int = 256) -> list[LabelProgress]:
+        """How far labels are checkpointed and anchored, in byte order of labels, one page at a time."""
+        tail = [self._progress_in_tail(label) for label in self.labels(after, limit)]
+        with self._index.reading() as view:
+            return [self._progress(view, progress) for progress in tail]
 
-    def _has_grown(self, label: Label) -> bool:
-        last, made, cursor = self._tail.last(label), self._tail.checkpoints(label), self._cursor(label)
-        size, covered = (cursor.log.size, int(cursor.checkpointed)) if cursor is not None else (0, 0)
-        size = last.entry.stream_seq if last is not None else size
-        return max([covered, *(c.upto_seq for c in made)]) < size
+    def _progress_in_tail(self, label: Label) -> LabelProgress:
+        last, made = self._tail.last(label), self._tail.checkpoints(label)
+        return LabelProgress(
+            label,
+            last.entry.stream_seq if last is not None else NO_ENTRIES,
+            made[-1].upto_seq if made else NO_ENTRIES,
+            self._tail.anchored_upto(label),
+        )
 
-    def unanchored(self) -> list[Label]:
-        """Labels whose newest checkpoint has no anchor; asks about every label."""
-        found = (self.latest_checkpoint(label) for label in self.all_labels())
-        return [
-            c.label_curr for c in found if c is not None and self.anchor(c.label_curr, c.upto_seq) is None
-        ]
+    def _progress(self, view: View, tail: LabelProgress) -> LabelProgress:
+        """Add what the index holds; the view was opened after the tail was read."""
+        if (cursor := read_cursor(view, tail.label)) is None:
+            return tail
+        anchor = ANCHORS.last_of_label(view, cursor.number)
+        return LabelProgress(
+            tail.label,
+            max(tail.entries, cursor.log.stream_seq),
+            max(tail.checkpointed, cursor.checkpointed),
+            max(tail.anchored, anchor[0][1]) if anchor is not None else tail.anchored,
+        )
