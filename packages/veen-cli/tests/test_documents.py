@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from veen_cli.commands.reference import page
+from veen_core.keystore import LEAST, KeystoreNonce, Salt, Secrets, seal_keystore
 
 from . import documents
 from .conftest import STREAM, Town
@@ -40,17 +42,47 @@ def test_every_block_of_commands_is_of_a_kind_that_is_run() -> None:
         assert kinds <= {"", "console", "sh", "python", "py"}  # "" closes one
 
 
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed identity", "unsealed identity"])
 def test_the_client_example_writes_and_reads(
-    town: Town, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    town: Town,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sealed: bool,
 ) -> None:
     (example,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
     assert f'"{STREAM}"' in example
-    monkeypatch.chdir(town.root)
+    shutil.copytree(town / "alice", tmp_path / "alice")
+    if sealed:
+        secrets = Secrets.decode((tmp_path / "alice/secrets.cbor").read_bytes())
+        salt, nonce = Salt(bytes(Salt.SIZE)), KeystoreNonce(bytes(KeystoreNonce.SIZE))
+        keystore = seal_keystore(secrets, b"secret", salt=salt, nonce=nonce, cost=LEAST)
+        (tmp_path / "alice/keystore.enc").write_bytes(keystore.encode())
+        (tmp_path / "alice/secrets.cbor").unlink()
+        monkeypatch.setenv("VEEN_PASSPHRASE", "secret")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VEEN_HUB", town.url)
     monkeypatch.setenv("VEEN_TRUST", town.hub_id)
     exec(compile(example, "README.md", "exec"), {})
     assert capsys.readouterr().out.endswith(" two coffees\n")
+
+
+def test_the_guide_of_the_python_client_prints_what_it_shows(
+    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs/python-client.md").read_text()
+    steps = re.findall(r"```py\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL)
+    assert len(steps) == 3
+    shutil.copytree(town / "alice", tmp_path / "alice")
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"HUB": town.url, "TRUST": town.hub_id, "PASSPHRASE": "unused"}.items():
+        monkeypatch.setenv(f"VEEN_{name}", value)
+    names: dict[str, object] = {}
+    for code, shown in steps:
+        exec(compile(code, "docs/python-client.md", "exec"), names)
+        printed = re.sub(r"\b\d+ two coffees|message \d+", "…", capsys.readouterr().out)
+        assert printed == re.sub(r"\b\d+ two coffees|message \d+", "…", shown)
 
 
 def sections(text: str) -> dict[str, str]:

@@ -256,6 +256,33 @@ def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: 
     )
 
 
+def verify_checkpoint_signers(
+    identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int, *, since: UnixTime, now: UnixTime
+) -> None:
+    """Verify that the hub's key signed a checkpoint and, in a rotation window, all active keys (KEX0.1).
+
+    A checkpoint carries no time. It was made between ``since``, the time of its last entry, and ``now`` or
+    the end of its epoch (ADR 0005). Its signatures must be valid at one moment in between.
+    """
+    signer = verify_checkpoint(identity, checkpoint, epoch_sec)
+    last = min(now, (checkpoint.epoch + 1) * epoch_sec - 1) if epoch_sec else now
+    changes = {time for key in identity.hub_keys for time in (key.valid_from, key.valid_until) if time}
+    failure: SignatureError | None = None
+    for moment in (since, *sorted(time for time in changes if since < time <= last)):
+        active = identity.active_at(moment)
+        required = [key.hub_pk for key in active] if len(active) > 1 else []
+        try:
+            checkpoints.verify_witnesses(checkpoint, required, [key.hub_pk for key in identity.hub_keys])
+        except SignatureError as exc:
+            failure = failure or exc
+        else:
+            if signer in active:
+                return
+    raise failure or SignatureError(
+        "CHECKPOINT.hub_sig is by a key that was not active when the checkpoint was made (core §4.4)"
+    )
+
+
 def _active_in(identity: HubIdentity, epoch: Epoch, epoch_sec: int) -> Iterator[HubKey]:
     start, end = epoch * epoch_sec, (epoch + 1) * epoch_sec
     for key in identity.in_order():

@@ -24,7 +24,7 @@ from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry, verify_authorize
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import VeenError, VerificationError
-from veen_core.hub_identity import HubIdentity
+from veen_core.hub_identity import HubIdentity, verify_checkpoint_signers
 from veen_core.ids import HubId, Label, LeafHash, StreamSeq, UnixTime
 from veen_core.mmr import peak_heights
 from veen_core.msg import Msg, verify_msg
@@ -32,7 +32,6 @@ from veen_core.pow import PowCookie
 from veen_core.proof import MmrProof, own_peak, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.label.evidence import find_equivocation
-from veen_hub.client.trust import check_signatures
 
 T = TypeVar("T")
 NO_PIN: Final = "cannot be verified without the hub's id: give --trust HUB_ID"
@@ -201,7 +200,7 @@ class EvidenceVerifier:
             if each.label == made.label_curr and each.stream_seq <= made.upto_seq
         )
         since = max(covered, default=min(key.valid_from for key in identity.hub_keys))
-        check_signatures(identity, made, 0, since=since, now=self._now)
+        verify_checkpoint_signers(identity, made, 0, since=since, now=self._now)
         self._roots.add(
             KnownRoot(made.label_curr, made.upto_seq, made.mmr_root, f"the checkpoint in {found.where}")
         )

@@ -32,17 +32,24 @@ from veen_hub.client.errors import (
 from veen_hub.client.hub import Hub, connect
 from veen_hub.client.identity import Identity
 from veen_hub.client.log import HubLogReader, HubLogWriter
-from veen_hub.client.reading.message import Message
-from veen_hub.client.sending.attachments import Source
-from veen_hub.client.sending.body import ATTACHED, BYTES, TEXT, AttachmentRef, Body, Composer, Record
-from veen_hub.client.sending.send_many import Sending
-from veen_hub.client.sending.settling import Delivery
-from veen_hub.client.state.store import FileStateStore, MemoryStateStore, StateStore
+from veen_hub.client.reading import Message
+from veen_hub.client.sending import (
+    ATTACHED,
+    BYTES,
+    TEXT,
+    AttachmentRef,
+    Body,
+    Composer,
+    Delivery,
+    Record,
+    Sending,
+    Source,
+)
+from veen_hub.client.state import FileStateStore, MemoryStateStore, StateStore
 from veen_hub.client.stream import Recipient, Stream
 from veen_hub.client.tokens import TokenSource
 from veen_hub.client.trust import Pin, PinOnFirstUse
-from veen_hub.client.wire.retry import Retry
-from veen_hub.client.wire.transport import Timeouts, Tls
+from veen_hub.client.wire import Retry, Timeouts, Tls
 
 __all__ = [
     "ATTACHED",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from veen_core.checkpoint import Checkpoint
+from veen_core.hub_identity import verify_checkpoint_signers
 from veen_core.ids import Label, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.status import CheckpointsResponse, LabelRequest, RetentionResponse, admin_digest
 from veen_hub.client.errors import Misbehaved
-from veen_hub.client.trust import check_signatures
 from veen_hub.client.wire.endpoints import decode_response
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class Admin:
         if named or await self._hub.knows(label):
             await (await self._hub.log(label)).verify_checkpoint(checkpoint)
             return
-        epoch_sec, now = self._connection.profile.epoch_sec, self._connection.time.now()
-        since = UnixTime(checkpoint.epoch * epoch_sec)
-        check_signatures(self._connection.status.identity, checkpoint, epoch_sec, since=since, now=now)
+        identity, epoch_sec = self._connection.status.identity, self._connection.profile.epoch_sec
+        since, now = UnixTime(checkpoint.epoch * epoch_sec), self._connection.time.now()
+        verify_checkpoint_signers(identity, checkpoint, epoch_sec, since=since, now=now)
 
     async def _call(self, path: str, body: bytes) -> bytes:
         return await self._connection.ask(

@@ -14,9 +14,9 @@ from veen_core.msg import Msg
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
+from veen_hub.client import reading
 from veen_hub.client.errors import Misbehaved, Unavailable, Unreachable
-from veen_hub.client.label.label_log import LabelLog
-from veen_hub.client.reading import follow
+from veen_hub.client.label import LabelLog
 from veen_hub.client.sending.proof_of_work import ProofOfWork
 from veen_hub.client.sending.searching import find
 from veen_hub.client.wire.retry import is_retryable
@@ -39,13 +39,13 @@ class HubLogReader:
         found: list[Entry] = []
         end = StreamSeq(max(1, from_seq) + max_items - 1)
         if max_items > 0:
-            async with aclosing(follow.read(await self._hub.log(label), from_seq, end)) as pages:
+            async with aclosing(reading.read(await self._hub.log(label), from_seq, end)) as pages:
                 async for entries in pages:
                     found.extend(entries)
         return found
 
     async def follow(self, label: Label, from_seq: StreamSeq) -> AsyncGenerator[Entry, None]:
-        async with aclosing(follow.follow(await self._hub.log(label), from_seq)) as pages:
+        async with aclosing(reading.follow(await self._hub.log(label), from_seq)) as pages:
             async for entries in pages:
                 for entry in entries:
                     yield entry

@@ -37,11 +37,10 @@ from veen_core.ids import (
 from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
+from veen_hub.client import reading
 from veen_hub.client.errors import BoundsReached, Refused
-from veen_hub.client.label.label_log import LabelLog
-from veen_hub.client.reading import follow
-from veen_hub.client.reading.attachments import check_attachment_size, fetch_attachment
-from veen_hub.client.reading.message import Message, open_all
+from veen_hub.client.label import LabelLog
+from veen_hub.client.reading import Message
 from veen_hub.client.sending.attachments import AttachingMessage, Source
 from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
@@ -221,14 +220,14 @@ class Stream:
 
     async def _open(self, entries: Sequence[Entry]) -> list[Message]:
         connection = self.hub.connection
-        return await connection.workers.run(open_all, entries, self._keys, connection.limits)
+        return await connection.workers.run(reading.open_all, entries, self._keys, connection.limits)
 
     async def read(
         self, from_seq: int = 1, to_seq: int | None = None, *, epoch: Epoch | None = None
     ) -> AsyncGenerator[Message, None]:
         """Yield verified messages in order, up to ``to_seq`` or the end of the log."""
         end = StreamSeq(to_seq) if to_seq is not None else None
-        async with aclosing(follow.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
+        async with aclosing(reading.read(await self._log(epoch), StreamSeq(from_seq), end)) as pages:
             async for entries in pages:
                 for message in await self._open(entries):
                     yield message
@@ -241,9 +240,9 @@ class Stream:
         """
         connection = self.hub.connection
         pages = (
-            follow.follow_epochs(connection, self._log, self.hub.leave)
+            reading.follow_epochs(connection, self._log, self.hub.leave)
             if connection.profile.epoch_sec
-            else follow.follow(await self._log(), StreamSeq(from_seq))
+            else reading.follow(await self._log(), StreamSeq(from_seq))
         )
         async with aclosing(pages):
             async for entries in pages:
@@ -261,9 +260,9 @@ class Stream:
             raise StateError(
                 f"message {message.stream_seq} has {len(refs)} attachment(s), none with index {index}"
             )
-        ciphertext = await fetch_attachment(self.hub.connection, refs[index].coid)
+        ciphertext = await reading.fetch_attachment(self.hub.connection, refs[index].coid)
         plaintext = await self.hub.connection.workers.run(message.opened.attachment, index, ciphertext)
-        return check_attachment_size(refs[index], plaintext)
+        return reading.check_attachment_size(refs[index], plaintext)
 
     # --- evidence
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veen_core import stream
-from veen_core.checkpoint import Checkpoint, verify_witnesses
-from veen_core.errors import DecodeError, IdentityError, SignatureError, StateError
+from veen_core.errors import DecodeError, IdentityError, StateError
 from veen_core.hub_identity import (
     HubIdentity,
-    verify_checkpoint,
     verify_identity,
     verify_identity_signature,
     verify_successor,
@@ -110,30 +108,3 @@ def check_profile(shown: Profile, held: Profile) -> None:
             action="a status is not signed: if the earlier one was forged, remove fixed/profile from the "
             "state folder",
         )
-
-
-def check_signatures(
-    identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int, *, since: UnixTime, now: UnixTime
-) -> None:
-    """Check that the hub's key signed a checkpoint and, in a rotation window, all active keys (KEX0.1).
-
-    A checkpoint carries no time. It was made between ``since``, the time of its last entry, and ``now`` or
-    the end of its epoch (ADR 0005). Its signatures must be valid at one moment in between.
-    """
-    signer = verify_checkpoint(identity, checkpoint, epoch_sec)
-    last = min(now, (checkpoint.epoch + 1) * epoch_sec - 1) if epoch_sec else now
-    changes = {time for key in identity.hub_keys for time in (key.valid_from, key.valid_until) if time}
-    failure: SignatureError | None = None
-    for moment in (since, *sorted(time for time in changes if since < time <= last)):
-        active = identity.active_at(moment)
-        required = [key.hub_pk for key in active] if len(active) > 1 else []
-        try:
-            verify_witnesses(checkpoint, required, [key.hub_pk for key in identity.hub_keys])
-        except SignatureError as exc:
-            failure = failure or exc
-        else:
-            if signer in active:
-                return
-    raise failure or SignatureError(
-        "CHECKPOINT.hub_sig is by a key that was not active when the checkpoint was made (core §4.4)"
-    )

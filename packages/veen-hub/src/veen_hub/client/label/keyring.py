@@ -12,8 +12,8 @@ from veen_core.client_state import UNUSED, ClientBounds, ClientState
 from veen_core.errors import StateError
 from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_core.pipelined_client import PipelinedClient
 from veen_hub.client.identity import Identity, Randomness
-from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.state.records import ClientKey
 
 

@@ -18,12 +18,12 @@ from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import Entry
 from veen_core.errors import DivergenceError, SignatureError
 from veen_core.ids import NO_ENTRIES, ClientId, Label, LeafHash, StreamSeq
+from veen_core.pipelined_client import PipelinedClient
 from veen_core.proof import MmrProof, verify_inclusion
 from veen_core.receipt import Receipt
 from veen_hub.client.errors import Diverged, Misbehaved, NotFound
 from veen_hub.client.label.evidence import save_evidence, with_evidence
 from veen_hub.client.label.keyring import KeyRing
-from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.label.label_state import LabelState
 from veen_hub.client.state.records import LabelRecord, decode_record
 from veen_hub.client.wire.connection import HubConnection

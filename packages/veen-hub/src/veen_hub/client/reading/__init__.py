@@ -1,1 +1,15 @@
-"""Reading: verified entries of a label, opened messages, and following (§9 Read)."""
+"""Reading: verified pages and live streams, opened messages, attachments (§9, H15, H17)."""
+
+from veen_hub.client.reading.attachments import check_attachment_size, fetch_attachment
+from veen_hub.client.reading.follow import follow, follow_epochs, read
+from veen_hub.client.reading.message import Message, open_all
+
+__all__ = [
+    "Message",
+    "check_attachment_size",
+    "fetch_attachment",
+    "follow",
+    "follow_epochs",
+    "open_all",
+    "read",
+]

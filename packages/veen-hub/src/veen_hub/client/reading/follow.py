@@ -16,8 +16,8 @@ from typing import Final
 from veen_core.entry import Entry
 from veen_core.errors import VeenError
 from veen_core.ids import Epoch, Label, StreamSeq
+from veen_core.pipelined_client import PipelinedClient
 from veen_hub.client.errors import Refused, Unreachable
-from veen_hub.client.label.label_client import PipelinedClient
 from veen_hub.client.label.label_log import LabelLog
 from veen_hub.client.sending.epochs import current_window
 from veen_hub.client.wire.connection import HubConnection

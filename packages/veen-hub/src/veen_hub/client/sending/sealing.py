@@ -10,7 +10,7 @@ from veen_core.ids import AuthRef, ClientId, ClientSeq, StreamSeq
 from veen_core.keys import DhSecret, SigningKey
 from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
-from veen_hub.client.label.label_client import PipelinedClient
+from veen_core.pipelined_client import PipelinedClient
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.wire.connection import HubConnection
 

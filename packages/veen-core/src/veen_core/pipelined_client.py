@@ -1,8 +1,8 @@
-"""Core's ``LabelClient`` with the steps of a client that pipelines and reads from anywhere (§9).
+"""The client of one label for batches of messages and random access (core §9).
 
-``submit_all`` and ``accept_receipts`` do for a batch what core does for one message, in one pass over what
-is pending; ``extend`` moves the verified prefix to any receipt by proofs alone; ``at`` gives a reader that
-starts inside the verified prefix. Verify first, change state last, as in core.
+``submit_all`` and ``accept_receipts`` handle a batch in one pass over the pending messages. ``extend`` moves
+the verified prefix to any receipt by proofs alone. ``at`` returns a reader that starts within the verified
+prefix. Like ``LabelClient``, every method verifies first and changes state last.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from veen_core.client import Gap, LabelClient
 from veen_core.client_state import ClientState
 from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.errors import InvariantError, ProofError, StateError, UnprovenError
+from veen_core.hub_identity import verify_checkpoint_signers
 from veen_core.ids import NO_ENTRIES, ClientId, ClientSeq, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import step_of
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg
 from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
-from veen_hub.client.trust import check_signatures
 
 
 class PipelinedClient(LabelClient):
-    """One label's client for many messages at once."""
+    """One label's client that sends in batches and reads from any entry on."""
 
     __slots__ = ()
 
     @property
     def size(self) -> StreamSeq:
-        """Of the verified prefix."""
+        """Number of entries in the verified prefix."""
         return self.state.last_stream_seq
 
     @property
     def root(self) -> MmrRoot:
+        """Root of the verified prefix."""
         return self._log.root
 
     # --- sending
 
     def submit_all(self, sealed: Sequence[SealedMsg]) -> None:
-        """``submitted`` for messages that follow each other; persist before they leave."""
+        """Add consecutive sealed MSGs to the pending ones; persist the state before they are sent."""
         expected = self.state.client_seq + 1
         for position, one in enumerate(sealed):
             found = (one.msg.label, one.msg.client_id, one.msg.client_seq)
@@ -57,7 +58,7 @@ class PipelinedClient(LabelClient):
         self._messages |= {one.wire: one.msg for one in sealed}
 
     def accept_receipts(self, receipts: Sequence[Receipt]) -> Gap | None:
-        """``accept_receipt`` for the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
+        """Verify the receipts of the oldest pending MSGs, in order; at a ``Gap`` none of them is accepted."""
         after, pending = self._log.copy(), self.unanswered
         if receipts and pending:
             self._note_own(after, self.state.client_id, pending[0].client_seq)
@@ -73,7 +74,7 @@ class PipelinedClient(LabelClient):
                 return Gap(after.size, receipt.stream_seq)
             self._refuse_within(receipt)
             try:
-                after.advance(step_of(receipt, msg))  # what a MSG shows by itself holds: it was sealed here
+                after.advance(step_of(receipt, msg))  # the MSG itself was sealed here and needs no check
             except InvariantError as exc:
                 raise self._as_divergence(exc, receipt, None) from None
         if receipts:
@@ -81,17 +82,17 @@ class PipelinedClient(LabelClient):
         return None
 
     def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
-        """Go on under a client_id that may have been used before, from where it had come."""
+        """Switch to a client_id that may have been used before, after its last ``client_seq``."""
         if self.state.pending:
             raise StateError("settle what is pending before changing client_id")
         self.state = dataclasses.replace(
             self.state, client_id=client_id, created_at=created_at, client_seq=client_seq
         )
 
-    # --- the verified prefix
+    # --- reading
 
     def extend(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
-        """Move the verified prefix to a receipt ahead of it, without reading what lies between (B11)."""
+        """Extend the verified prefix to a receipt beyond it, without reading the entries between (B11)."""
         self._verify_receipt(receipt)
         self._refuse_within(receipt)
         after = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
@@ -99,34 +100,34 @@ class PipelinedClient(LabelClient):
         self._advance(self._log_at(after, receipt.hub_ts), receipt, ())
 
     def adopt(self, state: ClientState) -> None:
-        """Go on from a state that was loaded; its prefix is the one that counts."""
+        """Replace the state, and the verified prefix with it, by one that was loaded."""
         fresh = PipelinedClient(state, self.trust, self.bounds)
         self.state, self._messages = fresh.state, {}
         self._log = self._log_at(fresh._tree, fresh._log.hub_ts)
 
     def verify_own(self, receipt: Receipt) -> None:
-        """A receipt's signature, label, and agreement with the furthest one held."""
+        """Verify a receipt's signature and label, and that it agrees with the furthest receipt held."""
         self._verify_receipt(receipt)
 
     def verify_within(self, receipt: Receipt, proof: MmrProof, consistency: MmrConsistency | None) -> None:
-        """A receipt inside the prefix: its leaf in its own tree, and that tree a part of ours (B10, B11)."""
+        """Verify a receipt within the prefix: its leaf is in its tree, and its tree in ours (B10, B11)."""
         self._verify_receipt(receipt)
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self.verify_part(tree, consistency, receipt.encode())
 
     def verify_part(self, tree: Mmr, consistency: MmrConsistency | None, shown: bytes) -> None:
-        """``tree``, whose root the hub has signed, is a prefix of the verified one, or the hub diverged."""
+        """Verify that ``tree``, whose root the hub signed (``shown``), is a prefix of the verified one."""
         self._verify_part(tree, (self._log.size, self._log.root), consistency, shown)
 
     def at(self, size: StreamSeq, consistency: MmrConsistency | None) -> PipelinedClient:
-        """A reader that has verified ``size`` entries of this prefix; it knows the head to come."""
+        """Return a reader of the first ``size`` entries, verified, with the same furthest receipt."""
         if size == 0:
             tree = Mmr()
         elif size == self.size:
             tree = self._tree.copy()
         else:
             if consistency is None:
-                raise StateError(f"wants a consistency proof from {size} to {self.size}")
+                raise StateError(f"a consistency proof from {size} to {self.size} is needed")
             try:
                 tree = Mmr(consistency.from_seq, consistency.peaks_from)
                 verify_consistency(consistency, tree.root, self.root)
@@ -139,18 +140,19 @@ class PipelinedClient(LabelClient):
 
     @property
     def tree(self) -> Mmr:
-        """A copy."""
+        """A copy of the verified prefix's tree."""
         return self._tree.copy()
 
     def accept_checkpoint(
         self, checkpoint: Checkpoint, tree: Mmr, last: Receipt, *, now: UnixTime, seen: StreamSeq
     ) -> None:
-        """§4.4.1's rules over a tree that is known to be a part of the prefix, and who signed it (KEX0.1).
+        """Verify a checkpoint over ``tree``, a part of the verified prefix: its rules and its signers.
 
-        ``seen`` is where the last one lay when this one was asked for; others may have come since.
+        ``last`` is the receipt of its last entry, ``seen`` the upto_seq of the last checkpoint when this one
+        was asked for (core §4.4.1, KEX0.1).
         """
         epoch_sec = self.trust.profile.epoch_sec
-        check_signatures(self.trust.identity, checkpoint, epoch_sec, since=last.hub_ts, now=now)
+        verify_checkpoint_signers(self.trust.identity, checkpoint, epoch_sec, since=last.hub_ts, now=now)
         check_transition(
             checkpoint,
             tree,
@@ -163,4 +165,5 @@ class PipelinedClient(LabelClient):
 
     @property
     def pending_leaves(self) -> list[LeafHash]:
+        """Leaf hashes of the pending MSGs, oldest first."""
         return [msg.leaf_hash for msg in self.unanswered]
