@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from veen_cli.frame.main import run
-from veen_storage.disk.directory_lock import lock_owner
+from veen_storage import lock_owner
 
 SCRIPTS = Path(sys.executable).parent
 PATIENCE = 300

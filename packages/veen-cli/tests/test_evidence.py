@@ -21,9 +21,9 @@ from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.rejection import TABLE, Code
 from veen_hub.client.blocking import connect
+from veen_storage import Layout
 from veen_storage.chunks.compression import compress
 from veen_storage.disk.hub_keys import read_keys
-from veen_storage.disk.layout import Layout
 
 from .conftest import STREAM, Town
 from .running import veen

@@ -20,10 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.hub.process import launch
-from veen_storage.disk.directory_lock import lock_owner
-from veen_storage.disk.files import Files
-from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import Registry
+from veen_storage import Files, Layout, Registry, lock_owner
 
 from .conftest import STREAM, Town
 from .running import Done, end_hubs, ending_hubs, environment, process, veen

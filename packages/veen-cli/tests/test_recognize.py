@@ -27,13 +27,13 @@ from veen_overlays.identifiers import WalletId
 from veen_overlays.kv import Put
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet.records import Close
+from veen_storage import DamageError
 from veen_storage.chunks.pruned_chunk import encode_pruned
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.commit.journal import Item
 from veen_storage.commit.journal_floor import Floor
 from veen_storage.disk.hub_keys import NextIdentity, encode_key_map
-from veen_storage.errors import DamageError
 
 from .conftest import STREAM, Town
 from .running import veen

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veen_overlays.summary_tree.store import MemoryStore, Store
-from veen_storage.index.view_store import ViewStore
+from veen_storage import ViewStore
 
 KEYS = st.binary(max_size=3)
 STEPS = st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=3)), st.lists(KEYS)), max_size=5)

@@ -50,7 +50,7 @@ from veen_core.ids import (
 from veen_core.keys import verify
 from veen_core.msg import sign_msg
 from veen_core.stream import label, routing_key, stream_id
-from veen_storage.store import Store, create
+from veen_storage import Store, create
 
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 HUB = SigningKey(SigningSeed(b"\x01" * 32))

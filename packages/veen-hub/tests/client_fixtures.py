@@ -23,7 +23,7 @@ from veen_core.ids import ClientId, UnixTime
 from veen_core.keys import DhKey, DhSecret
 from veen_core.stream import stream_id
 from veen_hub.client import Identity, Retry
-from veen_storage.store import create
+from veen_storage import create
 
 T = TypeVar("T")
 ADMIN = SigningKey(SigningSeed(H(b"admin")))

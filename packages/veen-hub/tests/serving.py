@@ -33,8 +33,7 @@ from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops.anchors import Anchor
-from veen_storage.disk.files import Files
-from veen_storage.store import Store, create
+from veen_storage import Files, Store, create
 
 from .people import ADMIN, BORN, HUB_KEY, Writer, admin_headers, envelope
 

@@ -21,7 +21,7 @@ from veen_hub.client import PinOnFirstUse, Retry, Tls, Unreachable, connect, tru
 from veen_hub.client.state.atomic_files import create
 from veen_hub.client.trust import check_status
 from veen_hub.ops import config as configuration
-from veen_storage.disk.rotation import rotate
+from veen_storage import rotate
 
 from .certificates import Certificates
 from .client_fixtures import QUICK, HubProcess, person, run, serving

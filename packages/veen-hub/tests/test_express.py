@@ -17,7 +17,7 @@ from veen_core.rejection import TABLE, Code, Rejection
 from veen_hub.http import connections
 from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
 from veen_hub.pipeline.intake import Part, Pending
-from veen_storage.disk.files import Files
+from veen_storage import Files
 
 from . import serving
 from .conftest import StartHub

@@ -34,8 +34,8 @@ from veen_hub.admission.policy import AllowAll, Question
 from veen_hub.ops import authority_probe
 from veen_hub.ops.anchors import FileLedger
 from veen_hub.ops.authority_probe import Authority
+from veen_storage import Files
 from veen_storage.disk import open_checks
-from veen_storage.disk.files import Files
 from veen_storage.fsck import fsck
 
 from .certificates import Certificates

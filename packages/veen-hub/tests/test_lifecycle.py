@@ -27,7 +27,7 @@ from veen_core.receipt import Receipt, verify_receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_hub.http import listener
 from veen_hub.http.app import SHUTDOWN_SEC
-from veen_storage.disk.rotation import rotate
+from veen_storage import rotate
 
 from .certificates import Certificates
 from .conftest import StartHub, StartProcess

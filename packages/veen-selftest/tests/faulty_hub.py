@@ -42,7 +42,7 @@ from veen_hub.http.connections import Connection
 from veen_hub.http.express import Express
 from veen_hub.ops.metrics import Metrics
 from veen_hub.pipeline.feed import Feed
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.writer import Batch
 from veen_storage.disk.files import Files
 from veen_storage.disk.hub_keys import HubKeys
@@ -244,7 +244,9 @@ def _key() -> None:
         "sign_receipts",
         lambda _right, _self, digests, _now: [STRANGER.sign(digest) for digest in digests],
     )
-    while_active("signs with another key", Origin, "_check_signed", lambda *_: None)  # nor does it notice
+    while_active(
+        "signs with another key", OriginCheck, "_check_signed", lambda *_: None
+    )  # nor does it notice
 
 
 @fault("turns its clock back")

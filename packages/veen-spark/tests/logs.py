@@ -39,7 +39,7 @@ from veen_core.payload import PayloadHeader
 from veen_core.profile import DEFAULT_PROFILE
 from veen_core.receipt import Receipt, sign_receipt
 from veen_overlays.schema.record import Record
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.writer import Batch
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import write as exports
@@ -208,7 +208,7 @@ class Hub:
 
     def prune(self, name: str, max_bytes: int = 0) -> int:
         """Retention takes the payloads of sealed chunks; how many chunks it took."""
-        decisions = due(self.store.index, self.label(name), Rule(max_bytes=max_bytes), self.now)
+        decisions = due(self.store.index, self.label(name), PruneRule(max_bytes=max_bytes), self.now)
         batch = self.store.batch(self.now)
         for decision in decisions:
             batch.prune(decision)

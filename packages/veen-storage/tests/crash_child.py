@@ -28,7 +28,7 @@ from veen_core import cbor
 from veen_core.cap import Rate
 from veen_core.hashing import H
 from veen_core.ids import ClientId, Coid, UnixTime
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit import journal
 from veen_storage.commit.writer import Batch
 from veen_storage.store import Store
@@ -96,7 +96,7 @@ class Writer:
 
     def _prune(self) -> None:
         chosen = self._draw.choice(LABELS)
-        decisions = due(self._store.index, chosen, Rule(max_bytes=40_000), UnixTime(self._now))[:2]
+        decisions = due(self._store.index, chosen, PruneRule(max_bytes=40_000), UnixTime(self._now))[:2]
         batch = self._store.batch(UnixTime(self._now))
         for decision in decisions:
             batch.prune(decision)

@@ -24,9 +24,9 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import Limits
 from veen_core.msg import Msg, sign_msg
 from veen_core.receipt import Receipt
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.changes import Prune
-from veen_storage.commit.writer import Batch, Place
+from veen_storage.commit.writer import Batch, PendingEntry
 from veen_storage.disk.files import Files
 from veen_storage.store import Store
 
@@ -96,7 +96,7 @@ def compose(
 
 def add(
     batch: Batch, to: Label, who: str = "alice", body: bytes | None = None, auth_ref: AuthRef | None = None
-) -> Place:
+) -> PendingEntry:
     """Compose a message and place it in the batch; nothing is durable yet."""
     msg = compose(batch, to, who, body, auth_ref)
     return batch.add(msg, msg.encode(), msg.leaf_hash)
@@ -147,7 +147,7 @@ def authorize(store: Store, given: CapToken, now: UnixTime = BORN) -> Receipt:
     return receipt
 
 
-def prune(store: Store, of: Label, rule: Rule, now: UnixTime) -> list[Prune]:
+def prune(store: Store, of: Label, rule: PruneRule, now: UnixTime) -> list[Prune]:
     """Carry out what a retention rule demands, committed and applied."""
     store.apply()
     decisions = due(store.index, of, rule, now)

@@ -28,7 +28,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import Coid, StreamSeq
 from veen_core.limits import Limits
 from veen_storage.chunks.chunk_files import ChunkFile
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.journal import HEADER_SIZE
 from veen_storage.commit.journal_floor import read_floor
 from veen_storage.copies.fork import fork
@@ -68,7 +68,7 @@ def make(root: Path, *, zstd: int | None = None, entries: int = 3, prune: bool =
         batch = store.batch(at(2))
         batch.anchor(ORDERS, StreamSeq(2), b"anchor ref")
         if prune:
-            batch.prune(due(store.index, ORDERS, Rule(max_age_sec=0), at(60))[0])
+            batch.prune(due(store.index, ORDERS, PruneRule(max_age_sec=0), at(60))[0])
         store.commit(batch)
         store.apply()
         store.attachments.put(Coid(sha256(b"attached").digest()), [b"attached"])

@@ -15,7 +15,7 @@ from veen_core.errors import SignatureError, VerificationError
 from veen_core.hashing import H
 from veen_core.ids import Coid, HubPk, Label, StreamSeq
 from veen_core.limits import Limits
-from veen_storage.chunks.retention import Rule
+from veen_storage.chunks.retention import PruneRule
 from veen_storage.copies import clone as cloning
 from veen_storage.copies.clone import Progress, clone, copy_closed
 from veen_storage.copies.consistent_prefix import Cut, take_cut
@@ -74,7 +74,7 @@ def fill(store: Store) -> None:
     batch.anchor(INVOICES, seq(21), b"block 7")
     store.commit(batch)
     store.attachments.put(Coid(H(b"sealed")), [b"sealed"])
-    prune(store, ORDERS, Rule(max_age_sec=10), at(80))
+    prune(store, ORDERS, PruneRule(max_age_sec=10), at(80))
     store.apply()
 
 
@@ -387,7 +387,7 @@ def test_a_chunk_that_is_pruned_while_it_is_copied_comes_along_pruned(
 
     def cut_then_prune(_index: Index) -> Cut:
         cut = take_cut(store.index)
-        prune(store, ORDERS, Rule(max_age_sec=0), at(10**5))
+        prune(store, ORDERS, PruneRule(max_age_sec=0), at(10**5))
         return cut
 
     monkeypatch.setattr(cloning, "take_cut", cut_then_prune)
@@ -412,7 +412,7 @@ def test_a_cut_whose_growing_chunk_was_pruned_meanwhile_is_taken_again(
         taken.append(cut)
         if len(taken) == 1:
             send_each(store, ORDERS, 10, now=at(10))
-            prune(store, ORDERS, Rule(max_age_sec=0), at(10**5))
+            prune(store, ORDERS, PruneRule(max_age_sec=0), at(10**5))
         return cut
 
     monkeypatch.setattr(cloning, "take_cut", cut_then_seal_and_prune)
@@ -497,7 +497,7 @@ def test_a_fork_may_leave_anywhere(make_store: MakeStore, tmp_path: Path) -> Non
 def test_a_cut_that_cannot_be_made_is_refused(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     send_each(store, ORDERS, 21)
-    prune(store, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(store, ORDERS, PruneRule(max_age_sec=100), at(110))
     refusals: list[tuple[dict[Label, StreamSeq], type[StorageError], str]] = [
         ({ORDERS: seq(5)}, PrunedError, "entries 1 to 8 are pruned"),
         ({ORDERS: seq(22)}, AbsentError, "has 21 entries"),

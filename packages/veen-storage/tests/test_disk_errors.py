@@ -12,7 +12,7 @@ import pytest
 
 from veen_core.hashing import H
 from veen_core.ids import Coid, StreamSeq
-from veen_storage.chunks.retention import Rule
+from veen_storage.chunks.retention import PruneRule
 from veen_storage.disk import files as files_module
 from veen_storage.disk.files import MIN_FILES_FOR_SYNCFS, Files, reports_sync_errors
 from veen_storage.errors import DamageError
@@ -29,7 +29,7 @@ def test_what_cannot_be_read_is_named(
     store = make_store(zstd_level=3 if kind == "compressed" else None)
     send(store, ORDERS, 10)
     if kind == "pruned":
-        prune(store, ORDERS, Rule(max_age_sec=0), at(60))
+        prune(store, ORDERS, PruneRule(max_age_sec=0), at(60))
     store.apply()
     seq = StreamSeq(9 if kind == "growing" else 2)
     store.read.entries(ORDERS, seq, 1)

@@ -21,7 +21,7 @@ from veen_core.limits import Limits
 from veen_core.msg import Msg
 from veen_core.profile import PROFILES
 from veen_core.receipt import Receipt
-from veen_storage.chunks.retention import Rule
+from veen_storage.chunks.retention import PruneRule
 from veen_storage.copies.export import export, export_window, verify_export
 from veen_storage.copies.export import format as export_format
 from veen_storage.copies.export import judge as export_judge
@@ -164,7 +164,7 @@ def test_pruned_entries_are_marked_never_missing(
 ) -> None:
     store = make_store()
     send_each(store, ORDERS, 30)
-    prune(store, ORDERS, Rule(max_age_sec=20), at(37))
+    prune(store, ORDERS, PruneRule(max_age_sec=20), at(37))
     manifest = export(store, ORDERS, seq(3), seq(26), tmp_path / "out", form=form)
     assert manifest.pruned == (PrunedRange(start_seq=seq(3), end_seq=seq(16)),)
     verified = verify_export(tmp_path / "out", HUB_ID)
@@ -432,7 +432,7 @@ def test_a_pruned_entry_that_acknowledges_what_is_not_there_is_refused(
 ) -> None:
     store, out = make_store(), tmp_path / "out"
     send(store, ORDERS, 20)
-    prune(store, ORDERS, Rule(max_bytes=0), at(1))
+    prune(store, ORDERS, PruneRule(max_bytes=0), at(1))
     export(store, ORDERS, seq(1), seq(20), out)
 
     def forge(held: list[bytes]) -> list[bytes]:
@@ -655,7 +655,7 @@ def test_a_chunk_that_is_sealed_and_pruned_meanwhile_is_exported_as_pruned(
     def prune_first(*args: Any, **kwargs: Any) -> Any:
         monkeypatch.setattr(store.read, "entries", entries)
         send(store, ORDERS, 15, now=at(1))
-        assert [p.end_seq for p in prune(store, ORDERS, Rule(max_age_sec=0), at(60))] == [8, 16]
+        assert [p.end_seq for p in prune(store, ORDERS, PruneRule(max_age_sec=0), at(60))] == [8, 16]
         return entries(*args, **kwargs)
 
     monkeypatch.setattr(store.read, "entries", prune_first)

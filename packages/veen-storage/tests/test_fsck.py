@@ -21,7 +21,7 @@ from veen_core.profile import PROFILES
 from veen_core.receipt import Receipt, sign_receipt
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.chunks.pruned_chunk import read_pruned_chunk
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.disk.hub_keys import KeyFile
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
@@ -68,7 +68,7 @@ def fill(store: Store) -> None:
     store.apply()
     batch = store.batch(at(60))
     batch.anchor(ORDERS, StreamSeq(16), b"where it was anchored")
-    for decision in due(store.index, ORDERS, Rule(max_age_sec=0), at(60))[:1]:
+    for decision in due(store.index, ORDERS, PruneRule(max_age_sec=0), at(60))[:1]:
         batch.prune(decision)
     store.commit(batch)
     store.apply()
@@ -171,7 +171,7 @@ def test_a_round_that_was_cut_off_is_clean(
     send(store, ORDERS, 12, now=at(70))
     send(store, NEW, 20, now=at(71))
     batch = store.batch(at(72))
-    batch.prune(due(store.index, INVOICES, Rule(max_age_sec=0), at(72))[0])
+    batch.prune(due(store.index, INVOICES, PruneRule(max_age_sec=0), at(72))[0])
     batch.anchor(ORDERS, StreamSeq(16), b"anchored again")
     batch.anchor(INVOICES, StreamSeq(8), b"anchored for the first time")
     store.commit(batch)

@@ -19,7 +19,7 @@ from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
 from veen_storage.fsck import fsck
-from veen_storage.read.observer import Observer, opened
+from veen_storage.read.observer import Observer, open_source
 from veen_storage.store import Store, create
 
 from .sample import BORN, HUB_ID, HUB_KEY, Unsynced, at, signing_key
@@ -76,7 +76,7 @@ def test_a_running_hub_is_cloned_again_and_again_and_each_clone_is_whole(running
 
 
 def test_a_range_of_a_running_hub_is_exported_and_signed(running: Path, place: Path) -> None:
-    with opened(running) as source:
+    with open_source(running) as source:
         assert isinstance(source, Observer)
         for number, label in enumerate(source.read.labels()):
             head = source.read.head(label)
@@ -94,7 +94,7 @@ def test_a_running_hub_is_forked(running: Path, place: Path) -> None:
 
 
 def test_what_is_applied_later_is_seen_in_the_next_view(running: Path) -> None:
-    with opened(running) as source:
+    with open_source(running) as source:
         label = source.read.labels()[0]
         first = source.read.head(label)
         while source.read.head(label) == first:

@@ -9,7 +9,7 @@ import pytest
 
 from veen_core.ids import Label, StreamSeq
 from veen_storage.chunks import chunk_origin_check
-from veen_storage.chunks.retention import Rule
+from veen_storage.chunks.retention import PruneRule
 from veen_storage.disk import open_checks
 from veen_storage.errors import DamageError, MismatchError
 from veen_storage.fsck import fsck
@@ -160,7 +160,7 @@ def test_a_foreign_chunk_that_grows_no_more_is_found_by_both_levels_and_not_repa
 
 def test_a_foreign_chunk_is_not_pruned(sealed: tuple[Store, Path]) -> None:
     store, chunk = sealed
-    prune(store, ORDERS, Rule(max_age_sec=0), at(1_000))
+    prune(store, ORDERS, PruneRule(max_age_sec=0), at(1_000))
     assert chunk.exists()
     assert not store.layout.pruned(ORDERS, seq(1), seq(8)).exists()
     assert [notice.partition(": retention")[0] for notice in store.notices] == [
@@ -173,7 +173,7 @@ def test_what_another_hub_kept_of_a_pruned_chunk_is_never_read(make_store: MakeS
     stores = [make_store(name, key=signing_key(name)) for name in ("ours", "theirs")]
     for store in stores:
         send_each(store, ORDERS, 20)
-        prune(store, ORDERS, Rule(max_age_sec=0), at(1_000))
+        prune(store, ORDERS, PruneRule(max_age_sec=0), at(1_000))
     ours, theirs = (store.layout.pruned(ORDERS, seq(9), seq(16)) for store in stores)
     shutil.copy(theirs, ours)
     with pytest.raises(MismatchError, match=f"{ours.name}: .*{FOREIGN}"):

@@ -1,5 +1,9 @@
+import subprocess
+import sys
 from importlib.metadata import metadata, requires
 from importlib.resources import files
+
+import pytest
 
 import veen_storage
 
@@ -19,3 +23,20 @@ def test_its_types_are_published() -> None:
 def test_it_requires_the_siblings_it_may_import_and_no_others() -> None:
     siblings = {line for line in requires("veen-storage") or [] if line.startswith("veen-")}
     assert siblings == {"veen-core==0.1.0"}
+
+
+def test_every_name_of_the_face_is_there_and_no_other_is_promised() -> None:
+    for name in veen_storage.__all__:
+        assert getattr(veen_storage, name) is not None
+    assert sorted(veen_storage.__all__) == sorted(veen_storage._MODULE_OF)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        veen_storage.nonsense  # noqa: B018
+
+
+def test_importing_the_errors_does_not_import_lmdb() -> None:
+    """Every command of the command line knows the errors; few of them open a data directory."""
+    script = (
+        "import sys, veen_storage.errors; from veen_storage import StorageError; print('lmdb' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -15,10 +15,10 @@ from veen_core.ids import Coid, Label, MmrRoot, StreamSeq
 from veen_core.profile import Profile
 from veen_core.receipt import sign_receipt
 from veen_storage import store as store_module
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.changes import Prune
 from veen_storage.commit.journal import ENTRY, Item, read_segment
-from veen_storage.commit.ledger import CACHED, Cache
+from veen_storage.commit.ledger import MAX_CACHED_CURSORS, CursorCache
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.errors import (
     AbsentError,
@@ -176,7 +176,7 @@ def test_a_decision_made_twice_before_it_is_applied_leaves_one_tombstone(store: 
     store.apply()
     for second in (60, 61):
         batch = store.batch(at(second))
-        for decision in due(store.index, ORDERS, Rule(max_age_sec=1), at(second)):
+        for decision in due(store.index, ORDERS, PruneRule(max_age_sec=1), at(second)):
             batch.prune(decision)
         store.commit(batch)
     store.apply()
@@ -508,15 +508,15 @@ def test_a_journal_whose_roots_do_not_follow_is_refused(make_store: MakeStore) -
 
 
 def test_what_is_not_applied_stays_in_the_cache_and_the_rest_goes_oldest_first() -> None:
-    cache = Cache[int, str]()
-    for number in range(1, CACHED + 11):
+    cache = CursorCache[int, str]()
+    for number in range(1, MAX_CACHED_CURSORS + 11):
         cache.put(number, "value", number)
     cache.shrink(0)
     assert cache.get(1) == "value"  # and now it is the youngest
     cache.shrink(3)
     assert [cache.get(n) is not None for n in (1, 2, 3, 4)] == [True, False, False, True]
-    cache.shrink(CACHED)
-    assert sum(cache.get(n) is not None for n in range(1, CACHED + 11)) == CACHED
+    cache.shrink(MAX_CACHED_CURSORS)
+    assert sum(cache.get(n) is not None for n in range(1, MAX_CACHED_CURSORS + 11)) == MAX_CACHED_CURSORS
 
 
 @pytest.mark.parametrize("then", ["sealed", "pruned"])
@@ -531,7 +531,7 @@ def test_a_chunk_that_changes_its_name_while_it_is_looked_for_is_found(store: St
         send(store, ORDERS, 15, now=at(1))
         store.apply()
         if then == "pruned":
-            assert prune(store, ORDERS, Rule(max_age_sec=0), at(60))
+            assert prune(store, ORDERS, PruneRule(max_age_sec=0), at(60))
         return found
 
     store.read._locate = locate_then_rename  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veen_core.ids import StreamSeq
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import LockedError
 from veen_storage.fsck import fsck
@@ -125,7 +125,7 @@ def test_a_round_that_was_cut_off_is_taken_as_far_as_it_got(
     send(store, ORDERS, 12, now=at(70))
     send(store, NEW, 20, now=at(71))
     batch = store.batch(at(72))
-    batch.prune(due(store.index, INVOICES, Rule(max_age_sec=0), at(72))[0])
+    batch.prune(due(store.index, INVOICES, PruneRule(max_age_sec=0), at(72))[0])
     batch.anchor(INVOICES, StreamSeq(8), b"anchored")
     store.commit(batch)
 

@@ -16,7 +16,7 @@ import lmdb
 import pytest
 
 from veen_core.receipt import Receipt
-from veen_storage.chunks.retention import Rule
+from veen_storage.chunks.retention import PruneRule
 from veen_storage.fsck import index as fsck_index
 from veen_storage.fsck.repair import RefusedError, repair
 from veen_storage.store import Store, create
@@ -33,7 +33,7 @@ def live(root: Path, second: int) -> list[Receipt]:
     store.apply()
     told += send(store, INVOICES, 5, now=at(second + 1))
     checkpoint(store, INVOICES, at(second + 2))
-    prune(store, ORDERS, Rule(max_age_sec=40), at(second + 3))
+    prune(store, ORDERS, PruneRule(max_age_sec=40), at(second + 3))
     told += send(store, ORDERS, 3, now=at(second + 4))
     drop(store)
     return told

@@ -14,7 +14,7 @@ from veen_core.ids import StreamSeq
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_storage.chunks.pruned_chunk import read_pruned_chunk
-from veen_storage.chunks.retention import LONG_TERM, Policy, Rule, due
+from veen_storage.chunks.retention import LONG_TERM, PrunePolicy, PruneRule, due
 from veen_storage.errors import DamageError, PrunedError
 from veen_storage.fsck import fsck
 from veen_storage.fsck.repair import repair
@@ -49,12 +49,12 @@ def written(store: Store) -> Store:
     return store
 
 
-def ranges(store: Store, rule: Rule, now: int) -> list[tuple[int, int]]:
+def ranges(store: Store, rule: PruneRule, now: int) -> list[tuple[int, int]]:
     return [(p.start_seq, p.end_seq) for p in due(store.index, ORDERS, rule, at(now))]
 
 
 def test_a_chunk_is_due_when_its_last_entry_is_too_old(written: Store) -> None:
-    rule = Rule(max_age_sec=100)
+    rule = PruneRule(max_age_sec=100)
     assert ranges(written, rule, 107) == []  # entry 8 came at second 7
     assert ranges(written, rule, 108) == [(1, 8)]
     assert ranges(written, rule, 1_000) == [(1, 8), (9, 16), (17, 24)]
@@ -62,9 +62,9 @@ def test_a_chunk_is_due_when_its_last_entry_is_too_old(written: Store) -> None:
 
 def test_the_oldest_chunks_go_until_the_rest_fits(written: Store) -> None:
     size = written.layout.chunk(ORDERS, seq(1), seq(8)).stat().st_size
-    assert ranges(written, Rule(max_bytes=10 * size), 50) == []
-    assert ranges(written, Rule(max_bytes=2 * size + size // 2), 50) == [(1, 8)]
-    assert ranges(written, Rule(max_bytes=0), 50) == [(1, 8), (9, 16), (17, 24)]
+    assert ranges(written, PruneRule(max_bytes=10 * size), 50) == []
+    assert ranges(written, PruneRule(max_bytes=2 * size + size // 2), 50) == [(1, 8)]
+    assert ranges(written, PruneRule(max_bytes=0), 50) == [(1, 8), (9, 16), (17, 24)]
 
 
 def test_long_term_keeps_everything(written: Store) -> None:
@@ -72,35 +72,35 @@ def test_long_term_keeps_everything(written: Store) -> None:
 
 
 def test_a_label_without_entries_has_nothing_due(written: Store) -> None:
-    assert due(written.index, INVOICES, Rule(max_age_sec=0), at(10**6)) == []
+    assert due(written.index, INVOICES, PruneRule(max_age_sec=0), at(10**6)) == []
 
 
 def test_a_policy_has_a_rule_for_every_label(written: Store) -> None:
-    policy = Policy(default=Rule(max_age_sec=1), labels={ORDERS: LONG_TERM})
+    policy = PrunePolicy(default=PruneRule(max_age_sec=1), labels={ORDERS: LONG_TERM})
     assert policy.rule(ORDERS) == LONG_TERM
-    assert policy.rule(INVOICES) == Rule(max_age_sec=1)
+    assert policy.rule(INVOICES) == PruneRule(max_age_sec=1)
     assert written.read.head(ORDERS) is not None
 
 
 def test_the_growing_chunk_is_never_pruned(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=0, max_bytes=0), at(10**6))
+    prune(written, ORDERS, PruneRule(max_age_sec=0, max_bytes=0), at(10**6))
     assert [written.read.entry(ORDERS, seq(n)).stream_seq for n in range(25, 31)] == list(range(25, 31))
 
 
 def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCaptureFixture) -> None:
     """Entries 25 to 30 are in the chunk that grows."""
-    policy = Policy(default=Rule(max_age_sec=100))
+    policy = PrunePolicy(default=PruneRule(max_age_sec=100))
     assert len(written.due(policy, at(129), keep=CONTROL)) == 3
     assert not caplog.messages
     written.due(policy, at(130), keep=CONTROL)
-    written.due(Policy(default=Rule(max_bytes=1)), at(130), keep=CONTROL)
+    written.due(PrunePolicy(default=PruneRule(max_bytes=1)), at(130), keep=CONTROL)
     (said,) = caplog.messages
     assert "in 1 labels payloads are too old and stay: their chunk has not ended" in said
 
 
 def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
     receipts = [written.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
-    decisions = prune(written, ORDERS, Rule(max_age_sec=100), at(120))
+    decisions = prune(written, ORDERS, PruneRule(max_age_sec=100), at(120))
     assert [(d.start_seq, d.end_seq) for d in decisions] == [(1, 8), (9, 16)]
     for n in range(1, 17):
         with pytest.raises(PrunedError, match=f"entry {n} .* pruned by retention"):
@@ -111,14 +111,14 @@ def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
 
 
 def test_pages_cross_from_pruned_to_whole_entries(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(written, ORDERS, PruneRule(max_age_sec=100), at(110))
     found = written.read.entries(ORDERS, seq(5), 10)
     assert [entry.receipt.stream_seq for entry in found] == list(range(5, 15))
     assert [isinstance(entry, PrunedEntry) for entry in found] == [True] * 4 + [False] * 6
 
 
 def test_proofs_across_pruned_entries_verify(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=0), at(10**6))
+    prune(written, ORDERS, PruneRule(max_age_sec=0), at(10**6))
     read = written.read
     for size in range(1, 31):
         root = read.root(ORDERS, seq(size))
@@ -133,7 +133,7 @@ def test_proofs_across_pruned_entries_verify(written: Store) -> None:
 
 def test_the_payload_is_gone_from_the_disk(written: Store) -> None:
     secret = written.read.entry(ORDERS, seq(3)).msg.ciphertext
-    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(written, ORDERS, PruneRule(max_age_sec=100), at(110))
     written.close()
     assert not written.layout.chunk(ORDERS, seq(1), seq(8)).exists()
     assert written.layout.pruned(ORDERS, seq(1), seq(8)).exists()
@@ -142,7 +142,7 @@ def test_the_payload_is_gone_from_the_disk(written: Store) -> None:
 
 
 def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(written, ORDERS, PruneRule(max_age_sec=100), at(110))
     with written.index.reading() as view:
         number = view.get("labels", ORDERS)
         assert number is not None
@@ -163,7 +163,7 @@ def test_tombstone_and_manifest_say_what_went_and_when(written: Store) -> None:
 
 
 def test_what_was_pruned_is_not_due_again(written: Store) -> None:
-    rule = Rule(max_age_sec=100)
+    rule = PruneRule(max_age_sec=100)
     prune(written, ORDERS, rule, at(110))
     assert ranges(written, rule, 110) == []
     assert ranges(written, rule, 120) == [(9, 16)]
@@ -173,7 +173,7 @@ def test_pruning_survives_reopening_applied_or_not(make_store: MakeStore) -> Non
     store = make_store()
     send_each(store, ORDERS, 20)
     store.apply()
-    for decision in due(store.index, ORDERS, Rule(max_age_sec=100), at(110)):
+    for decision in due(store.index, ORDERS, PruneRule(max_age_sec=100), at(110)):
         batch = store.batch(at(110))
         batch.prune(decision)
         store.commit(batch)
@@ -188,7 +188,7 @@ def test_pruning_survives_reopening_applied_or_not(make_store: MakeStore) -> Non
 
 
 def test_the_same_decision_twice_is_one_pruning(written: Store) -> None:
-    (decision,) = due(written.index, ORDERS, Rule(max_age_sec=100), at(110))
+    (decision,) = due(written.index, ORDERS, PruneRule(max_age_sec=100), at(110))
     for now in (110, 111):
         batch = written.batch(at(now))
         batch.prune(decision)
@@ -202,7 +202,7 @@ def test_the_same_decision_twice_is_one_pruning(written: Store) -> None:
 def test_a_compressed_chunk_is_pruned_too(make_store: MakeStore) -> None:
     store = make_store(zstd_level=3)
     send_each(store, ORDERS, 20)
-    prune(store, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(store, ORDERS, PruneRule(max_age_sec=100), at(110))
     with pytest.raises(PrunedError):
         store.read.entry(ORDERS, seq(8))
     assert store.read.entry(ORDERS, seq(9)).stream_seq == 9
@@ -211,7 +211,7 @@ def test_a_compressed_chunk_is_pruned_too(make_store: MakeStore) -> None:
 def test_other_labels_keep_theirs(store: Store) -> None:
     for label in (ORDERS, INVOICES):
         send_each(store, label, 10)
-    prune(store, ORDERS, Rule(max_age_sec=0), at(10**6))
+    prune(store, ORDERS, PruneRule(max_age_sec=0), at(10**6))
     assert store.read.entry(INVOICES, seq(1)).stream_seq == 1
 
 
@@ -220,12 +220,12 @@ def test_the_control_label_is_never_pruned(store: Store) -> None:
     for n in range(12):
         authorize(store, token(f"person {n}"))
     store.apply()
-    assert prune(store, CONTROL, Rule(max_age_sec=0, max_bytes=0), at(10**6)) == []
+    assert prune(store, CONTROL, PruneRule(max_age_sec=0, max_bytes=0), at(10**6)) == []
     assert store.poisoned is None
 
 
 def test_a_pruned_file_that_was_changed_is_damage(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=100), at(110))
+    prune(written, ORDERS, PruneRule(max_age_sec=100), at(110))
     path = written.layout.pruned(ORDERS, seq(1), seq(8))
     content = bytearray(path.read_bytes())
     content[-40] ^= 1
@@ -236,7 +236,7 @@ def test_a_pruned_file_that_was_changed_is_damage(written: Store) -> None:
 
 def test_a_receipt_of_a_pruned_chunk_is_found_without_reading_the_others(written: Store) -> None:
     """Two reads of the file, whatever it holds elsewhere."""
-    prune(written, ORDERS, Rule(max_age_sec=0), at(60))
+    prune(written, ORDERS, PruneRule(max_age_sec=0), at(60))
     path = written.layout.pruned(ORDERS, seq(9), seq(16))
     expected = [written.read.receipt(ORDERS, seq(n)) for n in range(9, 17)]
     data = bytearray(path.read_bytes())
@@ -250,7 +250,7 @@ def test_a_receipt_of_a_pruned_chunk_is_found_without_reading_the_others(written
 
 
 def test_the_places_of_pruned_entries_are_checked(written: Store) -> None:
-    prune(written, ORDERS, Rule(max_age_sec=0), at(60))
+    prune(written, ORDERS, PruneRule(max_age_sec=0), at(60))
     path = written.layout.pruned(ORDERS, seq(1), seq(8))
     written.close()
     data = path.read_bytes()
@@ -305,7 +305,7 @@ def test_a_damaged_chunk_is_not_due_and_is_named(
     damaged: Store, make_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = damaged.layout.chunk(ORDERS, seq(9), seq(16))
-    decisions = damaged.due(Policy(default=Rule(max_age_sec=0)), at(1_000), keep=CONTROL)
+    decisions = damaged.due(PrunePolicy(default=PruneRule(max_age_sec=0)), at(1_000), keep=CONTROL)
     assert [(d.start_seq, d.end_seq) for d in decisions] == [(1, 8), (17, 24)]
     assert [record.levelname for record in caplog.records if path.name in record.message] == ["WARNING"]
     batch = damaged.batch(at(1_000))
@@ -323,7 +323,7 @@ def test_a_chunk_damaged_after_the_decision_stops_nothing(damaged: Store, make_s
     """The decision is in the journal, and neither applying nor opening stumbles over it."""
     path = damaged.layout.chunk(ORDERS, seq(9), seq(16))
     batch = damaged.batch(at(1_000))
-    for decision in due(damaged.index, ORDERS, Rule(max_age_sec=0), at(1_000)):
+    for decision in due(damaged.index, ORDERS, PruneRule(max_age_sec=0), at(1_000)):
         batch.prune(decision)
     damaged.commit(batch)
     damaged.close()  # durable, not applied
@@ -342,7 +342,7 @@ def test_a_damaged_chunk_is_pruned_once_it_is_restored(written: Store, make_stor
     path = written.layout.chunk(ORDERS, seq(9), seq(16))
     good = path.read_bytes()
     _flip(path)
-    rule = Rule(max_age_sec=0)
+    rule = PruneRule(max_age_sec=0)
     prune(written, ORDERS, rule, at(1_000))
     send_each(written, ORDERS, 20, now=at(1_000))  # seals more, after the pruning that was not carried out
     written.apply()
@@ -369,7 +369,7 @@ def all_receipts(store: Store) -> list[Receipt]:
 def test_a_stranger_in_the_place_of_what_stays_is_replaced(written: Store) -> None:
     receipts, path = all_receipts(written), written.layout.pruned(ORDERS, seq(1), seq(8))
     path.write_bytes(b"not what stays of the chunk")
-    prune(written, ORDERS, Rule(max_age_sec=100), at(108))
+    prune(written, ORDERS, PruneRule(max_age_sec=100), at(108))
     assert all_receipts(written) == receipts
     written.close()
     assert fsck(written.layout.root, processes=1).ok
@@ -385,7 +385,7 @@ def unfinished(written: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     with monkeypatch.context() as patched:
         patched.setattr(written._applier, "finish", die)
         with pytest.raises(OSError, match="killed"):
-            prune(written, ORDERS, Rule(max_age_sec=100), at(108))
+            prune(written, ORDERS, PruneRule(max_age_sec=100), at(108))
     written.close()
     assert written.layout.chunk(ORDERS, seq(1), seq(8)).exists()
     assert fsck(written.layout.root, processes=1).ok

@@ -37,11 +37,11 @@ from veen_core.consistency import verify_consistency
 from veen_core.ids import AuthRef, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
-from veen_storage.chunks.retention import Rule, due
+from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit import journal, ledger
 from veen_storage.commit.applier import Applier
 from veen_storage.commit.journal import Item
-from veen_storage.commit.ledger import Cache
+from veen_storage.commit.ledger import CursorCache
 from veen_storage.commit.writer import Batch
 from veen_storage.errors import AbsentError, PrunedError
 from veen_storage.index.lmdb_index import Index
@@ -212,7 +212,7 @@ class StoreMachine(RuleBasedStateMachine):
     def prune(self, of: Label, most: int) -> None:
         """What is decided shows when it is applied."""
         self.store.apply()
-        decisions = due(self.store.index, of, Rule(max_bytes=most), self.now)
+        decisions = due(self.store.index, of, PruneRule(max_bytes=most), self.now)
         batch = self.begin(0)
         for decision in decisions:
             batch.prune(decision)
@@ -395,7 +395,7 @@ def test_a_naive_root_is_that_of_the_specification() -> None:
 
 def test_a_cursor_is_never_evicted_while_the_writer_uses_it() -> None:
     """Else the label would go on from what the index knows, and a stream_seq would be given twice (H2)."""
-    cache, applied, over = Cache[int, int](), [0], threading.Event()
+    cache, applied, over = CursorCache[int, int](), [0], threading.Event()
 
     def applier() -> None:
         while not over.is_set():
@@ -403,7 +403,7 @@ def test_a_cursor_is_never_evicted_while_the_writer_uses_it() -> None:
 
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=applier)
-    with patch.object(ledger, "CACHED", 2):
+    with patch.object(ledger, "MAX_CACHED_CURSORS", 2):
         thread.start()
         sys.setswitchinterval(1e-6)
         try:

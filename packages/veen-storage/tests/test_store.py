@@ -420,7 +420,7 @@ def test_reading_cursors_without_writing_keeps_the_cache_bounded(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused messages look cursors up and change nothing (§3.4.1)."""
-    monkeypatch.setattr(ledger, "CACHED", 8)
+    monkeypatch.setattr(ledger, "MAX_CACHED_CURSORS", 8)
     store = make_store()
     labels = [Label(H(bytes([n]))) for n in range(40)]
     for name in labels:

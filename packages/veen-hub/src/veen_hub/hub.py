@@ -44,10 +44,7 @@ from veen_hub.pipeline.signer import Signer
 from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.version import VERSION
-from veen_storage.commit.writer import Batch, Place
-from veen_storage.errors import StorageError
-from veen_storage.read.reader import Head
-from veen_storage.store import Store
+from veen_storage import Batch, Head, PendingEntry, StorageError, Store
 
 T = TypeVar("T")
 
@@ -195,7 +192,7 @@ class Hub:
         """Every message into the pipeline; ``then`` each has its outcome, a receipt or the error it gets."""
         return self._intake.enter(wires, then)
 
-    def _admit(self, submission: Submission, batch: Batch) -> Place:
+    def _admit(self, submission: Submission, batch: Batch) -> PendingEntry:
         """In the sequencer: the stateful half of the table, then the batch."""
         table.admit(submission, self._hearing(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)

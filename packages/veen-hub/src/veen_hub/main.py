@@ -33,7 +33,7 @@ from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import finish, log, set_up
 from veen_hub.ops.process_memory import protect_memory
 from veen_hub.version import VERSION
-from veen_storage.store import Store
+from veen_storage import Store
 
 
 def _parser() -> argparse.ArgumentParser:

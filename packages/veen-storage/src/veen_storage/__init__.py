@@ -1,5 +1,116 @@
-"""What a hub keeps on disk.
+"""The data directory of a VEEN hub: everything that a hub keeps on disk.
 
-The data directory of a hub: journal, chunk files, LMDB indices, peaks, checkpoints,
-retention, recovery, fsck, clone and fork. The only package that knows a path.
+Rooms:
+
+- ``disk``: files, layout, lock, keys, creation, key rotation;
+- ``commit``: journal, writer, ledger, applier, recovery: the way of a message to disk;
+- ``chunks``: chunk files, their compression, retention;
+- ``index``: the LMDB tables, rebuildable from the log;
+- ``read``: everything a hub answers from a data directory;
+- ``copies``: clone, fork and export;
+- ``fsck``: check and repair.
+
+The names below are the face for hubs and tools; ``veen_storage.copies`` and ``veen_storage.fsck`` have their
+own. They are imported on first use: an error class does not need LMDB.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from veen_storage.chunks.retention import LONG_TERM, PrunePolicy, PruneRule
+    from veen_storage.commit.changes import Anchored, Checkpointed
+    from veen_storage.commit.ledger import Draft
+    from veen_storage.commit.writer import Batch, PendingEntry
+    from veen_storage.disk.creation import create
+    from veen_storage.disk.directory_lock import lock_owner
+    from veen_storage.disk.files import SECRET, Files
+    from veen_storage.disk.layout import Layout
+    from veen_storage.disk.registry import Registry, read_registry
+    from veen_storage.disk.rotation import rotate
+    from veen_storage.errors import (
+        AbsentError,
+        ClosedError,
+        DamageError,
+        LockedError,
+        MismatchError,
+        PoisonedError,
+        PrunedError,
+        StorageError,
+    )
+    from veen_storage.index.records import CapRecord, ClientCursor
+    from veen_storage.index.view_store import ViewStore
+    from veen_storage.read.attachments import ContentError, LostError, TooLargeError
+    from veen_storage.read.observer import Source, open_source
+    from veen_storage.read.reader import Head, LabelProgress
+    from veen_storage.store import Store
+
+__all__ = [
+    "LONG_TERM",
+    "SECRET",
+    "AbsentError",
+    "Anchored",
+    "Batch",
+    "CapRecord",
+    "Checkpointed",
+    "ClientCursor",
+    "ClosedError",
+    "ContentError",
+    "DamageError",
+    "Draft",
+    "Files",
+    "Head",
+    "LabelProgress",
+    "Layout",
+    "LockedError",
+    "LostError",
+    "MismatchError",
+    "PendingEntry",
+    "PoisonedError",
+    "PrunePolicy",
+    "PruneRule",
+    "PrunedError",
+    "Registry",
+    "Source",
+    "StorageError",
+    "Store",
+    "TooLargeError",
+    "ViewStore",
+    "create",
+    "lock_owner",
+    "open_source",
+    "read_registry",
+    "rotate",
+]
+
+_MODULES = {
+    "chunks.retention": ("LONG_TERM", "PrunePolicy", "PruneRule"),
+    "commit.changes": ("Anchored", "Checkpointed"),
+    "commit.ledger": ("Draft",),
+    "commit.writer": ("Batch", "PendingEntry"),
+    "disk.creation": ("create",),
+    "disk.directory_lock": ("lock_owner",),
+    "disk.files": ("SECRET", "Files"),
+    "disk.layout": ("Layout",),
+    "disk.registry": ("Registry", "read_registry"),
+    "disk.rotation": ("rotate",),
+    "errors": (
+        *("AbsentError", "ClosedError", "DamageError", "LockedError"),
+        *("MismatchError", "PoisonedError", "PrunedError", "StorageError"),
+    ),
+    "index.records": ("CapRecord", "ClientCursor"),
+    "index.view_store": ("ViewStore",),
+    "read.attachments": ("ContentError", "LostError", "TooLargeError"),
+    "read.observer": ("Source", "open_source"),
+    "read.reader": ("Head", "LabelProgress"),
+    "store": ("Store",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'veen_storage' has no attribute {name!r}")
+    value = getattr(import_module(f"veen_storage.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -20,7 +20,7 @@ from veen_core.ids import Label, Signature, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import Profile
 from veen_storage.chunks import retention
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit.applier import NOTHING_TO_FINISH, ROUND_BYTES, Applier
 from veen_storage.commit.changes import Changes, Prune
 from veen_storage.commit.journal import Journal
@@ -137,7 +137,7 @@ class Store:
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
         self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
         self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, cut_off=True)
-        origin = Origin(self.layout, self.identity, self._index)
+        origin = OriginCheck(self.layout, self.identity, self._index)
         open_checks.check_newest_entries(origin, self._index)
         self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
         self._tail = Tail()
@@ -235,7 +235,7 @@ class Store:
             held = [record.token for _auth_ref, record in tables.CAPS.scan(view)]
         return [token for token in held if token is not None]
 
-    def due(self, policy: retention.Policy, now: UnixTime, *, keep: Label) -> list[Prune]:
+    def due(self, policy: retention.PrunePolicy, now: UnixTime, *, keep: Label) -> list[Prune]:
         """What the rules demand now; the label ``keep`` is never pruned, nor a chunk that is damaged."""
         decisions, held_back = list[Prune](), 0
         for label in self.read.all_labels():

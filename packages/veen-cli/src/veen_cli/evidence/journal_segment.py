@@ -15,10 +15,10 @@ from veen_core.checkpoint import Checkpoint
 from veen_core.entry import Entry, unframe
 from veen_core.errors import DecodeError
 from veen_core.wire import Wire
+from veen_storage import DamageError
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.commit.journal import Item
-from veen_storage.errors import DamageError
 
 _NAME: Final = re.compile(r"journal-\d{20}\.wal")
 _DECODERS: Final[dict[int, Callable[[bytes], Wire | Entry]]] = {

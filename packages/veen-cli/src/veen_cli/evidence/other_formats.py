@@ -16,8 +16,8 @@ from veen_core.errors import DecodeError
 from veen_core.hashing import HASH_SIZE, H
 from veen_core.hub_identity import key_id
 from veen_core.ids import HubPk, Signature
+from veen_storage import DamageError
 from veen_storage.commit.journal_floor import Floor
-from veen_storage.errors import DamageError
 
 SIGNED: Final = {"hub-identity.sig": ("hub-identity", "8.4"), "manifest.sig": ("export manifest", "ADR 0007")}
 MAX_PEAKS: Final = 64

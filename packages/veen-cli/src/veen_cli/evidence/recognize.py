@@ -21,9 +21,9 @@ from veen_cli.frame.exits import CommandFailed, Exit
 from veen_core import cbor, chunk
 from veen_core.entry import split_frames
 from veen_core.errors import DecodeError
+from veen_storage import DamageError
 from veen_storage.chunks import compression
 from veen_storage.chunks.pruned_chunk import decode_pruned_chunk
-from veen_storage.errors import DamageError
 
 MAX_FILE_BYTES: Final = 256 * 1_048_576
 """No object and no chunk is larger."""

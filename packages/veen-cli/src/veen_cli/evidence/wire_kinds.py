@@ -28,11 +28,11 @@ from veen_core.receipt import Receipt
 from veen_core.wire import ArrayCodec, Wire
 from veen_hub.client.state.records import EpochsRecord, HeldTokens, LabelRecord
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
+from veen_storage import Registry
 from veen_storage.commit.changes import Anchor, Prune
 from veen_storage.copies.export import Manifest
 from veen_storage.copies.fork import Fork, ForkCut
 from veen_storage.disk.hub_keys import KeyFile, NextIdentity
-from veen_storage.disk.registry import Registry
 
 KINDS: Final[tuple[type[Wire], ...]] = (
     Receipt,

@@ -28,7 +28,7 @@ from veen_core.errors import (
 )
 from veen_core.rejection import Code
 from veen_hub.client.errors import BoundsReached, Misbehaved, Refused, Unreachable
-from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
+from veen_storage import DamageError, LockedError, MismatchError, StorageError
 
 EXIT_CODES: Final[tuple[tuple[type[BaseException], Exit], ...]] = (
     (Unreachable, Exit.NETWORK),

@@ -24,12 +24,11 @@ from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
 from veen_core.ids import Epoch, Label, StreamSeq, UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_storage import AbsentError, Source, open_source
 from veen_storage.copies.clone import clone as copy
 from veen_storage.copies.export import Manifest, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
-from veen_storage.errors import AbsentError
-from veen_storage.read.observer import Source, opened
 
 FOREVER: Final = 2**63
 """Seconds, where no end was said."""
@@ -169,7 +168,7 @@ def export(
         raise click.UsageError("say which log: --stream NAME or --label HEX.")
     if to_seq is not None and to_seq < from_seq:
         raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
-    with opened(data_dir) as store, out.progress("exporting entries") as progress:
+    with open_source(data_dir) as store, out.progress("exporting entries") as progress:
         place = _label(store, stream, label, epoch)
         with saying_what_is_absent(stream or f"label {place.hex()}", place):
             if since is not None or until is not None:

@@ -22,7 +22,7 @@ from veen_cli.identity.identity_folder import verify_key_named
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
 from veen_core.profile import PROFILES
-from veen_storage import store
+from veen_storage import create
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def init(
         raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
     admin_pk = verify_key_named(admin) if admin is not None else None
     with private_umask(), gone_if_full(data_dir):
-        identity = store.create(
+        identity = create(
             data_dir,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
             UnixTime(times.now()),

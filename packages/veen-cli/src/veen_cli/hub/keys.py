@@ -20,9 +20,8 @@ from veen_cli.hub.data_directory import data_dir_option, existing, keys_dir_opti
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningKey, SigningSeed
+from veen_storage import Layout, read_registry
 from veen_storage.disk import hub_keys, rotation
-from veen_storage.disk.layout import Layout
-from veen_storage.disk.registry import read_registry
 
 UNPINNED: Final = "not pinned: compare hub_id with what the operator told you (--trust HUB_ID)"
 

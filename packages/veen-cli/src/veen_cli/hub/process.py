@@ -26,8 +26,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
 from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
-from veen_storage.disk.directory_lock import lock_owner
-from veen_storage.disk.layout import Layout
+from veen_storage import Layout, lock_owner
 
 LISTENING: Final = "veen-hub listening on "
 START_SECONDS: Final = 60.0

@@ -35,7 +35,7 @@ from veen_core.keystore import (
     open_keystore,
     seal_keystore,
 )
-from veen_storage.disk.files import SECRET, Files
+from veen_storage import SECRET, Files
 
 RESTORE: Final = "restore it from a backup: keys cannot be made again"
 HEX: Final = 64

@@ -34,7 +34,7 @@ from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live import EpochView, Materializer, Prefix, open_entry
 from veen_overlays.schema.record import Record
-from veen_storage.index.view_store import ViewStore
+from veen_storage import ViewStore
 
 S = TypeVar("S")
 View = Materializer[S] | EpochView[S]

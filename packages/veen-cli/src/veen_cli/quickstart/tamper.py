@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veen_cli.quickstart.world import World
 from veen_core.errors import VerificationError
-from veen_storage.disk.layout import Layout
+from veen_storage import Layout
 from veen_storage.fsck import Report, fsck
 
 

@@ -18,7 +18,7 @@ from veen_core.hub_identity import HubIdentity
 from veen_core.ids import UnixTime, VerifyKey
 from veen_core.keys import SigningKey, SigningSeed
 from veen_hub.ops.config import ENVIRONMENT
-from veen_storage import store
+from veen_storage import create
 
 NAMES: Final = ("admin", "alice", "bob")
 STREAM: Final = "quickstart"
@@ -55,7 +55,7 @@ def build(root: Path) -> World:
     now = UnixTime(times.now())
     for name in NAMES:
         Folder(root / name).create(new_secrets(now), None, now)
-    identity = store.create(
+    identity = create(
         root / "hub",
         SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
         now,

@@ -10,8 +10,7 @@ from veen_core.ids import AuthRef, StreamSeq, UnixTime
 from veen_core.rejection import CAP_INVALID, CAP_ISSUER, CBOR_INVALID, Code
 from veen_core.status import AuthorizeResponse, CapStatus
 from veen_hub.version import VERSION
-from veen_storage.commit.writer import Batch
-from veen_storage.index.records import CapRecord
+from veen_storage import Batch, CapRecord
 
 if TYPE_CHECKING:
     from veen_hub.hub import Hub

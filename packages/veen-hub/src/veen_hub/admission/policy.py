@@ -16,7 +16,7 @@ from veen_core.errors import ConfigError
 from veen_core.ids import AuthRef, ClientId, HubId, Label, StreamId, UnixTime
 from veen_core.protocols import Clock, LogReader
 from veen_hub import extension
-from veen_storage.index.view_store import ViewStore
+from veen_storage import ViewStore
 
 if TYPE_CHECKING:
     from veen_hub.client.sending.epochs import EpochLabels

@@ -34,8 +34,7 @@ from veen_hub.admission.class_rates import Pace, Who
 from veen_hub.admission.labels import LabelMap, Place
 from veen_hub.admission.policy import AdmissionPolicy, Question
 from veen_hub.admission.stateless import Submission
-from veen_storage.commit.ledger import Draft
-from veen_storage.index.records import CapRecord, ClientCursor
+from veen_storage import CapRecord, ClientCursor, Draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.http.submit import check_address
 from veen_hub.ops.logs import log
 from veen_hub.version import VERSION
-from veen_storage.errors import AbsentError, StorageError
+from veen_storage import AbsentError, StorageError
 
 F = TypeVar("F", bound=FixedBytes)
 

@@ -16,8 +16,7 @@ from veen_hub.http.keys import REQUEST_ID, name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.pipeline.sequencer import storage_failed
-from veen_storage.errors import AbsentError, StorageError
-from veen_storage.read.attachments import ContentError, LostError, TooLargeError
+from veen_storage import AbsentError, ContentError, LostError, StorageError, TooLargeError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

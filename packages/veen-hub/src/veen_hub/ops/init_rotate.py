@@ -15,8 +15,8 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_hub.ops.config import HubConfig
+from veen_storage import create
 from veen_storage.disk import rotation
-from veen_storage.store import create
 
 
 def _new_key() -> SigningKey:

@@ -18,7 +18,7 @@ from veen_core.ids import Epoch, HubId, Label, StreamId
 from veen_hub.admission.policy import REALM, AdmissionPolicy, FollowingPolicy, Surroundings, load_policy
 from veen_hub.ops.config import HubConfig, RealmSettings
 from veen_hub.ops.logs import log
-from veen_storage.index.view_store import ViewStore
+from veen_storage import ViewStore
 
 if TYPE_CHECKING:
     from veen_hub.hub import Hub

@@ -25,12 +25,8 @@ from veen_hub.ops.anchors import Anchor, AnchoredRoot, AnchorError
 from veen_hub.ops.config import HubConfig, RetentionRule
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.metrics import Metrics
+from veen_storage import Anchored, Batch, Checkpointed, LabelProgress, StorageError, Store
 from veen_storage.chunks import retention
-from veen_storage.commit.changes import Anchored, Checkpointed
-from veen_storage.commit.writer import Batch
-from veen_storage.errors import StorageError
-from veen_storage.read.reader import LabelProgress
-from veen_storage.store import Store
 
 T = TypeVar("T")
 
@@ -293,14 +289,16 @@ class Upkeep:
 
     # --- retention
 
-    def retention_policy(self) -> retention.Policy:
+    def retention_policy(self) -> retention.PrunePolicy:
         """The configuration's rules by label; a stream's are those of its labels of all epochs.
 
         A class's wish stands in for the default only: a rule of the configuration counts more.
         """
         settings = self._config.retention
         by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
-        rules = {label: retention.Rule(max_age_sec=age) for label, age in self._policy.retention().items()}
+        rules = {
+            label: retention.PruneRule(max_age_sec=age) for label, age in self._policy.retention().items()
+        }
         for label in self._store.read.all_labels() if by_stream else ():
             try:
                 found = self._stream_of(label, by_stream)
@@ -311,7 +309,7 @@ class Upkeep:
             if found is not None:
                 rules[label] = by_stream[found]
         rules |= {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
-        return retention.Policy(default=_rule(settings.default), labels=rules)
+        return retention.PrunePolicy(default=_rule(settings.default), labels=rules)
 
     def _stream_of(self, label: Label, streams: Collection[StreamId]) -> StreamId | None:
         if label not in self._streams:
@@ -342,10 +340,10 @@ def anchored_root(hub: HubId, checkpoint: Checkpoint, now: UnixTime) -> Anchored
     )
 
 
-def _rule(settings: RetentionRule) -> retention.Rule:
+def _rule(settings: RetentionRule) -> retention.PruneRule:
     if settings.long_term:
         return retention.LONG_TERM
-    return retention.Rule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
+    return retention.PruneRule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)

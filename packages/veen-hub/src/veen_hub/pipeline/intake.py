@@ -26,13 +26,13 @@ from veen_hub.ops.logs import LOGGER
 from veen_hub.pipeline.examiner import Examiner, Verdict, examined
 from veen_hub.pipeline.sequencer import Answer, Sequencer, Ticket
 from veen_hub.pipeline.worker_process import has_cores
-from veen_storage.commit.writer import Batch, Place
+from veen_storage import Batch, PendingEntry
 
 GROUP: Final = 64
 """Messages a worker takes at once: large enough to amortise the hand-over, small enough to spread."""
 
 Outcome = Entry | VeenError
-Admit = Callable[[Submission, Batch], Place]
+Admit = Callable[[Submission, Batch], PendingEntry]
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class Intake:
         """
         (wire,) = pending.wires
 
-        def action(batch: Batch) -> Place:
+        def action(batch: Batch) -> PendingEntry:
             started = time.perf_counter()
             verdict = examined(wire, self._supported)
             pending.verify_seconds = time.perf_counter() - started
@@ -168,7 +168,7 @@ class Intake:
             failed = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
             return [failed] * len(wires)
 
-    def _hand_over(self, number: int, tickets: list[Ticket[Place]], answer: Answer) -> None:
+    def _hand_over(self, number: int, tickets: list[Ticket[PendingEntry]], answer: Answer) -> None:
         with self._handing_over:
             self._examined[number] = (tickets, answer)
             while (ready := self._examined.pop(self._next_group, None)) is not None:
@@ -179,7 +179,7 @@ class Intake:
                 else:
                     answer(tickets)
 
-    def _ticket(self, submission: Submission) -> Ticket[Place]:
+    def _ticket(self, submission: Submission) -> Ticket[PendingEntry]:
         return Ticket(partial(self._admit, submission), len(submission.wire))
 
     def _deliver(self, group: list[Part], outcomes: list[Outcome]) -> None:
@@ -227,7 +227,7 @@ def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Part]]:
         yield group
 
 
-def settled_outcome(ticket: Ticket[Place]) -> Outcome:
+def settled_outcome(ticket: Ticket[PendingEntry]) -> Outcome:
     if ticket.outcome is None:
         raise AssertionError("the sequencer settles every ticket it is given")
-    return ticket.outcome.entry if isinstance(ticket.outcome, Place) else ticket.outcome
+    return ticket.outcome.entry if isinstance(ticket.outcome, PendingEntry) else ticket.outcome

@@ -21,8 +21,7 @@ from veen_core.rejection import Code
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
-from veen_storage.commit.writer import Batch
-from veen_storage.store import Store
+from veen_storage import Batch, Store
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ MOVE_OUT: Final = (
 )
 
 
-class Origin:
+class OriginCheck:
     """Judges the chunk files of one open data directory, each once. ``judge`` from any thread."""
 
     def __init__(self, layout: Layout, identity: HubIdentity, index: Index) -> None:

@@ -36,25 +36,25 @@ from veen_storage.index.tables import CHUNKS, LABELS, MANIFEST, TOMBSTONES, is_c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PruneRule:
     """What a label may keep; None means no bound, and ``long_term`` neither age nor size."""
 
     max_age_sec: int | None = None
     max_bytes: int | None = None
 
 
-LONG_TERM = Rule()
+LONG_TERM = PruneRule()
 """Keep everything (retention_hint = long_term)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class PrunePolicy:
     """A rule per label, and one for all others."""
 
-    default: Rule = LONG_TERM
-    labels: Mapping[Label, Rule] = field(default_factory=dict)
+    default: PruneRule = LONG_TERM
+    labels: Mapping[Label, PruneRule] = field(default_factory=dict)
 
-    def rule(self, label: Label) -> Rule:
+    def rule(self, label: Label) -> PruneRule:
         return self.labels.get(label, self.default)
 
 
@@ -68,7 +68,7 @@ class SealedChunk:
     last_ts: UnixTime
 
 
-def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
+def due(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> list[Prune]:
     """The decisions that a rule demands now, oldest chunk first; none for a label that holds tokens."""
     with index.reading() as view:
         number = LABELS.get(view, label)
@@ -87,7 +87,7 @@ def due(index: Index, label: Label, rule: Rule, now: UnixTime) -> list[Prune]:
     return decisions
 
 
-def is_held_back(index: Index, label: Label, rule: Rule, now: UnixTime) -> bool:
+def is_held_back(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> bool:
     """Whether even the newest payload is too old, and stays: the chunk that grows is never pruned."""
     if rule.max_age_sec is None:
         return False

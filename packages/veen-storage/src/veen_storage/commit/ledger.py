@@ -31,14 +31,14 @@ from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, LabelNo, Location
 from veen_storage.index.tables import BUCKETS, CAPS, CHECKPOINTS, CHUNKS, CLIENTS, LABELS, Table, read_cursor
 
-CACHED: Final = 4_096
+MAX_CACHED_CURSORS: Final = 4_096
 """Cursors of each kind that are kept beyond those still to be applied."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Cache(Generic[K, V]):
+class CursorCache(Generic[K, V]):
     """LRU cache of cursors, each with the number of the batch that last changed it.
 
     Only a value that the applier has written to the index may be evicted. The writer's thread gets and
@@ -70,7 +70,7 @@ class Cache(Generic[K, V]):
             self._evict()
 
     def _evict(self) -> None:
-        while len(self._values) > CACHED:
+        while len(self._values) > MAX_CACHED_CURSORS:
             key, (batch, _value) = next(iter(self._values.items()))
             if batch > self._applied:
                 return
@@ -89,11 +89,11 @@ class Ledger:
         self.registry = registry
         self.adopted = 0
         """How many batches became durable in this run."""
-        self._labels: Cache[Label, LabelCursor] = Cache()
-        self._clients: Cache[tuple[LabelNo, ClientId], ClientCursor] = Cache()
-        self._caps: Cache[AuthRef | ClaimsRef, CapRecord] = Cache()
-        self._buckets: Cache[tuple[ClaimsRef, LabelNo], Bucket] = Cache()
-        self._checkpoints: Cache[tuple[LabelNo, StreamSeq], bool] = Cache()
+        self._labels: CursorCache[Label, LabelCursor] = CursorCache()
+        self._clients: CursorCache[tuple[LabelNo, ClientId], ClientCursor] = CursorCache()
+        self._caps: CursorCache[AuthRef | ClaimsRef, CapRecord] = CursorCache()
+        self._buckets: CursorCache[tuple[ClaimsRef, LabelNo], Bucket] = CursorCache()
+        self._checkpoints: CursorCache[tuple[LabelNo, StreamSeq], bool] = CursorCache()
         with index.reading() as view:
             self._next_label = tables.read_number(view, tables.NEXT_LABEL)
             self.hub_ts = UnixTime(tables.read_number(view, tables.HUB_TS))
@@ -120,7 +120,7 @@ class Ledger:
     def bucket(self, claims: ClaimsRef, number: LabelNo) -> Bucket | None:
         return self._through(self._buckets, BUCKETS, (claims, number))
 
-    def _through(self, cache: Cache[K, V], table: Table[K, V], key: K) -> V | None:
+    def _through(self, cache: CursorCache[K, V], table: Table[K, V], key: K) -> V | None:
         if (cached := cache.get(key)) is not None:
             return cached
         with self._index.reading() as view:

@@ -72,7 +72,7 @@ class Addressed(Protocol):
 
 
 @dataclass(slots=True)
-class Place:
+class PendingEntry:
     """Where a message goes: decided, and signed with the others of its batch."""
 
     cursor: LabelCursor
@@ -117,7 +117,7 @@ class Batch:
         self.made_after = ledger.adopted
         """A batch is good for the state it was made from, and for one commit."""
         self.items: list[Item] = []
-        self._unsigned: list[Place] = []
+        self._unsigned: list[PendingEntry] = []
 
     # What admission may look at.
 
@@ -136,14 +136,14 @@ class Batch:
 
     # What the batch does.
 
-    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> Place:
+    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> PendingEntry:
         """Decide the place of an admitted MSG."""
         cursor = self._draft.own(msg.label)
         placed = self._append(cursor, msg_bytes, leaf, 0)
         note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
         return placed
 
-    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> Place:
+    def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> PendingEntry:
         """Append a token to the control label (H5); the caller has made sure it is not there yet."""
         cursor = self._draft.own(control)
         auth_ref = token.auth_ref
@@ -173,7 +173,7 @@ class Batch:
         file_prune(self._draft, decision)
         self.items.append(Item(journal.PRUNE, decision.encode()))
 
-    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> Place:
+    def _append(self, cursor: LabelCursor, msg_bytes: bytes, leaf: LeafHash, flags: int) -> PendingEntry:
         seq, hub_ts = StreamSeq(cursor.log.size + 1), self.hub_ts
         size = FRAME_SIZE + len(msg_bytes) + receipts.encoded_size(seq, hub_ts)
         if self._draft.must_roll(cursor, size):
@@ -186,7 +186,7 @@ class Batch:
         unsigned = receipts.unsigned_bytes(cursor.label, seq, leaf, cursor.log.root, hub_ts)
         location = self._draft.reserve(cursor, size)
         digest = Ht("veen/sig", unsigned)
-        place = Place(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
+        place = PendingEntry(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
         self._unsigned.append(place)
         if len(self._unsigned) % AHEAD == 0:
             self._signer.expect_receipts([place.digest for place in self._unsigned[-AHEAD:]], hub_ts)
@@ -200,7 +200,7 @@ class Batch:
         signatures = self._signer.sign_receipts(digests, self.hub_ts)
         if len(signatures) != len(digests):
             raise StorageError(f"{len(signatures)} signatures came for {len(digests)} receipts")
-        entries = list(map(Place.with_signature, self._unsigned, signatures))
+        entries = list(map(PendingEntry.with_signature, self._unsigned, signatures))
         places, self._unsigned = self._unsigned, []  # from here on nothing fails: all are filled, or none
         for place, entry in zip(places, entries, strict=True):
             digest = entry.entry_hash

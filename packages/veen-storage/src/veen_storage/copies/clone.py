@@ -45,7 +45,7 @@ from veen_storage.errors import DamageError, StorageError, reading
 from veen_storage.fsck.repair import RefusedError, rebuild_index
 from veen_storage.fsck.report import REPAIR
 from veen_storage.read.attachments import Attachments
-from veen_storage.read.observer import Observer, Source, opened
+from veen_storage.read.observer import Observer, Source, open_source
 from veen_storage.store import Store
 
 PART: Final = 1_048_576
@@ -84,7 +84,7 @@ def clone(
     Of an open one everything is copied that was applied when the cut was taken; it goes on.
     ``keys_directory`` is where the source keeps its keys, if not with the data.
     """
-    with opened(source) as store:
+    with open_source(source) as store:
         if with_keys and isinstance(store, Observer):
             raise StorageError(f"{source} is in use: stop the hub before its keys move elsewhere")
         return copy_prefix(

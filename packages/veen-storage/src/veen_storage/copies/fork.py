@@ -27,7 +27,7 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import read_registry
 from veen_storage.errors import AbsentError, DamageError, StorageError
-from veen_storage.read.observer import opened
+from veen_storage.read.observer import open_source
 from veen_storage.store import Store, create
 
 __all__ = ["Fork", "ForkCut", "ancestors", "check_fork", "cuts_of", "fork", "read_fork", "verify_fork"]
@@ -55,7 +55,7 @@ def fork(
     files, layout = files or Files(), Layout(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError(f"{target} is not empty: a fork needs a folder of its own")
-    with opened(source) as store:
+    with open_source(source) as store:
         old = store.identity
         if stream.hub_id(HubPk(new_key.public)) == old.hub_id:
             raise StorageError("the new key is the old hub's first: a fork under it would be the same hub")

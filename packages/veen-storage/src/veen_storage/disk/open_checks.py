@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit import journal
 from veen_storage.commit.journal_floor import read_floor
 from veen_storage.disk.layout import Layout
@@ -43,7 +43,7 @@ def check_journal(layout: Layout, applied: int) -> None:
     journal.check_newest(layout.journal, floor)
 
 
-def check_newest_entries(origin: Origin, index: Index) -> None:
+def check_newest_entries(origin: OriginCheck, index: Index) -> None:
     """Raise unless the newest entries of the labels are where the index says, and are this hub's."""
     with index.reading() as view:
         found = list(_newest(view))

@@ -14,7 +14,7 @@ from veen_core.entry import Entry
 from veen_core.ids import Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt
 from veen_storage.chunks.chunk_files import open_chunk
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.chunks.pruned_chunk import read_pruned
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
@@ -43,7 +43,9 @@ class Head:
 class EntryReader:
     """Heads, labels and entries of one open data directory."""
 
-    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: Origin) -> None:
+    def __init__(
+        self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: OriginCheck
+    ) -> None:
         self._layout = layout
         self._zstd = registry.zstd_level is not None
         self._index = index

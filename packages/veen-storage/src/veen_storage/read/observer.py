@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature, UnixTime
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.commit import journal
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
@@ -73,7 +73,7 @@ class Observer:
         self.attachments = Attachments(
             Files(), self.layout, self.registry.limits.max_attachment_bytes, self.index
         )
-        origin = Origin(self.layout, self.identity, self.index)
+        origin = OriginCheck(self.layout, self.identity, self.index)
         self.read = Reader(self.layout, self.registry, self.index, Tail(), origin)
 
     def settle(self, timeout: float) -> bool:
@@ -123,7 +123,7 @@ class Observer:
 
 
 @contextmanager
-def opened(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
+def open_source(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
     """The store itself; of a directory the store, or what shows beside the process that has it open."""
     if isinstance(source, Store):
         if source.lag:

@@ -13,7 +13,7 @@ CAPACITY: Final = 4_096
 """Proofs; one of a long label has about 4 KB."""
 
 
-class Asked(NamedTuple):
+class ProofKey(NamedTuple):
     """One leaf in one tree."""
 
     label: Label
@@ -26,17 +26,17 @@ class ProofCache:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._proofs: OrderedDict[Asked, MmrProof] = OrderedDict()
+        self._proofs: OrderedDict[ProofKey, MmrProof] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, asked: Asked) -> MmrProof | None:
+    def get(self, asked: ProofKey) -> MmrProof | None:
         with self._lock:
             proof = self._proofs.get(asked)
             if proof is not None:
                 self._proofs.move_to_end(asked)
             return proof
 
-    def put(self, asked: Asked, proof: MmrProof) -> None:
+    def put(self, asked: ProofKey, proof: MmrProof) -> None:
         with self._lock:
             self._proofs[asked] = proof
             if len(self._proofs) > self._capacity:

@@ -17,7 +17,7 @@ from veen_core.consistency import MmrConsistency, prove_consistency
 from veen_core.ids import NO_ENTRIES, Label, MmrRoot, StreamSeq, UnixTime
 from veen_core.mmr import NodeLookup, mmr_at
 from veen_core.proof import MmrProof, prove_inclusion
-from veen_storage.chunks.chunk_origin_check import Origin
+from veen_storage.chunks.chunk_origin_check import OriginCheck
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
@@ -35,7 +35,7 @@ from veen_storage.index.tables import (
     read_cursor,
 )
 from veen_storage.read.entry_reader import EntryReader, Head
-from veen_storage.read.proof_cache import Asked, ProofCache
+from veen_storage.read.proof_cache import ProofCache, ProofKey
 from veen_storage.read.tail import Tail
 
 __all__ = ["FOREVER", "Head", "LabelProgress", "Moment", "Reader"]
@@ -64,7 +64,9 @@ class LabelProgress(NamedTuple):
 class Reader(EntryReader):
     """Reads one open data directory: entries, and all that is found by way of them."""
 
-    def __init__(self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: Origin) -> None:
+    def __init__(
+        self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: OriginCheck
+    ) -> None:
         super().__init__(layout, registry, index, tail, origin)
         self.proofs = ProofCache()
 
@@ -72,7 +74,7 @@ class Reader(EntryReader):
 
     def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
         """Of any leaf against any tree that holds it; by default the one it completed (B10)."""
-        asked = Asked(label, stream_seq, stream_seq if tree_size is None else tree_size)
+        asked = ProofKey(label, stream_seq, stream_seq if tree_size is None else tree_size)
         self._check_size(label, asked.tree_size)
         if (proof := self.proofs.get(asked)) is None:
             with self._nodes(label) as lookup:
