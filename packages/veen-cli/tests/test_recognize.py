@@ -75,7 +75,7 @@ def entry(town: Town) -> Entry:
 def wal(*batches: list[Item], first: int = 7) -> bytes:
     data = b""
     for number, items in enumerate(batches, first):
-        data += journal.encode_batch(number, items, len(data))
+        data += journal.encode_batch(number, items)
     return data
 
 
