@@ -29,8 +29,7 @@ from veen_core.msg import verify_msg
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_storage.commit.writer import Batch
-from veen_storage.fsck import fsck
-from veen_storage.fsck import index as fsck_index
+from veen_storage.fsck import fsck, index_check
 from veen_storage.store import Store
 
 from .sample import BORN, add
@@ -346,7 +345,7 @@ def check_files(root: Path, *, apart: bool = False) -> None:
     with ExitStack() as stack:
         if not apart:
             stack.enter_context(patch.object(tempfile, "tempdir", str(root.parent)))
-            stack.enter_context(patch.object(fsck_index, "apart", _here))
+            stack.enter_context(patch.object(index_check, "run_isolated", _here))
         report = fsck(root, processes=None if apart else 1)
     assert report.ok, "\n".join(str(fault) for fault in report.faults)
 

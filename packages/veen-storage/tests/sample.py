@@ -68,7 +68,8 @@ def label(name: str) -> Label:
     return stream.label(stream.routing_key(HUB_ID), stream.stream_id(name), stream.epoch_at(BORN, 0))
 
 
-ORDERS, INVOICES, CONTROL = label("orders"), label("invoices"), label("control")
+ORDERS, INVOICES = label("orders"), label("invoices")
+CONTROL = stream.control_label(stream.routing_key(HUB_ID))
 
 
 def ciphertext(body: bytes) -> bytes:

@@ -218,7 +218,7 @@ def test_repair_says_which_have_another_size_than_was_recorded(store: Store) -> 
     store.layout.attachment(COID).write_bytes(CONTENT[:10])
     store.close()
     (note,) = repair(store.layout.root).notes
-    assert note.startswith(f"attachments/{COID.hex()} has not the {len(CONTENT)} bytes")
+    assert note.startswith(f"attachments/{COID.hex()} does not have the {len(CONTENT)} bytes")
     assert repair(store.layout.root).notes == []
 
 
@@ -304,7 +304,7 @@ def test_a_put_that_is_cut_off_before_it_is_recorded_is_no_fault(
     store.close()
     report = fsck(root, processes=1)
     assert report.ok
-    assert [note for note in report.notes if note.startswith("1 attachments are not recorded")]
+    assert [note for note in report.notes if note.startswith("1 attachment is not recorded")]
     store = make_store()
     assert store.attachments.put(COID, parts(CONTENT)) is False
     store.close()
@@ -333,9 +333,9 @@ def test_one_cut_short_is_reported_once(store: Store) -> None:
     os.truncate(store.layout.attachment(COID), 10)
     store.close()
     (full,) = fsck(store.layout.root, processes=1).faults
-    assert "not the content" in full.what
+    assert "not have the content" in full.what
     (quick,) = fsck(store.layout.root, level="quick", processes=1).faults
-    assert quick.what == f"has not the {len(CONTENT)} bytes that were put"
+    assert quick.what == f"does not have the {len(CONTENT)} bytes that were put"
 
 
 def test_a_large_one_is_never_whole_in_memory(make_store: MakeStore) -> None:

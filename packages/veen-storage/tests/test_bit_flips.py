@@ -40,13 +40,14 @@ from veen_storage.errors import DamageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
 from veen_storage.fsck.attachments import check_attachment
-from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck.context import FoldContext
+from veen_storage.fsck.derived_index import DerivedIndex
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import applied_by_files, list_log, read_journal
-from veen_storage.fsck.fold_context import Book
-from veen_storage.fsck.log import check_log
-from veen_storage.fsck.plan import Workers
-from veen_storage.fsck.report import Level, Report
+from veen_storage.fsck.journal_items import applied_by_files, read_journal
+from veen_storage.fsck.log_check import check_log
+from veen_storage.fsck.log_files import list_log
+from veen_storage.fsck.report import RESTORE, Level, Report
+from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create
 
@@ -139,10 +140,10 @@ def log_is_clean(root: Path, trust: Trust, recent: int | None = None) -> bool:
     layout, report = Layout(root), Report(Level.FULL)
     journal, log = read_journal(layout, report), list_log(layout, report)
     applied = applied_by_files(layout, log, journal, zstd=trust.registry.zstd_level is not None)
-    derivation = Derivation(NoIndex(), trust.registry, {}, applied)
-    book = Book(layout, trust, report, log, journal, derivation, None)
+    derived = DerivedIndex(NoIndex(), trust.registry, {}, applied)
+    context = FoldContext(layout, trust, report, log, journal, derived)
     with Workers(trust, 1) as workers:
-        check_log(book, workers, recent=recent)
+        check_log(context, workers, recent=recent, surplus_remedy=RESTORE)
     return report.ok
 
 

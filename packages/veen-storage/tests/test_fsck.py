@@ -202,7 +202,7 @@ def test_a_torn_last_batch_is_a_note(root: Path) -> None:
     report = check(root)
     assert report.ok
     assert report.counters.entries == 52
-    assert any("never fully reached the disk" in note for note in report.notes)
+    assert any("only partly written" in note for note in report.notes)
 
 
 def test_a_torn_write_to_a_chunk_that_the_journal_holds_is_a_note(root: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_torn_write_to_a_chunk_that_the_journal_holds_is_a_note(root: Path) ->
     growing.write_bytes(growing.read_bytes() + frame[:100])
     report = check(root)
     assert report.ok, str(report)
-    assert any("with a part of what the journal holds" in note for note in report.notes)
+    assert any("part of an interrupted write" in note for note in report.notes)
 
 
 def test_epochs_and_rotated_keys_are_clean(tmp_path: Path) -> None:
@@ -329,17 +329,17 @@ def ahead_of_the_stream(frame: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "position", "seq", "what"),
     [
-        (lambda f: [*f[:2], *f[3:]], 2, 12, "stands where entry 11 must be"),
-        (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "stands where entry 11 must be"),
-        (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "stands where entry 12 must be"),
+        (lambda f: [*f[:2], *f[3:]], 2, 12, "is in the place of entry 11"),
+        (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "is in the place of entry 11"),
+        (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "is in the place of entry 12"),
         (at_two(lambda f: forge(f, mmr_root=type(decode_entry(f).receipt.mmr_root)(bytes(32)))), 2, 11, "I3"),
         (at_two(lambda f: forge(f, key=signing_key("other hub"))), 2, 11, "RECEIPT.hub_sig"),
         (at_two(resign_badly), 2, 11, "MSG.sig"),
-        (at_two(lambda f: forge(f, hub_ts=at(1))), 2, 11, "(H3)"),
+        (at_two(lambda f: forge(f, hub_ts=at(1))), 2, 11, "H3: "),
         (at_two(other_profile), 2, 11, "I4"),
         (at_two(skipped_client_seq), 2, 11, "I9"),
         (at_two(ahead_of_the_stream), 2, 11, "I6"),
-        (at_two(lambda f: f[:-1] + bytes([f[-1] ^ 1])), 2, 11, "entry_hash does not match"),
+        (at_two(lambda f: f[:-1] + bytes([f[-1] ^ 1])), 2, 11, "entry_hash"),
         (lambda f: [*f[:2], b"\x02" + f[2][1:], *f[3:]], 2, 11, "entry_ver"),
     ],
     ids=[
@@ -390,10 +390,10 @@ def test_a_growing_chunk_that_lost_its_end_is_found_and_repair_is_not_the_remedy
     path = chunk_path(root, INVOICES, 17)
     path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
     report = check(root)
-    assert any(
-        f.seq == 18 and f"at byte {offset_of(path, 1)} of the chunk from 17" in f.what for f in report.faults
-    )
-    assert all("restore" in fault.remedy for fault in report.faults), str(report)
+    fault = the_fault(report)
+    assert (fault.label, fault.seq) == (INVOICES, 18)
+    assert "entries 18 to 18 are in the index and in no file" in fault.what
+    assert "restore" in fault.remedy
 
 
 def test_a_missing_chunk_is_found_by_name_and_the_next_one_is_checked_all_the_same(root: Path) -> None:
@@ -409,7 +409,7 @@ def test_a_missing_label_is_found(root: Path) -> None:
     for path in (root / "log").glob(f"*{INVOICES.hex()}*"):
         path.unlink()
     report = check(root)
-    assert {fault.label for fault in report.faults if fault.file.startswith("index")} >= {INVOICES}
+    assert (the_fault(report).file, the_fault(report).label) == ("log", INVOICES)
     assert not any("repair" in f.remedy for f in report.faults if f.label == INVOICES)
 
 
@@ -418,7 +418,7 @@ def test_a_stray_chunk_is_found(root: Path) -> None:
     stray = path.with_name(path.name.replace("-00000000000000000017", "-00000000000000000012"))
     stray.write_bytes(path.read_bytes())
     report = check(root)
-    assert (report.faults[0].file, "stray" in report.faults[0].what) == (stray.name, True)
+    assert (report.faults[0].file, "overlaps" in report.faults[0].what) == (stray.name, True)
 
 
 def test_a_chunk_under_another_labels_name_is_found(root: Path) -> None:
@@ -426,7 +426,7 @@ def test_a_chunk_under_another_labels_name_is_found(root: Path) -> None:
     stray = path.with_name(path.name.replace(INVOICES.hex(), NEW.hex()).replace("017.open", "001.open"))
     stray.write_bytes(path.read_bytes())
     report = check(root)
-    assert any(f.file == stray.name and "another label" in f.what for f in report.faults)
+    assert any(f.file == stray.name and "the entry is of label" in f.what for f in report.faults)
 
 
 def test_a_chunk_boundary_where_none_belongs_is_found(root: Path) -> None:
@@ -435,7 +435,7 @@ def test_a_chunk_boundary_where_none_belongs_is_found(root: Path) -> None:
     path.write_bytes(held[0])
     (root / "log" / path.name.replace("017.open", "018.open")).write_bytes(held[1])
     report = check(root)
-    assert any(f.seq == 18 and "begins a new chunk where none ends" in f.what for f in report.faults)
+    assert any(f.seq == 18 and "begins a new chunk too early" in f.what for f in report.faults)
 
 
 @pytest.mark.parametrize("kind", ["summary", "peaks", "checkpoint", "checkpoint-index", "anchor"])
@@ -482,8 +482,7 @@ def test_a_checkpoint_of_nothing_is_found(root: Path) -> None:
     path = next((root / "log").glob(f"checkpoint-{INVOICES.hex()}-*8.cbor"))
     stray = path.with_name(path.name.replace("008.cbor", "077.cbor"))
     stray.write_bytes(path.read_bytes())
-    fault = the_fault(check(root))
-    assert (fault.file, fault.seq) == (stray.name, 77)
+    assert the_fault(check(root)).file == stray.name
 
 
 def test_a_pruned_chunk_that_does_not_match_its_summary_is_found(root: Path) -> None:
@@ -609,8 +608,8 @@ def test_an_edited_limit_is_found(root: Path) -> None:
     path.write_bytes(edited.encode())
     report = check(root)
     assert report.faults[0].file == path.name
-    assert any("may not be the right one" in note for note in report.notes)
-    assert any("(§4.8.2)" in fault.what for fault in report.faults), "chunks roll by the true limit"
+    assert any("may not be the original" in note for note in report.notes)
+    assert any("(core §4.8.2)" in fault.what for fault in report.faults), "chunks roll by the true limit"
 
 
 def test_a_key_that_others_can_read_and_one_that_is_not_the_hubs_are_found(root: Path) -> None:
@@ -687,7 +686,7 @@ def test_a_token_that_is_authorized_twice_is_found(root: Path) -> None:
         store.apply()
     fault = next(f for f in check(root).faults)
     assert (fault.label, fault.seq) == (CONTROL, 3)
-    assert "(H5)" in fault.what
+    assert fault.what.startswith("H5: ")
 
 
 # --- the index

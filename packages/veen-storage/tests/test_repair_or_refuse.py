@@ -17,7 +17,7 @@ import pytest
 
 from veen_core.receipt import Receipt
 from veen_storage.chunks.retention import PruneRule
-from veen_storage.fsck import index as fsck_index
+from veen_storage.fsck import index_check
 from veen_storage.fsck.repair import RefusedError, repair
 from veen_storage.store import Store, create
 
@@ -45,7 +45,7 @@ def killed(request: pytest.FixtureRequest) -> Iterator[tuple[Path, list[Receipt]
     with (
         memory_folder() as folder,
         patch.object(lmdb, "open", partial(open_, sync=False)),
-        patch.object(fsck_index, "apart", lambda call, *args: call(*args)),
+        patch.object(index_check, "run_isolated", lambda call, *args: call(*args)),
     ):
         root = folder / "hub"
         create(root, HUB_KEY, BORN, limits=SMALL, zstd_level=request.param, files=Unsynced())

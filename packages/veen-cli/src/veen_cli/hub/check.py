@@ -76,7 +76,6 @@ def repair(out: Output, *, data_dir: Path) -> Answer:
     return Answer(
         {
             "rewritten": report.rewritten,
-            "cut": report.cut,
             "notes": report.notes,
             "counters": asdict(report.counters),
         },

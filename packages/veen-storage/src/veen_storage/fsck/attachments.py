@@ -1,9 +1,8 @@
-"""Attachments: each against its coid and limit, and all against what the index recorded (H17, §14.1)."""
+"""Attachments: each checked against its coid and limit, all against the index's record (H17, core §14.1)."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import sha256
@@ -15,42 +14,21 @@ from veen_core.errors import DecodeError
 from veen_core.ids import Coid
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import unreadable
-from veen_storage.fsck.index import FILE, Row
-from veen_storage.fsck.log import Tell
-from veen_storage.fsck.plan import Workers
-from veen_storage.fsck.report import REPAIR, Fault, Level, Progress, Report
+from veen_storage.fsck.index_check import INDEX_FILE, Row
+from veen_storage.fsck.report import MOVE_AWAY, REPAIR, Fault, Level, Progress, Report
+from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
 from veen_storage.read.attachments import GONE, PART, PUT_AGAIN
 
-ROUND: Final = 4_096
-"""Rows that are written at once."""
+ROWS_AT_ONCE: Final = 4_096
+"""Rows that are written in one transaction."""
 
 
 def check_attachments(
-    layout: Layout, report: Report, workers: Workers, tell: Tell | None, derived: Path | None
-) -> set[tuple[str, bytes]]:
-    """Each by itself; returns the rows of those that are reported.
-
-    What the index would know of the others goes into ``derived``.
-    """
-    faulty: set[tuple[str, bytes]] = set()
-    whole = _whole(layout, report, workers, tell, faulty)
-    if derived is None:
-        deque(whole, maxlen=0)
-        return faulty
-    index = Index(derived, sync=False)
-    try:
-        record(index, whole)
-    finally:
-        index.close()
-    return faulty
-
-
-def _whole(
-    layout: Layout, report: Report, workers: Workers, tell: Tell | None, faulty: set[tuple[str, bytes]]
+    layout: Layout, report: Report, workers: Workers, tell: object, faulty: set[bytes]
 ) -> Iterator[tuple[str, int]]:
-    """Name and size of each that is as it must be."""
+    """Check every attachment; yield name and size of the intact ones, add the others' coids to ``faulty``."""
     content, seen = report.level is Level.FULL, report.counters
     max_bytes = workers.trust.registry.limits.max_attachment_bytes
     check = partial(check_attachment, max_bytes=max_bytes, content=content)
@@ -61,45 +39,44 @@ def _whole(
             yield name, size
         else:
             report.faults.append(fault)
-            faulty.add(("attachments", bytes.fromhex(name)))
-        if tell is not None:
+            faulty.add(bytes.fromhex(name))
+        if callable(tell):
             tell(Progress("attachments", seen.labels, seen.labels, seen.entries, seen.bytes))
 
 
 def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
-    """Every attachment whose name and place are right; the rest is reported."""
+    """Yield every file whose name and folder are an attachment's; report the others."""
 
-    def fault(exc: OSError) -> None:
+    def unlistable(exc: OSError) -> None:
         shown = os.path.relpath(exc.filename, layout.root)
         report.faults.append(Fault(file=shown, what=unreadable(shown, exc).what))
 
     def misplaced(path: Path, what: str) -> None:
         shown = str(path.relative_to(layout.root))
-        report.faults.append(Fault(file=shown, what=what, remedy="move it out of the data directory"))
+        report.faults.append(Fault(file=shown, what=what, remedy=MOVE_AWAY))
 
-    for folder, folders, names in os.walk(layout.attachments, onerror=fault):
+    for folder, folders, names in os.walk(layout.attachments, onerror=unlistable):
         for path in (Path(folder, name) for name in sorted(folders)):
-            if _is_placed(layout, path):
-                misplaced(path, "is a folder, in the place of an attachment")
+            if _is_attachment_path(layout, path):
+                misplaced(path, "is a folder with the name of an attachment")
         for path in (Path(folder, name) for name in sorted(names)):
             if path.suffix == ".tmp":
                 shown = path.relative_to(layout.root)
-                report.notes.append(f"{shown} is left from a put that was cut off: it may be removed")
-            elif _is_placed(layout, path):
+                report.notes.append(f"{shown} is left over from an interrupted put and may be removed")
+            elif _is_attachment_path(layout, path):
                 yield path
             else:
-                misplaced(path, "has no place in attachments/")
+                misplaced(path, "is no attachment")
 
 
-def _is_placed(layout: Layout, path: Path) -> bool:
-    """Whether an attachment is, or would be, where this is."""
+def _is_attachment_path(layout: Layout, path: Path) -> bool:
     try:
         return layout.attachment(Coid.from_hex(path.name)) == path
     except DecodeError:
         return False
 
 
-def sha256_of(path: Path) -> str:
+def _sha256_of(path: Path) -> str:
     digest = sha256()
     with path.open("rb") as file:
         while data := file.read(PART):
@@ -108,29 +85,29 @@ def sha256_of(path: Path) -> str:
 
 
 def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[str, int, Fault | None]:
-    """Its name and size, and what is wrong with it (H17)."""
-    file, remedy = f"attachments/{path.name}", PUT_AGAIN
+    """Return name, size and what is wrong with an attachment (H17)."""
+    file = f"attachments/{path.name}"
     try:
         size = path.stat().st_size
-        digest = sha256_of(path) if content and size <= max_bytes else None
+        digest = _sha256_of(path) if content and size <= max_bytes else None
     except OSError as exc:
-        return path.name, 0, Fault(file=file, what=unreadable(file, exc).what, remedy=remedy)
+        return path.name, 0, Fault(file=file, what=unreadable(file, exc).what, remedy=PUT_AGAIN)
     if size > max_bytes:
-        what = f"{size} bytes exceed max_attachment_bytes"
+        what = f"has {size} bytes, more than max_attachment_bytes"
     elif digest is None or digest == path.name:
         return path.name, size, None
     else:
-        what = "is not the content its name says"
-    return path.name, size, Fault(file=file, what=what, remedy=remedy)
+        what = "does not have the content that its name, a hash, says"
+    return path.name, size, Fault(file=file, what=what, remedy=PUT_AGAIN)
 
 
 # --- the index's record
 
 
-def record(index: Index, sizes: Iterable[tuple[str, int]]) -> None:
-    """What the index would know of the attachments that are there: size by coid."""
+def record_attachments(index: Index, sizes: Iterable[tuple[str, int]]) -> None:
+    """Write size by coid, as the index records attachments."""
     rest = ((bytes.fromhex(name), U64.pack(size)) for name, size in sizes)
-    while rows := list(islice(rest, ROUND)):
+    while rows := list(islice(rest, ROWS_AT_ONCE)):
         index.write(partial(_put, rows=rows))
 
 
@@ -138,22 +115,26 @@ def _put(txn: Transaction, rows: list[tuple[bytes, bytes]]) -> None:
     txn.put_many("attachments", rows)
 
 
-def sizes_of(layout: Layout) -> Iterator[tuple[str, int]]:
-    """Of every attachment that is in its place, unread."""
+def attachment_sizes(layout: Layout) -> Iterator[tuple[str, int]]:
+    """Yield name and size of every attachment, without reading it."""
     for path in list_attachments(layout, Report(Level.QUICK)):
         yield path.name, path.stat().st_size
 
 
-def row_fault(row: Row, level: Level) -> Fault:
-    """A row of the record that does not agree with the folder."""
+def record_fault(row: Row, level: Level) -> Fault:
+    """Return the fault of a record that does not agree with the attachments that are there."""
     file = f"attachments/{row.key.hex()}"
     if len(row.key) != Coid.SIZE or len(row.value) != U64.size:
-        return Fault(file=FILE, what=f"table attachments: row {row.key.hex()} is none", remedy=REPAIR)
+        return Fault(
+            file=INDEX_FILE, what=f"table attachments: row {row.key.hex()} is damaged", remedy=REPAIR
+        )
     (size,) = U64.unpack(row.value)
     if row.wrong == "extra":
         remedy = f"{PUT_AGAIN}, or restore it from a clone; {GONE}"
         return Fault(file=file, what=f"was put, with {size} bytes, and is missing", remedy=remedy)
-    if level is Level.FULL:  # its content is what its name says: the record is wrong
-        return Fault(file=FILE, what=f"table attachments: {file} has not {size} bytes", remedy=REPAIR)
-    remedy = "run a full `veen hub fsck`: it tells whether file or record is wrong"
-    return Fault(file=file, what=f"has not the {size} bytes that were put", remedy=remedy)
+    if level is Level.FULL:  # the content matches the name, so the record is wrong
+        return Fault(
+            file=INDEX_FILE, what=f"table attachments: {file} does not have {size} bytes", remedy=REPAIR
+        )
+    remedy = "run a full `veen hub fsck`, which tells whether the file or the record is wrong"
+    return Fault(file=file, what=f"does not have the {size} bytes that were put", remedy=remedy)

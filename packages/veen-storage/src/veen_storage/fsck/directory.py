@@ -1,4 +1,4 @@
-"""What fsck looks at outside of the log: registry, identity, keys, fork record, strangers (§8.4, §14.1)."""
+"""Everything outside of the log: registry, identity, keys, fork record, unknown files (core §8.4, §14.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import DamageError, MismatchError, StorageError
 from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
 
-_KNOWN: Final = frozenset(
+KNOWN_NAMES: Final = frozenset(
     {
         "VERSION",
         "registry.cbor",
@@ -42,7 +42,7 @@ _KNOWN: Final = frozenset(
 
 
 def add_fault(report: Report, exc: Exception, file: str, remedy: str = RESTORE) -> None:
-    """An error as a fault; one that knows its place keeps it."""
+    """Add an error as a fault; a ``DamageError`` brings its own file and offset."""
     if isinstance(exc, DamageError):
         report.faults.append(Fault(file=exc.file, offset=exc.offset, what=exc.what, remedy=remedy))
     else:
@@ -50,7 +50,7 @@ def add_fault(report: Report, exc: Exception, file: str, remedy: str = RESTORE) 
 
 
 def check_registry(layout: Layout, report: Report) -> Registry | None:
-    """VERSION and registry; one that is not the original but can be read still serves for the rest."""
+    """Check VERSION and registry; return the registry if it can be read, even if it was changed."""
     try:
         return read_registry(layout)
     except MismatchError:
@@ -62,12 +62,12 @@ def check_registry(layout: Layout, report: Report) -> Registry | None:
     except (OSError, VeenError):
         report.notes.append("without the registry nothing else could be checked")
         return None
-    report.notes.append("the rest was checked by the registry as it is, which may not be the right one")
+    report.notes.append("the rest was checked with the registry as it is, which may not be the original")
     return registry
 
 
 def check_identity(layout: Layout, registry: Registry, report: Report) -> HubIdentity | None:
-    """The record and its chain to hub_id, then what must agree with it (§8.4)."""
+    """Check the identity, its chain to hub_id, and the files that follow from it (core §8.4)."""
     identity, pending = _read_identity(layout, report)
     if identity is None:
         return None
@@ -77,12 +77,12 @@ def check_identity(layout: Layout, registry: Registry, report: Report) -> HubIde
         add_fault(report, exc, (layout.identity_next if pending else layout.identity).name)
         return None
     if pending:
-        report.notes.append("hub-identity.next: a key rotation was cut off and holds; opening finishes it")
+        report.notes.append("hub-identity.next: a key rotation was interrupted; the next start finishes it")
         return identity
     try:
         for problem in hub_keys.identity_problems(layout, identity):
             add_fault(report, problem, layout.identity_signature.name, REPAIR)
-    except DamageError as exc:  # one of them is not there at all
+    except DamageError as exc:  # a file is missing
         add_fault(report, exc, exc.file, REPAIR)
     return identity
 
@@ -104,7 +104,7 @@ def _read_identity(layout: Layout, report: Report) -> tuple[HubIdentity | None, 
 
 
 def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
-    """Key files that are there: private, named after and holding a key of the identity."""
+    """Check that key files are private, and that each holds the key of the identity that its name says."""
     known = {layout.key(key.key_id).name for key in identity.hub_keys}
     for path in sorted(layout.keys.glob("*")):
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -113,7 +113,9 @@ def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
                 Fault(file=f"keys/{path.name}", what=f"has mode {mode:04o}", remedy=f"chmod 600 {path}")
             )
         if path.name not in known:
-            report.notes.append(f"keys/{path.name} is of no key of this hub: a rotation that was not made?")
+            report.notes.append(
+                f"keys/{path.name} belongs to no key of this hub; a rotation may have been abandoned"
+            )
     for key in identity.hub_keys:
         try:
             hub_keys.read_keys(layout.keys, HubIdentity(hub_id=identity.hub_id, hub_keys=(key,)))
@@ -122,7 +124,7 @@ def check_keys(layout: Layout, identity: HubIdentity, report: Report) -> None:
 
 
 def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> None:
-    """Of a fork: that the record is this hub's and the old one's, and that its cuts are all there."""
+    """Check the record of a fork: both hubs' signatures, and the completeness of its cuts (ADR 0007)."""
     if not layout.fork.exists():
         left = [path.name for path in (layout.fork_cuts, layout.ancestry) if path.exists()]
         if left:
@@ -143,11 +145,11 @@ def check_fork_record(layout: Layout, identity: HubIdentity, report: Report) -> 
 
 
 def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdentity | None:
-    """Of the hub that was left; None if it is not there, which is reported."""
+    """Return the identity of the old hub; None, and a fault, if it is missing or damaged."""
     root = layout.ancestor(record.old_hub)
     shown = str(root.relative_to(layout.root))
     if not root.is_dir():
-        what = "is missing: the hub that was left, which fork.cbor is about"
+        what = "is missing: the old hub's directory, which fork.cbor refers to"
         report.faults.append(Fault(file=shown, what=what))
         return None
     try:
@@ -160,12 +162,12 @@ def _ancestor_identity(layout: Layout, record: Fork, report: Report) -> HubIdent
 
 
 def check_names(layout: Layout, report: Report) -> None:
-    """Folders that must be there, and strangers among them."""
+    """Check that the folders exist; note files that do not belong to a data directory."""
     for folder in layout.directories():
         if not folder.is_dir() and folder != layout.index:
             report.faults.append(Fault(file=folder.name, what="the folder is missing"))
     for name in sorted(os.listdir(layout.root)):
-        if name not in _KNOWN:
-            report.notes.append(f"{name} is no part of a data directory")
+        if name not in KNOWN_NAMES:
+            report.notes.append(f"{name} does not belong to a data directory")
     for ancestor in sorted(layout.ancestry.glob("*")):
-        report.notes.append(f"ancestry/{ancestor.name} is a directory of its own: check it with its own fsck")
+        report.notes.append(f"ancestry/{ancestor.name} was not checked: run `veen hub fsck` on it")

@@ -1,62 +1,153 @@
-"""What the journal holds of a label and the index does not know yet: could opening apply all of it?
+"""What the journal holds and the index has not applied: could the next start apply all of it?
 
-Its entries and checkpoints are folded with the rest (``label``); here is what the fold did not come to, and
-what needs something to be there: an anchor its checkpoint, a pruning its sealed chunk.
+Items are replayed in the order of the journal, on top of the derived index and in memory only. Files of
+pending steps may exist already, left from an interrupted round. The next start replaces most of them; only
+those that it appends to (the checkpoint indices and the binding) must agree with what it will write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from veen_core.ids import NO_ENTRIES, Label, StreamSeq
-from veen_storage.commit.changes import Prune
-from veen_storage.fsck.files import Journaled
-from veen_storage.fsck.fold_context import Book
-
-
-@dataclass(slots=True)
-class Folded:
-    """What a label came to hold."""
-
-    last: StreamSeq = NO_ENTRIES
-    checkpoints: set[StreamSeq] = field(default_factory=set)
-    sealed: dict[StreamSeq, StreamSeq] = field(default_factory=dict)
-    """Chunks that ended: start to end."""
-    tokens: bool = False
-    lost: bool = False
-    """Something could not be read: then what is not here may have been there."""
-
-
-def check_pending(book: Book, label: Label, folded: Folded) -> None:
-    """Report every item that opening would stumble over."""
-    if folded.lost:
-        return
-    pending = book.journal.of(label)
-    for seq, item in pending.entries.items():
-        if seq > folded.last:
-            lost = f"entry {seq} was applied, and no chunk holds it"
-            ahead = f"entry {seq} does not follow entry {folded.last}"
-            _fault(book, label, seq, item, ahead if item.batch > book.applied else lost)
-    for upto, item in _ahead(book, pending.checkpoints.items()):
-        if upto not in folded.checkpoints:
-            _fault(book, label, upto, item, f"a checkpoint at {upto}, where no entry was the last")
-    anchors = ((upto, item) for upto, items in pending.anchors.items() for item in items)
-    for upto, item in _ahead(book, anchors):
-        if upto not in folded.checkpoints:
-            _fault(book, label, upto, item, f"an anchor of a checkpoint at {upto}, which there is not")
-    prunes = ((start, item) for start, items in pending.prunes.items() for item in items)
-    for start, item in _ahead(book, prunes):
-        end = Prune.decode(item.data).end_seq
-        if folded.sealed.get(start) != end or folded.tokens:
-            what = f"prunes entries {start} to {end}, which are no chunk that may be pruned"
-            _fault(book, label, start, item, what)
+from veen_core.checkpoint import Checkpoint
+from veen_core.errors import VeenError
+from veen_core.ids import Label, StreamSeq
+from veen_storage.commit import journal
+from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed, Step
+from veen_storage.commit.ledger import Draft
+from veen_storage.commit.writer import file_anchor, file_checkpoint, file_prune
+from veen_storage.fsck.context import FoldContext
+from veen_storage.fsck.derived_files import check_tail, describe
+from veen_storage.fsck.entries import EntryFacts, Span
+from veen_storage.fsck.entry_order import note_content, place_entry
+from veen_storage.fsck.journal_items import JournalItem
+from veen_storage.fsck.label_fold import check_checkpoint
+from veen_storage.fsck.log_files import MAX_SEQ
+from veen_storage.fsck.report import REPAIR
+from veen_storage.fsck.workers import Workers
+from veen_storage.index.records import LabelCursor
 
 
-def _ahead(book: Book, items: Iterable[tuple[StreamSeq, Journaled]]) -> Iterable[tuple[StreamSeq, Journaled]]:
-    return ((seq, item) for seq, item in items if item.batch > book.applied)
+def pending_entries(context: FoldContext, label: Label) -> dict[StreamSeq, JournalItem]:
+    """Return the entries of a label that the index has not applied."""
+    items = context.journal.of(label, journal.ENTRY)
+    return {item.seq: item for item in items if context.is_pending(item)}
 
 
-def _fault(book: Book, label: Label, seq: StreamSeq, item: Journaled, what: str) -> None:
-    book.fault(item.file, what, offset=item.offset, label=label, seq=seq)
-    book.broken.add(label)
+def replay_pending(context: FoldContext, workers: Workers, *, verify_sigs: bool) -> None:
+    """Replay every pending item; report those that the next start could not apply."""
+    replay = _Replay(context)
+    for event, result in workers.verify(_events(context, verify_sigs=verify_sigs)):
+        if result is not None:
+            context.report.faults.extend(result.faults)
+            context.report.counters.signatures += result.signatures
+            replay.fact = result.facts[0] if result.facts else None
+        elif isinstance(event, JournalItem):
+            replay.item(event)
+    replay.finish()
+
+
+def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | Span]:
+    """Yield each pending item, an entry after the span that verifies it."""
+    for item in context.journal.items:
+        if not context.is_pending(item) or (
+            item.kind == journal.ENTRY and item.seq <= context.sizes.get(item.label, 0)
+        ):
+            continue  # applied, whatever the index says
+        if item.kind == journal.ENTRY:
+            yield Span(
+                path=context.layout.journal / item.file,
+                label=item.label,
+                frames=((item.offset, len(item.data)),),
+                inline=(item.data,),
+                sigs_from=StreamSeq(0) if verify_sigs else MAX_SEQ,
+            )
+        yield item
+
+
+class _Replay:
+    """Applies journal items to a draft that is never written."""
+
+    def __init__(self, context: FoldContext) -> None:
+        self._context = context
+        self._draft = Draft(context.derived.ledger)
+        self.fact: EntryFacts | None = None
+        """What the span before the item established; None if the entry cannot be decoded."""
+
+    def item(self, item: JournalItem) -> None:
+        if item.label in self._context.damaged:
+            return
+        try:
+            match item.kind:
+                case journal.ENTRY:
+                    self._entry(item)
+                case journal.CHECKPOINT:
+                    self._checkpoint(item)
+                case journal.ANCHOR:
+                    file_anchor(self._draft, Anchor.decode(item.data))
+                case _:
+                    file_prune(self._draft, Prune.decode(item.data))
+        except VeenError as exc:
+            self._fault(item, describe(exc))
+            self._context.damaged.add(item.label)
+
+    def _cursor(self, label: Label) -> LabelCursor:
+        if self._draft.label(label) is not None:
+            return self._draft.own(label)
+        self._context.report.counters.labels += 1
+        return self._context.derived.begin(label, self._draft)
+
+    def _entry(self, item: JournalItem) -> None:
+        cursor, fact, draft = self._cursor(item.label), self.fact, self._draft
+        counters = self._context.report.counters
+        counters.entries, counters.bytes = counters.entries + 1, counters.bytes + len(item.data)
+        if item.seq != cursor.log.size + 1:
+            raise VeenError(f"entry {item.seq} does not follow entry {cursor.log.size}")
+        if fact is None or not fact.valid:
+            self._context.damaged.add(item.label)  # reported by the span
+            return
+        if draft.must_roll(cursor, fact.size):
+            if cursor.checkpointed != cursor.log.size:
+                raise VeenError(f"the chunk ends at entry {cursor.log.size} without a checkpoint")
+            draft.seal_chunk(cursor)
+        broken = place_entry(draft, cursor, fact)
+        for error in broken + note_content(draft, cursor, fact, self._context.tokens):
+            self._fault(item, str(error))
+        if cursor.log.root != fact.root:
+            self._context.damaged.add(item.label)
+
+    def _checkpoint(self, item: JournalItem) -> None:
+        cursor, held = self._cursor(item.label), Checkpoint.decode(item.data)
+        check_checkpoint(self._context.trust, cursor, held)
+        file_checkpoint(self._draft, self._context.trust.identity, cursor, held)
+        self._context.report.counters.checkpoints += 1
+
+    def _fault(self, item: JournalItem, what: str) -> None:
+        self._context.fault(item.file, what, offset=item.offset, label=item.label, seq=item.seq)
+
+    # --- files that an interrupted round may have left
+
+    def finish(self) -> None:
+        """Check the appended files, and account for the files of pending steps."""
+        lines: dict[Label, list[bytes]] = {}
+        for step in self._draft.changes.steps:
+            self._account_for(step)
+            if isinstance(step, Checkpointed):
+                lines.setdefault(step.checkpoint.label_curr, []).append(step.line.encode())
+                self._context.bindings.pending.append(step.binding.encode())
+        for label, (offset, tail) in self._context.index_tails.items():
+            at = check_tail(tail, b"".join(lines.get(label, ())), offset)
+            if at is not None and label not in self._context.damaged:
+                path = self._context.layout.checkpoint_index(label)
+                what = "holds something that is the line of no checkpoint"
+                self._context.fault(path.name, what, offset=at, label=label, remedy=REPAIR)
+                self._context.rewrites[path] = path.read_bytes()[:offset]
+
+    def _account_for(self, step: Step) -> None:
+        if isinstance(step, Sealed):
+            files = self._context.log.of(step.summary.label)
+            files.summaries.discard((step.summary.start_seq, step.summary.end_seq))
+        elif isinstance(step, Checkpointed):
+            files = self._context.log.of(step.checkpoint.label_curr)
+            files.peaks.discard(step.checkpoint.upto_seq)
+            files.checkpoints.discard(step.checkpoint.upto_seq)

@@ -1,24 +1,22 @@
-"""repair: the index and every other file that follows from the log, made again from the log (§12).
+"""repair: rebuild the index and every other derived file from the log (core §12).
 
-Order, so that a directory is as it was or repaired, never half:
+The order leaves a directory as it was, or repaired:
 
-1. the log is folded as fsck does, with the signatures of each chunk's last entry only: its root commits to
-   all before it, and files are mixed in whole; any fault in what cannot be derived ends it here;
-2. the index is built beside the old one, in ``index.tmp/``, and synced;
-3. summaries, peaks, checkpoint indices, binding, key map and identity signature that differ are replaced;
-4. ``index/`` becomes ``index.old/``, ``index.tmp/`` becomes ``index/``: **the repair holds**; the old one
-   goes. (Cut off between the two, the directory has no index, does not open, and says to repair it.)
-5. a part of an entry at the end of a growing chunk is cut off, if the journal holds the whole of it.
+1. the log is checked as fsck does, with the signatures of the last entry of each chunk only: its root
+   commits to all entries before it. Damage to anything that cannot be derived ends the repair here;
+2. the new index is built in ``index.tmp/`` and synced;
+3. damaged summaries, peaks, checkpoint indices, binding, key map and identity signature are replaced;
+4. ``index/`` is renamed to ``index.old/`` and ``index.tmp/`` to ``index/``: **the commit point**; the old
+   index is removed. (After a crash between the two renames the directory has no index and does not open;
+   the error says to repair it.)
 
-Nothing is invented: an entry, checkpoint or anchor that is damaged or missing is named and left alone.
-Which attachments were put is recorded from those that are there: of one that is gone or had another size only
-the old index knew, and a note names it if that could be read.
-The journal stays; the next opening applies what is in it and not in the log, as after any crash.
+Nothing is invented: a damaged or missing entry, checkpoint or anchor is named and left alone. Attachments are
+recorded as they are there; a note names those of which the old index knew another size, or that are gone.
+The journal stays: the next start applies what it holds beyond the log, as after any crash.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,30 +34,26 @@ from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
 from veen_storage.errors import DamageError
-from veen_storage.fsck import attachments as fsck_attachments
-from veen_storage.fsck import directory as fsck_directory
-from veen_storage.fsck import index as fsck_index
-from veen_storage.fsck.derive import Derivation
+from veen_storage.fsck import index_check
+from veen_storage.fsck.attachments import attachment_sizes, record_attachments
+from veen_storage.fsck.context import FoldContext
+from veen_storage.fsck.derived_index import DerivedIndex
+from veen_storage.fsck.directory import check_identity
 from veen_storage.fsck.entries import Trust
-from veen_storage.fsck.files import (
-    applied_by_files,
-    floor_of,
-    list_log,
-    newest_segment,
-    pieces_of,
-    read_journal,
-    walk_frames,
-)
-from veen_storage.fsck.fold_context import Book
-from veen_storage.fsck.log import check_log
-from veen_storage.fsck.plan import Workers
-from veen_storage.fsck.report import Counters, Fault, Level, Progress, Report
+from veen_storage.fsck.index_check import Row, Survey
+from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
+from veen_storage.fsck.log_check import check_log
+from veen_storage.fsck.log_files import list_log
+from veen_storage.fsck.report import RESTORE, Counters, Fault, Level, Progress, Report, counted
+from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64
 
+ReportProgress = Callable[[Progress], None]
+
 
 class RefusedError(DamageError):
-    """Repair would have to invent something; ``faults`` has every reason, and nothing was changed."""
+    """Repair would have to invent something. ``faults`` has every reason; nothing was changed."""
 
     def __init__(self, faults: list[Fault]) -> None:
         first = faults[0]
@@ -70,29 +64,23 @@ class RefusedError(DamageError):
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was done."""
+    """What a repair has done."""
 
     rewritten: list[str] = field(default_factory=list)
-    """Files that were made again, the index apart."""
-    cut: list[str] = field(default_factory=list)
-    """Growing chunks whose torn end was cut off."""
+    """Files that were replaced, besides the index."""
     notes: list[str] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
 
     def __str__(self) -> str:
         lines = [f"rewrote {name}" for name in self.rewritten]
-        lines += [f"cut {name}" for name in self.cut]
         lines += [f"note: {note}" for note in self.notes]
-        seen = self.counters
-        return "\n".join(
-            [*lines, f"rebuilt the index of {seen.entries} entries in {seen.labels} labels from the log"]
-        )
+        entries = counted(self.counters.entries, "entry", "entries")
+        labels = counted(self.counters.labels, "label")
+        return "\n".join([*lines, f"rebuilt the index of {entries} in {labels} from the log"])
 
 
-def repair(
-    root: Path, progress: Callable[[Progress], None] | None = None, *, files: Files | None = None
-) -> RepairReport:
-    """Repair a directory that no process has open; ``RefusedError`` if the log itself is damaged."""
+def repair(root: Path, progress: ReportProgress | None = None, *, files: Files | None = None) -> RepairReport:
+    """Repair a directory that no process has open; raise ``RefusedError`` if the log itself is damaged."""
     layout = Layout(root)
     registry = read_registry(layout)
     lock = DirectoryLock(layout)
@@ -103,54 +91,54 @@ def repair(
 
 
 def rebuild_index(layout: Layout, files: Files | None = None) -> RepairReport:
-    """The same for a directory in the making, which has no VERSION and nobody to lock out."""
+    """Build the index of a directory that has no VERSION yet and that nobody else can open: a new clone."""
     try:
         registry = Registry.decode(layout.registry.read_bytes())
     except (OSError, VeenError) as exc:
-        raise DamageError(layout.registry.name, None, str(exc)) from exc
+        raise DamageError(layout.registry.name, None, str(exc), RESTORE) from exc
     return _Repair(layout, registry, files or Files(), None).run()
 
 
 class _Repair:
     def __init__(
-        self, layout: Layout, registry: Registry, files: Files, tell: Callable[[Progress], None] | None
+        self, layout: Layout, registry: Registry, files: Files, progress: ReportProgress | None
     ) -> None:
         self._layout = layout
         self._registry = registry
         self._files = files
-        self._tell = tell
+        self._progress = progress
         self._report = Report(Level.QUICK)
-        self._beside = layout.root / "index.tmp"
+        self._new = layout.root / "index.tmp"
         self._old = layout.root / "index.old"
 
     def run(self) -> RepairReport:
         identity, rewrites = self._identity()
-        shutil.rmtree(self._beside, ignore_errors=True)
+        shutil.rmtree(self._new, ignore_errors=True)
+        survey = self._survey()
         try:
-            book = self._derive(identity)
-            self._refuse(book)
+            context = self._derive(identity, survey)
+            self._refuse(context)
+            if survey is not None:
+                self._note_lost_batches(context, survey.applied or 0)
+                self._note_attachments()
         except BaseException:
-            shutil.rmtree(self._beside, ignore_errors=True)
+            shutil.rmtree(self._new, ignore_errors=True)
             raise
-        rewrites |= book.rewrites
+        rewrites |= context.rewrites
         for path, content in rewrites.items():
             self._files.replace(path, content)
         self._swap()
-        self._settle_floor(book)
-        return RepairReport(
-            sorted(path.name for path in rewrites),
-            self._cut(book),
-            [note for note in self._report.notes if "may be removed" not in note],
-            self._report.counters,
-        )
+        self._rewrite_floor(context.derived.applied)
+        notes = [note for note in self._report.notes if "may be removed" not in note]
+        return RepairReport(sorted(path.name for path in rewrites), notes, self._report.counters)
 
-    # --- 1 and 2
+    # --- step 1
 
     def _identity(self) -> tuple[HubIdentity, dict[Path, bytes]]:
-        """The identity, and what follows from it and is not there. A rotation that was begun is finished."""
+        """Return the identity and the files that follow from it and are damaged; finish a key rotation."""
         layout, found = self._layout, Report(Level.QUICK)
         hub_keys.finish_identity(self._files, layout, self._registry.hub_id)
-        identity = fsck_directory.check_identity(layout, self._registry, found)
+        identity = check_identity(layout, self._registry, found)
         wrong = {fault.file for fault in found.faults}
         rewrites: dict[Path, bytes] = {}
         if identity is None:
@@ -163,122 +151,99 @@ class _Repair:
 
     def _signature(self, identity: HubIdentity, faults: list[Fault]) -> Signature:
         key = hub_keys.read_keys(self._layout.keys, identity).get(identity.newest.key_id)
-        if key is None:
-            raise RefusedError(
-                [
-                    Fault(
-                        file=self._layout.identity_signature.name,
-                        what="does not hold, and the hub's key to make it again is not here",
-                        remedy="put the key's file into keys/ or restore the signature from a clone",
-                    ),
-                    *faults,
-                ]
-            )
-        return hub_identity.sign_identity(key, identity)
+        if key is not None:
+            return hub_identity.sign_identity(key, identity)
+        missing = Fault(
+            file=self._layout.identity_signature.name,
+            what="is damaged, and the hub's key to sign again is not in keys/",
+            remedy="put the key file into keys/, or restore the signature from a clone",
+        )
+        raise RefusedError([missing, *faults])
 
-    def _derive(self, identity: HubIdentity) -> Book:
+    def _derive(self, identity: HubIdentity, survey: Survey | None) -> FoldContext:
         layout, report = self._layout, self._report
+        items, log = read_journal(layout, report), list_log(layout, report)
         zstd = self._registry.zstd_level is not None
-        held, log = read_journal(layout, report), list_log(layout, report)
-        # Never below what the journal was cleared for: an index that knows less is refused at opening.
-        applied = max(applied_by_files(layout, log, held, zstd=zstd), floor_of(layout))
-        index = Index(self._beside)
+        # At least what the journal was trimmed for: opening refuses an index that knows less.
+        applied = max(applied_by_files(layout, log, items, zstd=zstd), lowest_applied(layout))
+        index = Index(self._new)
         try:
-            derivation = Derivation(index, self._registry, {}, applied)
-            book = Book(layout, Trust(identity, self._registry), report, log, held, derivation, None)
-            with Workers(book.trust, 1) as workers:
-                check_log(book, workers, recent=1, tell=self._tell)
-            fsck_attachments.record(index, fsck_attachments.sizes_of(layout))
+            derived = DerivedIndex(index, self._registry, {}, applied)
+            sizes = survey.sizes if survey is not None else {}
+            trust = Trust(identity, self._registry)
+            context = FoldContext(layout, trust, report, log, items, derived, sizes)
+            with Workers(context.trust, 1) as workers:
+                check_log(context, workers, recent=1, surplus_remedy=RESTORE, progress=self._progress)
+            record_attachments(index, attachment_sizes(layout))
         finally:
             index.close()
-        return book
+        return context
 
-    def _refuse(self, book: Book) -> None:
-        """Everything that is wrong must follow from something that is right."""
-        faults = [fault for fault in self._report.faults if not fault.is_repairable]
-        if book.journal.damaged or faults:
-            raise RefusedError(faults)
+    def _survey(self) -> Survey | None:
+        """Return what the old index knows; None if there is none, or if it cannot be read."""
         if not (self._layout.index / "data.mdb").exists():
-            return  # a clone in the making
+            return None
         try:
-            known = fsck_index.apart(fsck_index.survey, self._layout.index)
+            return index_check.run_isolated(index_check.survey, self._layout.index)
         except DamageError:
-            return  # that is why repair was called
-        self._note_lost(book, fsck_index.recorded_batch(known))
-        self._note_attachments()
-        for label, head in known.heads.items():
-            if head.size > (held := book.sizes.get(label, 0)):
-                what = f"entries {held + 1} to {head.size} are in the index and in no file"
-                remedy = (
-                    "restore the files from a clone, or move index/ away if it is the index that is wrong"
-                )
-                raise RefusedError([Fault(file="log", what=what, label=label, remedy=remedy)])
+            return None
 
-    def _note_lost(self, book: Book, applied: int) -> None:
-        """A newest segment that ends before what the old index had applied."""
+    def _refuse(self, context: FoldContext) -> None:
+        """Raise if anything is damaged that cannot be derived."""
+        faults = [fault for fault in self._report.faults if not fault.is_repairable]
+        if context.journal.damaged or faults:
+            raise RefusedError(faults)
+
+    def _note_lost_batches(self, context: FoldContext, applied: int) -> None:
+        """Note a newest segment that ends before what the old index had applied."""
         if (newest := newest_segment(self._layout)) is None:
             return
         try:
-            journal.check_end(newest, book.journal.last or 0, applied)
+            journal.check_end(newest, context.journal.last or 0, applied)
         except DamageError as exc:
             self._report.notes.append(f"{exc.file} {exc.what}; what the log does not hold of them is lost")
 
     def _note_attachments(self) -> None:
-        """What was put and is gone, or had another size: the new record is of the files and does not know."""
-        changed = fsck_index.apart(fsck_index.changed_attachments, self._layout.index, self._beside)
-        for row in changed.rows:
-            if row.wrong == "extra":
-                what = "was put and is missing: put it again; it is not recorded any more"
-            else:
-                was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
-                what = (
-                    f"has not {was} that the old index recorded: a full `veen hub fsck` tells if it is whole"
-                )
-            self._report.notes.append(f"attachments/{row.key.hex()} {what}")
-        if more := changed.more["attachments"]:
-            self._report.notes.append(f"{more} more attachments are missing or have another size")
+        """Note attachments that are gone or had another size: the new index does not record that."""
+        changed = index_check.run_isolated(index_check.compare_attachments, self._layout.index, self._new)
+        self._report.notes += [_changed_attachment(row) for row in changed.rows]
+        if changed.more:
+            more = counted(changed.more, "more attachment is", "more attachments are")
+            self._report.notes.append(f"{more} missing or of another size")
 
-    # --- 4 and 5
+    # --- step 4
 
     def _swap(self) -> None:
         layout, files = self._layout, self._files
-        files.sync_directory(self._beside)
+        files.sync_directory(self._new)
         shutil.rmtree(self._old, ignore_errors=True)
         if layout.index.exists():
             files.rename(layout.index, self._old)
-        files.rename(self._beside, layout.index)  # the commit point
+        files.rename(self._new, layout.index)  # the commit point
         files.sync_directory(layout.root)
         shutil.rmtree(self._old, ignore_errors=True)
 
-    def _settle_floor(self, book: Book) -> None:
-        """What the journal's folder must agree with from now on, if it did not until now."""
+    def _rewrite_floor(self, applied: int) -> None:
+        """Make ``journal/applied`` agree with the journal and the new index, if it does not."""
         directory = self._layout.journal
         try:
             journal.check_newest(directory, read_floor(directory))
         except DamageError as exc:
             damaged = exc.file == f"journal/{FLOOR}" and (directory / FLOOR).exists()
-            in_the_making = not self._layout.version.exists()  # a clone never had a journal
-            if not damaged and not in_the_making:
+            new_clone = not self._layout.version.exists()
+            if not damaged and not new_clone:
                 self._report.notes.append(
                     f"{exc.file} {exc.what}; what the log does not hold of them is lost"
                 )
-            write_floor(self._files, directory, Floor(book.applied))
+            write_floor(self._files, directory, Floor(applied))
 
-    def _cut(self, book: Book) -> list[str]:
-        """Growing chunks that end inside an entry: the fold has found it whole in the journal."""
-        cut: list[str] = []
-        for label in book.journal.labels:
-            for piece in pieces_of(self._layout, label, book.log.of(label), zstd=False):
-                if piece.end is not None or piece.pruned:
-                    continue
-                walk = walk_frames(piece)
-                if walk.damage is None:
-                    continue
-                fd = self._files.open_append(piece.path)
-                try:
-                    self._files.truncate(fd, walk.size)
-                    self._files.sync(fd)
-                finally:
-                    os.close(fd)
-                cut.append(piece.path.name)
-        return cut
+
+def _changed_attachment(row: Row) -> str:
+    name = f"attachments/{row.key.hex()}"
+    if row.wrong == "extra":
+        return f"{name} was put and is missing: put it again; it is no longer recorded"
+    was = f"the {U64.unpack(row.value)[0]} bytes" if len(row.value) == U64.size else "the size"
+    return (
+        f"{name} does not have {was} that the old index recorded: "
+        "run a full `veen hub fsck` to see whether it is intact"
+    )

@@ -1,4 +1,4 @@
-"""What fsck has to say: faults with a place and a remedy, notes, and how much was looked at."""
+"""The report of fsck: faults with file, offset and remedy; notes; and how much was checked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Final
 from veen_core.ids import Label, StreamSeq
 
 REPAIR: Final = "run `veen hub repair`"
-"""The remedy where everything that is wrong follows from files that are right."""
+"""Remedy if the file can be rebuilt from files that are intact."""
 RESTORE: Final = "restore it from a clone"
-"""The remedy where something is gone that only a copy can bring back."""
+"""Remedy if only a copy holds what is lost."""
+MOVE_AWAY: Final = "move it out of the data directory"
 
 
 class Level(enum.Enum):
-    """How much is verified; everything else is looked at on both levels."""
+    """How many signatures fsck verifies; both levels check everything else."""
 
     FULL = "full"
     QUICK = "quick"
@@ -24,7 +25,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is not as it must be."""
+    """One place where the data directory is damaged."""
 
     file: str
     what: str
@@ -35,7 +36,7 @@ class Fault:
 
     @property
     def is_repairable(self) -> bool:
-        """Whether repair is the remedy, at least where nothing better is at hand."""
+        """Whether the remedy names `veen hub repair`."""
         return "`veen hub repair`" in self.remedy
 
     def __str__(self) -> str:
@@ -49,7 +50,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Counters:
-    """What was looked at."""
+    """How much was checked."""
 
     labels: int = 0
     entries: int = 0
@@ -57,12 +58,12 @@ class Counters:
     checkpoints: int = 0
     attachments: int = 0
     bytes: int = 0
-    """Of chunks (uncompressed), of the journal and of attachments."""
+    """Bytes of chunks (uncompressed), of the journal and of attachments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is; handed out between labels and every few thousand entries."""
+    """Progress of a running check; reported after every few thousand entries."""
 
     doing: str
     labels: int
@@ -71,9 +72,14 @@ class Progress:
     bytes: int
 
 
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """Return the number with its noun: "1 checkpoint", "2 checkpoints"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 @dataclass(slots=True)
 class Report:
-    """Everything that was found. ``ok`` says that there is no fault, and ``notes`` what that covers."""
+    """The result of a check. ``notes`` says what the check left out and what the next start will finish."""
 
     level: Level
     faults: list[Fault] = field(default_factory=list)
@@ -82,18 +88,23 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether no fault was found."""
         return not self.faults
 
     def lines(self) -> Iterator[str]:
-        """For people: faults first, then notes, then the sum."""
+        """Yield the report as text: faults, then notes, then totals."""
         yield from (f"fault: {fault}" for fault in self.faults)
         yield from (f"note: {note}" for note in self.notes)
         seen = self.counters
-        yield (
-            f"{'clean' if self.ok else f'{len(self.faults)} faults'} ({self.level.value}): "
-            f"{seen.entries} entries in {seen.labels} labels, {seen.signatures} of their signatures, "
-            f"{seen.checkpoints} checkpoints, {seen.attachments} attachments, {seen.bytes} bytes"
+        parts = (
+            f"{counted(seen.entries, 'entry', 'entries')} in {counted(seen.labels, 'label')}",
+            counted(seen.signatures, "signature"),
+            counted(seen.checkpoints, "checkpoint"),
+            counted(seen.attachments, "attachment"),
+            counted(seen.bytes, "byte"),
         )
+        verdict = "clean" if self.ok else counted(len(self.faults), "fault")
+        yield f"{verdict} ({self.level.value}): {', '.join(parts)}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

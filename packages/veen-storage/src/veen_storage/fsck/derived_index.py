@@ -1,8 +1,8 @@
-"""The index as it follows from the files: fsck compares it with the one there is, repair puts it in place.
+"""The index that follows from the files. fsck compares it with the index there is; repair puts it in place.
 
-Everything goes through the same ``Draft`` and ``write_index`` as when it was new. What files do not tell is
-handed in: the labels' numbers, and the last batch applied. One thing they tell only almost: in which order a
-token was authorized and used within one second. It counts as authorized first, as gating demands.
+Everything passes through the same ``Draft`` and ``write_index`` as when it was new. Two things cannot be read
+from files and are inputs: the numbers of labels, and the last batch applied. Within one second files do not
+show whether a token was authorized before it was used; it counts as authorized first, as gating demands.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from veen_storage.commit.changes import Changes
 from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.disk.registry import Registry
 from veen_storage.index.lmdb_index import Index, Transaction
-from veen_storage.index.records import U64, LabelCursor, LabelNo
-from veen_storage.index.tables import mark_index
+from veen_storage.index.records import LabelCursor, LabelNo
+from veen_storage.index.tables import META, NEXT_LABEL, UNFINISHED, mark_index, write_number
 
-ROUND: Final = 4_096
-"""Steps that are held before they are written."""
-ROUND_BYTES: Final = 4 * 1_048_576
+MAX_WAITING_STEPS: Final = 4_096
+MAX_WAITING_BYTES: Final = 4 * 1_048_576
+"""Bounds of what is held in memory before it is written to the index."""
+MIN_STEPS: Final = 1_000
+"""Steps of one draft before it is set aside for writing."""
 
 
 @dataclass(slots=True)
@@ -34,11 +36,11 @@ class Tokens:
     authorized_at: dict[AuthRef, UnixTime] = field(default_factory=dict)
     """hub_ts of the receipt on the control label; a record's issued_at may be earlier."""
     late: set[ClaimsRef] = field(default_factory=set)
-    """Claims of tokens that were met after uses of them: where their buckets stood cannot be told."""
+    """Claims of tokens that were used before they were authorized: their buckets cannot be derived."""
 
 
 class DerivedDraft(Draft):
-    """A draft that meets labels one after another, not in the order in which they were written."""
+    """A draft that sees labels one after another instead of in the order in which they were written."""
 
     def __init__(self, ledger: Ledger, tokens: Tokens) -> None:
         super().__init__(ledger)
@@ -46,17 +48,17 @@ class DerivedDraft(Draft):
 
     def note_use(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
         record = self.cap(auth_ref)
-        if record is not None and cursor.hub_ts < record.issued_at:  # the first use fixes it (§6)
+        if record is not None and cursor.hub_ts < record.issued_at:  # the first use fixes it (core §6)
             record = dataclasses.replace(record, issued_at=cursor.hub_ts)
             self.changes.caps[auth_ref] = record
             self.note_claims(record)
         if record is not None and record.control_seq and cursor.hub_ts < self._tokens.authorized_at[auth_ref]:
-            return  # the hub did not know its rate yet
+            return  # the hub did not know the token's rate yet
         self._note_overdraft(cursor, auth_ref)
         super().note_use(cursor, auth_ref)
 
     def _note_overdraft(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
-        """Note a use that an empty bucket forbids: the hub took it in the second before it knew the token."""
+        """Note a use that an empty bucket forbids: the hub accepted it before it knew the token's rate."""
         record, bucket = self.cap(auth_ref), self.bucket(auth_ref, cursor.label)
         token = record.token if record is not None else None
         rate = token.allow.rate if token is not None else None
@@ -78,13 +80,13 @@ class DerivedDraft(Draft):
 
 
 @dataclass(slots=True)
-class Derivation:
-    """Builds an index; ``draft`` takes what comes next."""
+class DerivedIndex:
+    """Builds an index. ``draft`` takes the next changes."""
 
     index: Index
     registry: Registry
     numbers: Mapping[Label, LabelNo]
-    """Numbers that labels have already; others get the next free ones."""
+    """Numbers that labels have in the existing index; other labels get the next free ones."""
     applied: int
     tokens: Tokens = field(default_factory=Tokens)
     ledger: Ledger = field(init=False)
@@ -97,17 +99,17 @@ class Derivation:
         self.ledger = Ledger(self.index, self.registry)
         self.draft = DerivedDraft(self.ledger, self.tokens)
 
-    def begin(self, label: Label) -> LabelCursor:
-        """A label's first cursor, under its number."""
+    def begin(self, label: Label, draft: Draft) -> LabelCursor:
+        """Return the cursor of a label that holds nothing yet, under its number, as part of a draft."""
         number = self.numbers.get(label)
         if number is None:
             number, self._next = LabelNo(self._next), self._next + 1
-        self.draft.changes.new_labels[label] = number
-        cursor = self.draft.changes.heads[label] = LabelCursor.fresh(label, number)
+        draft.changes.new_labels[label] = number
+        cursor = draft.changes.heads[label] = LabelCursor.fresh(label, number)
         return cursor
 
-    def settle(self, *, at_least: int = 0) -> None:
-        """What was drafted so far holds; it is written when there is enough of it."""
+    def settle(self, *, at_least: int = MIN_STEPS) -> None:
+        """Adopt the draft if it has ``at_least`` so many steps, and write to the index what has piled up."""
         changes = self.draft.changes
         if len(changes.steps) < at_least:
             return
@@ -116,13 +118,11 @@ class Derivation:
         self._waiting.append(changes)
         self.draft = DerivedDraft(self.ledger, self.tokens)
         steps = sum(len(change.steps) for change in self._waiting)
-        if steps + len(self._waiting) >= ROUND or sum(c.size for c in self._waiting) >= ROUND_BYTES:
+        if (
+            steps + len(self._waiting) >= MAX_WAITING_STEPS
+            or sum(c.size for c in self._waiting) >= MAX_WAITING_BYTES
+        ):
             self._write()
-
-    def aside(self) -> DerivedDraft:
-        """A draft on top that is never written: for what is not applied yet, or not to be relied on."""
-        self.settle()
-        return DerivedDraft(self.ledger, self.tokens)
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -130,14 +130,13 @@ class Derivation:
         self.ledger.shrink(self.applied)
 
     def finish(self, hub: HubId, finishing: bytes) -> None:
-        """Write the rest, and what belongs to no label."""
-        self.settle()
+        """Write what is left, and the rows that belong to no label."""
+        self.settle(at_least=0)
         self._write()
-        rows = {b"next_label": U64.pack(self._next), b"finishing": finishing}
 
         def write(txn: Transaction) -> None:
             mark_index(txn, hub)
-            for key, value in rows.items():
-                txn.put("meta", key, value)
+            write_number(txn, NEXT_LABEL, self._next)
+            META.put(txn, UNFINISHED, finishing)
 
         self.index.write(write)

@@ -1,0 +1,57 @@
+"""The state that the checks of all labels share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veen_core.ids import AuthRef, Label, StreamSeq
+from veen_storage.commit.changes import Step
+from veen_storage.disk.layout import Layout
+from veen_storage.fsck.derived_files import Bindings
+from veen_storage.fsck.derived_index import DerivedIndex
+from veen_storage.fsck.entries import Trust
+from veen_storage.fsck.journal_items import JournalItem, JournalItems
+from veen_storage.fsck.log_files import LogFiles
+from veen_storage.fsck.report import Fault, Report
+
+
+@dataclass(slots=True)
+class FoldContext:
+    """Inputs and results of checking the log."""
+
+    layout: Layout
+    trust: Trust
+    report: Report
+    log: LogFiles
+    """Names are removed as the check accounts for them; what is left belongs to nothing."""
+    journal: JournalItems
+    derived: DerivedIndex
+    known_sizes: Mapping[Label, int] = field(default_factory=dict)
+    """Number of entries of each label according to the existing index, if it can be read."""
+    bindings: Bindings = field(default_factory=Bindings)
+    rewrites: dict[Path, bytes] = field(default_factory=dict)
+    """Derived files that are damaged, with their right content: for repair to write."""
+    damaged: set[Label] = field(default_factory=set)
+    """Labels whose log is damaged: the index is not compared with what follows from it."""
+    unknown_anchors: set[tuple[Label, StreamSeq]] = field(default_factory=set)
+    """Anchors whose row in the index does not follow from the files."""
+    index_tails: dict[Label, tuple[int, bytes]] = field(default_factory=dict)
+    """What follows the applied lines of a label's checkpoint index: offset and bytes."""
+    unfinished: list[Step] = field(default_factory=list)
+    """Chunks that were sealed or pruned, and whose old file is still there."""
+    tokens: set[AuthRef] = field(default_factory=set)
+    sizes: dict[Label, int] = field(default_factory=dict)
+    """Number of entries of each label, without those that only the journal holds."""
+
+    @property
+    def zstd(self) -> bool:
+        return self.trust.registry.zstd_level is not None
+
+    def is_pending(self, item: JournalItem) -> bool:
+        """Whether the index has not applied this item of the journal."""
+        return item.batch > self.derived.applied
+
+    def fault(self, file: str, what: str, **place: object) -> None:
+        self.report.faults.append(Fault(file=file, what=what, **place))  # type: ignore[arg-type]  # Fault's fields

@@ -1,0 +1,218 @@
+"""The existing index: what it says of itself, and its comparison with the derived index.
+
+Both run in a process of their own (``run_isolated``), because a damaged page can crash LMDB.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+import lmdb
+
+from veen_core.cap import ClaimsRef
+from veen_core.errors import VeenError
+from veen_core.ids import Label
+from veen_storage.errors import DamageError, StorageError
+from veen_storage.fsck.report import REPAIR
+from veen_storage.fsck.workers import process_context
+from veen_storage.index.lmdb_index import Index
+from veen_storage.index.records import U64, LabelCursor, LabelNo
+from veen_storage.index.tables import APPLIED, ATTACHMENTS, BUCKETS, HEADS, LABELS, META, TABLES
+from veen_storage.index.transactions import View
+
+T = TypeVar("T")
+INDEX_FILE: Final = "index/data.mdb"
+MAX_ATTACHMENT_FAULTS: Final = 1_000
+"""Attachments that are reported one by one; further ones are counted."""
+
+
+def run_isolated(call: Callable[..., T], *args: Any) -> T:
+    """Call in another process; raise ``DamageError`` if it finds damage or dies."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = process_context().Process(target=_answer, args=(there, call, args), daemon=True)  # type: ignore[attr-defined]  # every context has it
+    child.start()
+    there.close()
+    try:
+        ok, answer = here.recv()
+    except EOFError:
+        child.join()
+        if (code := child.exitcode or 0) >= 0:
+            raise StorageError(f"the process that reads the index did not start (exit code {code})") from None
+        ok, answer = False, f"crashes the process that reads it ({signal.Signals(-code).name})"
+    finally:
+        here.close()
+    child.join()
+    if not ok:
+        raise DamageError(INDEX_FILE, None, answer, REPAIR)
+    return answer  # type: ignore[no-any-return]  # what ``call`` returned
+
+
+def _answer(there: Connection, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        there.send((True, call(*args)))
+    except (lmdb.Error, struct.error, OSError, VeenError) as exc:
+        there.send((False, exc.what if isinstance(exc, DamageError) else str(exc)))
+    there.close()
+
+
+# --- survey
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What only the existing index knows."""
+
+    numbers: dict[Label, LabelNo]
+    sizes: dict[Label, int]
+    """Number of entries of each label whose cursor can be read."""
+    meta: dict[bytes, bytes]
+
+    @property
+    def applied(self) -> int | None:
+        """The last batch applied; None if that row is damaged."""
+        stored = self.meta.get(APPLIED, bytes(U64.size))
+        return int(U64.unpack(stored)[0]) if len(stored) == U64.size else None
+
+
+def survey(path: Path) -> Survey:
+    """Read what only the index knows."""
+    with _views(path) as (view,):
+        labels = _in_order(LABELS.name, view.rows(LABELS.name))
+        numbers = {Label(key): LABELS.row.unpack(row) for key, row in labels}
+        meta = dict(_in_order(META.name, view.rows(META.name)))
+        return Survey(numbers, dict(_sizes(view, numbers)), meta)
+
+
+def _sizes(view: View, numbers: dict[Label, LabelNo]) -> Iterator[tuple[Label, int]]:
+    for label, number in numbers.items():
+        try:
+            cursor = LabelCursor.unpack(number, HEADS.get(view, number) or b"")
+        except (struct.error, VeenError):
+            continue  # the comparison reports this row
+        if cursor.label == label:
+            yield label, cursor.log.size
+
+
+def _in_order(
+    table: str, rows: Iterable[tuple[bytes, bytes]], before: bytes | None = None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield rows that follow ``before``; a damaged tree that leads in circles is refused."""
+    for key, value in rows:
+        if before is not None and key <= before:
+            raise DamageError(INDEX_FILE, None, f"table {table} is not in order", REPAIR)
+        before = key
+        yield key, value
+
+
+# --- comparison
+
+
+class Row(NamedTuple):
+    """A row that is not what follows from the files."""
+
+    wrong: Literal["missing", "differs", "extra"]
+    key: bytes
+    value: bytes
+
+
+class TableFault(NamedTuple):
+    """The rows of one table that do not follow from the files: their number, and the first of them."""
+
+    table: str
+    rows: int
+    first: Row
+
+
+def compare(
+    actual: Path, derived: Path, unknown: frozenset[tuple[str, bytes]], late: frozenset[ClaimsRef]
+) -> list[TableFault]:
+    """Compare every row of every table but the attachments.
+
+    Rows in ``unknown`` and the buckets of ``late`` claims are not compared: files do not tell their content.
+    """
+    faults: list[TableFault] = []
+    with _views(actual, derived) as (have, want):
+        for table in TABLES:
+            if table == ATTACHMENTS.name:
+                continue
+            rows = (row for row in _differences(table, have, want) if (table, row.key) not in unknown)
+            if table == BUCKETS.name:
+                rows = (row for row in rows if row.key[: ClaimsRef.SIZE] not in late)
+            if (first := next(rows, None)) is not None:
+                faults.append(TableFault(table, 1 + sum(1 for _ in rows), first))
+    return faults
+
+
+@dataclass(slots=True)
+class AttachmentRows:
+    """How the index's record of attachments differs from the attachments that are there."""
+
+    rows: list[Row]
+    more: int
+    """Further rows beyond ``MAX_ATTACHMENT_FAULTS``."""
+    unrecorded: int
+    """Attachments that are there and not recorded."""
+
+
+def compare_attachments(actual: Path, derived: Path) -> AttachmentRows:
+    """Compare the record of attachments with the files."""
+    with _views(actual, derived) as (have, want):
+        found = AttachmentRows([], 0, 0)
+        for row in _differences(ATTACHMENTS.name, have, want):
+            if row.wrong == "missing":
+                found.unrecorded += 1
+            elif len(found.rows) < MAX_ATTACHMENT_FAULTS:
+                found.rows.append(row)
+            else:
+                found.more += 1
+        return found
+
+
+@contextmanager
+def _views(*paths: Path) -> Iterator[list[View]]:
+    with ExitStack() as stack:
+        indices = [stack.enter_context(closing(Index(path, readonly=True))) for path in paths]
+        yield [stack.enter_context(index.reading()) for index in indices]
+
+
+_END: Final = (None, b"")
+ROWS_AT_ONCE: Final = 1_024
+
+
+def _differences(table: str, have: View, want: View) -> Iterator[Row]:
+    """Yield the rows that differ. Equal runs are compared many rows at a time."""
+    left, right = have.rows(table), want.rows(table)
+    before = None
+    while (ours := list(islice(left, ROWS_AT_ONCE))) == (theirs := list(islice(right, ROWS_AT_ONCE))):
+        if not ours:
+            return
+        before = ours[-1][0]
+    yield from _merge(table, _in_order(table, chain(ours, left), before), chain(theirs, right))
+
+
+def _merge(
+    table: str, have: Iterator[tuple[bytes, bytes]], want: Iterator[tuple[bytes, bytes]]
+) -> Iterator[Row]:
+    (a, x), (b, y) = next(have, _END), next(want, _END)
+    while a is not None or b is not None:
+        if b is None or (a is not None and a < b):
+            assert a is not None
+            yield Row("extra", a, x)
+            a, x = next(have, _END)
+        elif a is None or b < a:
+            if not (table == "meta" and not any(y)):  # a new directory has no counters yet
+                yield Row("missing", b, y)
+            b, y = next(want, _END)
+        else:
+            if x != y:
+                yield Row("differs", a, x)
+            (a, x), (b, y) = next(have, _END), next(want, _END)
