@@ -36,7 +36,7 @@ from veen_storage.disk.hub_keys import NextIdentity, read_identity
 from veen_storage.disk.identity_artifacts import read_artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import read_registry
-from veen_storage.errors import DamageError
+from veen_storage.errors import RESTORE, DamageError
 from veen_storage.fsck import directory as fsck_directory
 from veen_storage.fsck import fsck
 from veen_storage.fsck.attachments import check_attachment
@@ -46,7 +46,7 @@ from veen_storage.fsck.entries import Trust
 from veen_storage.fsck.journal_items import applied_by_files, read_journal
 from veen_storage.fsck.log_check import check_log
 from veen_storage.fsck.log_files import list_log
-from veen_storage.fsck.report import RESTORE, Level, Report
+from veen_storage.fsck.report import Level, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import TABLES, Index, Transaction, View
 from veen_storage.store import Store, create

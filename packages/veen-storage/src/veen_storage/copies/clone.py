@@ -41,9 +41,8 @@ from veen_storage.copies.consistent_prefix import (
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, StorageError, reading
+from veen_storage.errors import REPAIR, DamageError, StorageError, reading
 from veen_storage.fsck.repair import RefusedError, rebuild_index
-from veen_storage.fsck.report import REPAIR
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.observer import Observer, Source, open_source
 from veen_storage.store import Store

@@ -13,9 +13,9 @@ from typing import Final
 from veen_core.errors import DecodeError
 from veen_core.ids import Coid
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import unreadable
+from veen_storage.errors import REPAIR, unreadable
 from veen_storage.fsck.index_check import INDEX_FILE, Row
-from veen_storage.fsck.report import MOVE_AWAY, REPAIR, Fault, Level, Progress, Report
+from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Progress, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64

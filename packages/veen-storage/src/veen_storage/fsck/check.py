@@ -20,7 +20,7 @@ from veen_storage.commit.changes import Changes
 from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import not_a_data_directory
-from veen_storage.errors import DamageError
+from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import index_check
 from veen_storage.fsck.attachments import check_attachments, record_attachments, record_fault
 from veen_storage.fsck.context import FoldContext
@@ -44,7 +44,7 @@ from veen_storage.fsck.journal_items import (
 )
 from veen_storage.fsck.log_check import check_log
 from veen_storage.fsck.log_files import LogFiles, list_log
-from veen_storage.fsck.report import REPAIR, Fault, Level, Progress, Report, counted
+from veen_storage.fsck.report import Fault, Level, Progress, Report, counted
 from veen_storage.fsck.workers import Workers, available_cores
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.tables import ANCHORS, BINDING_BYTES, META, UNFINISHED

@@ -14,8 +14,8 @@ from veen_core.errors import DecodeError
 from veen_core.hub_identity import CheckpointBinding
 from veen_core.ids import Label, StreamSeq
 from veen_storage.commit.journal import foreign_at
-from veen_storage.errors import DamageError, unreadable
-from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
+from veen_storage.errors import REPAIR, RESTORE, DamageError, unreadable
+from veen_storage.fsck.report import Fault, Report
 
 
 def first_difference(held: bytes, right: bytes) -> int:

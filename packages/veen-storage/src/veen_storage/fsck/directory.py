@@ -15,8 +15,8 @@ from veen_storage.disk.files import SECRET
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
-from veen_storage.errors import DamageError, MismatchError, StorageError
-from veen_storage.fsck.report import REPAIR, RESTORE, Fault, Report
+from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, StorageError
+from veen_storage.fsck.report import Fault, Report
 
 KNOWN_NAMES: Final = frozenset(
     {

@@ -21,8 +21,7 @@ import lmdb
 from veen_core.cap import ClaimsRef
 from veen_core.errors import VeenError
 from veen_core.ids import Label
-from veen_storage.errors import DamageError, StorageError
-from veen_storage.fsck.report import REPAIR
+from veen_storage.errors import REPAIR, DamageError, StorageError
 from veen_storage.fsck.workers import process_context
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64, LabelCursor, LabelNo

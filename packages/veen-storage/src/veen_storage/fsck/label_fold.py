@@ -24,14 +24,14 @@ from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed
 from veen_storage.commit.ledger import Draft
 from veen_storage.commit.writer import file_checkpoint
-from veen_storage.errors import DamageError
+from veen_storage.errors import REPAIR, RESTORE, DamageError
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_files import LabelArtifacts, describe
 from veen_storage.fsck.entries import EntryFacts, Trust
 from veen_storage.fsck.entry_order import note_content, place_entry
 from veen_storage.fsck.log_files import ChunkRef
 from veen_storage.fsck.plan import ChunkEnds
-from veen_storage.fsck.report import MOVE_AWAY, REPAIR, RESTORE
+from veen_storage.fsck.report import MOVE_AWAY
 from veen_storage.index.records import LabelCursor
 
 

@@ -33,7 +33,7 @@ from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
-from veen_storage.errors import DamageError
+from veen_storage.errors import RESTORE, DamageError
 from veen_storage.fsck import index_check
 from veen_storage.fsck.attachments import attachment_sizes, record_attachments
 from veen_storage.fsck.context import FoldContext
@@ -44,7 +44,7 @@ from veen_storage.fsck.index_check import Row, Survey
 from veen_storage.fsck.journal_items import applied_by_files, lowest_applied, newest_segment, read_journal
 from veen_storage.fsck.log_check import check_log
 from veen_storage.fsck.log_files import list_log
-from veen_storage.fsck.report import RESTORE, Counters, Fault, Level, Progress, Report, counted
+from veen_storage.fsck.report import Counters, Fault, Level, Progress, Report, counted
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import U64

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veen_core.ids import Label, StreamSeq
+from veen_storage.errors import RESTORE
 
-REPAIR: Final = "run `veen hub repair`"
-"""Remedy if the file can be rebuilt from files that are intact."""
-RESTORE: Final = "restore it from a clone"
-"""Remedy if only a copy holds what is lost."""
 MOVE_AWAY: Final = "move it out of the data directory"
 
 
