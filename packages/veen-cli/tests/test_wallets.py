@@ -12,6 +12,7 @@ from veen_cli.frame.exits import Exit
 from veen_cli.overlays.overlay_stream import OverlayStream
 from veen_core.hashing import H
 from veen_core.receipt import Receipt
+from veen_hub.client.log import HubLogReader
 from veen_overlays.identifiers import TransferId, WalletId, wallet_stream
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet.records import Transfer, Withdraw
@@ -128,24 +129,43 @@ def test_what_was_paid_out_under_a_ref_is_not_paid_out_again(square: Town) -> No
     assert balance(square, "alice", wallet, *on) == 4
 
 
-def test_only_a_transfer_that_goes_on_has_the_whole_log_read_for_its_id(
-    square: Town, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("streams", ["a shared ledger", "streams of their own"])
+def test_no_payment_reads_the_log_from_its_start(
+    square: Town, monkeypatch: pytest.MonkeyPatch, streams: str
 ) -> None:
-    on = ("--ledger", "unread", "--reader", square / "realm")
-    a, b = opened(square, "alice", "one", *on), opened(square, "bob", "one", *on)
-    square.as_("alice", "wallet", "deposit", a, 9, *on).ok()
-    read, signed = [], OverlayStream.signed
-
-    def counting(source: OverlayStream, overlay: Any) -> Any:
-        read.append(overlay.name)
-        return signed(source, overlay)
-
-    monkeypatch.setattr(OverlayStream, "signed", counting)
+    """A ref, and a transfer that is resumed, are looked up in the view that the identity keeps."""
+    ledger = ("--ledger", "unread") if streams == "a shared ledger" else ()
+    on, realm = (*ledger, "--reader", square / "realm"), f"unread-{len(ledger)}"
+    a, b = opened(square, "alice", realm, *on), opened(square, "bob", realm, *on)
+    square.as_("alice", "wallet", "deposit", a, 20, *on).ok()
+    monkeypatch.delattr(OverlayStream, "signed")
+    square.as_("alice", "wallet", "withdraw", a, 1, "--ref", "bank 17", *on).ok()
+    again = square.as_("alice", "wallet", "withdraw", a, 1, "--ref", "bank 17", *on).failed(Exit.POLICY)
+    assert "WAL.DUPLICATE_REF" in again
     paid = square.as_("alice", "wallet", "transfer", a, b, 4, *on, "--json").json["transfer_id"]
-    assert read == []
     square.as_("alice", "wallet", "transfer", a, b, 4, "--transfer-id", paid, *on).ok()
-    assert read == ["wallet.ledger"]
     assert balance(square, "bob", b, *on) == 4
+
+
+@pytest.mark.parametrize("messages", [70, 300])
+def test_a_withdrawal_fetches_as_many_entries_from_a_long_log_as_from_a_short_one(
+    square: Town, monkeypatch: pytest.MonkeyPatch, messages: int
+) -> None:
+    on = ("--ledger", f"long-{messages}")
+    wallet = opened(square, "alice", f"long-{messages}", *on)
+    (square / "filler.txt").write_text("not a wallet record\n" * (messages - 1))
+    square.as_("alice", "send", "--batch", "--file", square / "filler.txt", "-s", on[1]).ok()
+    square.as_("alice", "wallet", "deposit", wallet, 9, *on).ok()
+    fetched, page = [], HubLogReader.page
+
+    async def counting(reader: HubLogReader, label: Any, from_seq: Any, max_items: int) -> Any:
+        entries = await page(reader, label, from_seq, max_items)
+        fetched.extend(entries)
+        return entries
+
+    monkeypatch.setattr(HubLogReader, "page", counting)
+    square.as_("alice", "wallet", "withdraw", wallet, 1, "--ref", "once", *on).ok()
+    assert len(fetched) <= 70, "at most the open block of 64, and the new message"
 
 
 def test_controls_come_and_go(square: Town) -> None:
@@ -196,7 +216,7 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
     monkeypatch.setattr(OverlayStream, "send", late)
     args = (a, b, 7) if what == "transfer" else (a, 7)
     said = square.as_("alice", "wallet", what, *args, *on).failed(Exit.PROTOCOL)
-    assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, not 7" in said
+    assert "WAL.INSUFFICIENT_FUNDS: the balance is 2, less than 7" in said
     assert "another producer was faster" in said
     found = json.loads(square.as_("alice", "wallet", "verify", a, *on, "--json").out)["violations"]
     assert [(each["code"], each["stream_seq"]) for each in found] == [("WAL.INSUFFICIENT_FUNDS", 4)]
@@ -205,7 +225,7 @@ def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_
         events = square.as_("alice", "wallet", "ledger", a, *on, "--json").json["events"]
         again = ("--transfer-id", events[-1]["transfer_id"])
         said = square.as_("alice", "wallet", "transfer", *args, *again, *on).failed(Exit.PROTOCOL)
-        assert "message 4 stands in the log" in said
+        assert "message 4 is in the log" in said
         assert balance(square, "bob", b, *on) == 0, "nor when it is tried again"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from failing_store import DiskFullError, FailingStore
@@ -16,15 +17,22 @@ from test_realm import Logs
 from veen_core import Entry, Mmr
 from veen_core.errors import DivergenceError, VeenError, VerificationError
 from veen_core.hashing import H, u64be
-from veen_core.ids import Epoch, Label, LeafHash, MmrRoot
+from veen_core.ids import Epoch, Label, LeafHash, MmrRoot, UnixTime
 from veen_overlays.fold.event import MemorySeenKeys, Message
+from veen_overlays.fold.overlay import Overlay
+from veen_overlays.identifiers import WalletId
 from veen_overlays.kv import KV, Delete, Put
 from veen_overlays.live import EpochView, open_entry
 from veen_overlays.schema.record import Record
 from veen_overlays.summary_tree.store import MemoryStore
+from veen_overlays.wallet.ledger import LEDGER, ref_key
+from veen_overlays.wallet.records import Withdraw
 
 BLOCK_HEIGHT = 2
-FIRST_WRITER = Epoch(5)
+FIRST_EPOCH = Epoch(5)
+
+
+WALLET = WalletId(b"\x07" * 32)
 
 
 def label_of(epoch: Epoch) -> Label:
@@ -35,10 +43,10 @@ def label_of(epoch: Epoch) -> Label:
 class Stream:
     """A hub's stream: it takes messages in the epochs around ``now``."""
 
-    now: int = FIRST_WRITER
+    now: int = FIRST_EPOCH
     logs: Logs = field(default_factory=Logs)
     forgotten: list[Label] = field(default_factory=list)
-    since: Epoch = FIRST_WRITER
+    since: Epoch = FIRST_EPOCH
     behind: int | None = None
     """The hub's epoch, where our clock runs ahead of it."""
 
@@ -58,13 +66,15 @@ class Stream:
     def write(self, epoch: int, *records: Record) -> None:
         self.logs.at(label_of(Epoch(epoch))).write(*records)
 
+    overlay: Overlay[Any] = KV
+
     def view(self, store: MemoryStore) -> EpochView[object]:
-        return EpochView(KV, self, self.logs, key=READER, store=store, block_height=BLOCK_HEIGHT)  # type: ignore[arg-type]
+        return EpochView(self.overlay, self, self.logs, key=READER, store=store, block_height=BLOCK_HEIGHT)  # type: ignore[arg-type]
 
     def in_order(self) -> list[Message]:
         """All messages, numbered along."""
         found: list[Message] = []
-        for epoch in range(FIRST_WRITER, self.now + 2):
+        for epoch in range(FIRST_EPOCH, self.now + 2):
             for entry in self.logs.at(label_of(Epoch(epoch))).entries:
                 message = open_entry(entry, entry.receipt, READER)
                 found.append(message._replace(seq=len(found) + 1))
@@ -114,7 +124,7 @@ def test_it_is_the_fold_of_its_labels_one_after_the_other(
     """Whatever is written where in the window, however the epochs turn, with restarts in between."""
 
     async def check() -> None:
-        stream, store = Stream(now=FIRST_WRITER + 1), MemoryStore()
+        stream, store = Stream(now=FIRST_EPOCH + 1), MemoryStore()
         view = await taken_up(stream, store)
         for step in steps:
             if isinstance(step, int):
@@ -149,14 +159,14 @@ def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
     """WAL §1: several labels fold in one total order, so a prefix of them means something (§11.3)."""
 
     async def check() -> None:
-        stream, store = Stream(now=FIRST_WRITER + 1), MemoryStore()
+        stream, store = Stream(now=FIRST_EPOCH + 1), MemoryStore()
         for step in steps:
             if isinstance(step, int):
                 stream.now += step
             else:
                 stream.write(stream.now + step[0], put(step[1], str(step[2])))
         view, messages = await taken_up(stream, store), stream.in_order()
-        with pytest.raises(VerificationError, match="no range"):
+        with pytest.raises(VerificationError, match="only 1 to"):
             await view.state(len(messages) + 1)
         assert [position for position, _ in await everything(view)] == [m.seq for m in messages]
         if not messages:
@@ -177,6 +187,27 @@ def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
     asyncio.run(check())
 
 
+def test_the_first_use_of_a_key_is_found_in_a_closed_label_and_in_one_of_the_window() -> None:
+    """A ref of a withdrawal is such a key (WAL §7); the view finds it without reading the stream."""
+
+    def withdraw(ref: bytes) -> Withdraw:
+        return Withdraw(wallet_id=WALLET, amount=1, ts=UnixTime(1), ref=ref)
+
+    async def check() -> None:
+        stream, store = Stream(overlay=LEDGER), MemoryStore()
+        stream.write(5, *(withdraw(b"%d" % n) for n in range(9)), withdraw(b"3"))
+        stream.now = 9
+        stream.write(9, withdraw(b"3"), withdraw(b"new"))
+        view = await taken_up(stream, store)
+        assert await view.first_use(ref_key(WALLET, b"3")) == 4
+        assert await view.first_use(ref_key(WALLET, b"new")) == 12
+        assert await view.first_use(ref_key(WALLET, b"none")) is None
+        for position in (4, 12):
+            assert (await view.message(position)).body == stream.in_order()[position - 1].body
+
+    asyncio.run(check())
+
+
 async def everything(view: EpochView[object]) -> list[tuple[int, Entry]]:
     return [found async for found in view.entries()]
 
@@ -187,7 +218,7 @@ def test_a_receipt_of_another_stream_has_no_position() -> None:
         stream.write(5, put("a", "1"))
         view = await taken_up(stream, store)
         other = stream.logs.at(Label(bytes(32)))
-        with pytest.raises(VerificationError, match="none of this stream's"):
+        with pytest.raises(VerificationError, match="does not belong to this stream"):
             view.position_of(other.append(other.seal(put("a", "1"))))
 
     asyncio.run(check())
@@ -238,7 +269,7 @@ def test_a_copy_in_a_later_epoch_changes_nothing() -> None:
         for now in (6, 9):  # the original still in the window, then in the tree
             stream.now = now
             log = stream.logs.at(label_of(Epoch(now)))
-            original = stream.logs.at(label_of(FIRST_WRITER)).entries[0].receipt.leaf_hash
+            original = stream.logs.at(label_of(FIRST_EPOCH)).entries[0].receipt.leaf_hash
             log.append(log.seal(put("a", "1"), parent_id=LeafHash(original)))
             await view.catch_up()
             answer = await view.state()
@@ -290,10 +321,10 @@ def test_no_receipt_of_another_history_is_given_for_a_prefix() -> None:
         stream.write(5, put("a", "1"), put("a", "2"), put("a", "3"))
         stream.now = 9
         view = await taken_up(stream, store)
-        assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST_WRITER)).entries[1].receipt
-        del stream.logs.logs[label_of(FIRST_WRITER)]
+        assert (await view.state(2)).receipt == stream.logs.at(label_of(FIRST_EPOCH)).entries[1].receipt
+        del stream.logs.logs[label_of(FIRST_EPOCH)]
         stream.write(5, put("a", "other"), put("a", "words"), put("a", "more"))
-        with pytest.raises(VerificationError, match="is not the one that was folded"):
+        with pytest.raises(VerificationError, match="differs from the label that was folded"):
             await view.state(2)
 
     asyncio.run(check())

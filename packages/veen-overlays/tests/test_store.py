@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from veen_overlays.summary_tree.store import MemoryStore, Store
 
-GROW_SET = st.binary(max_size=3)
+KEYS = st.binary(max_size=3)
 
 
 def check_store(store: Store, steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
@@ -24,7 +24,7 @@ def check_store(store: Store, steps: list[tuple[dict[bytes, bytes], list[bytes]]
         assert list(store.scan(start, stop)) == sorted((k, v) for k, v in model.items() if start <= k < stop)
 
 
-@given(st.lists(st.tuples(st.dictionaries(GROW_SET, st.binary(max_size=3)), st.lists(GROW_SET)), max_size=5))
+@given(st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=3)), st.lists(KEYS)), max_size=5))
 def test_the_memory_store_keeps_the_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
     check_store(MemoryStore(), steps)
 

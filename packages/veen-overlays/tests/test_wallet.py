@@ -192,7 +192,7 @@ def test_an_open_with_another_wallets_id_is_no_event() -> None:
     log = [Message(1, b"m" * 32, right.SCHEMA, wrong)]
     summary = LEDGER.fold(log)
     assert (summary.events, summary.undecodable) == (0, 1)
-    assert "wallet_id is that of" in summary.ignored[0].why
+    assert "wallet_id is derived from" in summary.ignored[0].why
 
 
 # --- events

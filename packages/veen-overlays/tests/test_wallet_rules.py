@@ -30,7 +30,7 @@ from veen_overlays.schema.record import Record
 from veen_overlays.wallet.account import NEVER_OPENED
 from veen_overlays.wallet.approval import approved_by
 from veen_overlays.wallet.ledger import LEDGER, state_of
-from veen_overlays.wallet.records import LEVELS, WALLET_RECORDS, Adjust, Close, Freeze, Limit, Unfreeze
+from veen_overlays.wallet.records import Adjust, Close, Freeze, Limit, Unfreeze
 from veen_overlays.wallet.rules import USER_RECORDS, WalCode, WalletPolicy, refusal, violations
 
 FREEZE, CLOSE = Freeze(wallet_id=W, ts=NOON), Close(wallet_id=W, ts=NOON)
@@ -183,13 +183,6 @@ def test_approvals_are_counted_once_per_approver() -> None:
     publics = [key.public for key in keys]
     assert approved_by(move, signatures, publics) == {keys[0].public}
     assert approved_by(move, [key.sign(digest) for key in keys], publics[:2]) == set(publics[:2])
-
-
-def test_the_levels_hold_every_record_once() -> None:
-    """§14."""
-    named = [record for _, records in LEVELS for record in records]
-    assert sorted(r.NAME for r in named) == sorted(r.NAME for r in WALLET_RECORDS)
-    assert [name for name, _ in LEVELS] == ["Core", "Limits", "Control", "Bridge"]
 
 
 def test_a_limit_on_a_wallet_never_opened_is_reported() -> None:

@@ -7,7 +7,6 @@ as it is; of two producers that act at once both may pass it. The slower one is 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,14 +26,14 @@ from veen_cli.overlays.overlay_stream import Access, OverlayStream, View, access
 from veen_core.ids import StreamId, UnixTime
 from veen_core.receipt import Receipt
 from veen_core.stream import stream_id
-from veen_overlays.fold.event import Message
+from veen_overlays.fold.event import Event
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, PrincipalPk, RealmId, WalletId, ctx_id, wallet_id, wallet_stream
 from veen_overlays.schema.record import Record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import NEVER_OPENED, State
-from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, state_of
-from veen_overlays.wallet.rules import WalCode, refusal, violation_of, violations
+from veen_overlays.wallet.ledger import LEDGER, Accounts, one_wallet, ref_key, state_of
+from veen_overlays.wallet.rules import WalCode, paid_under_ref, refusal, violation_of
 
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
@@ -79,55 +78,70 @@ class WalletAccount:
     def overlay(self) -> Overlay[Accounts]:
         return LEDGER if self.scope.ledger is not None else one_wallet(self.wallet)
 
-    async def state(self, source: OverlayStream) -> State:
-        return state_of(await source.state(self.overlay), self.wallet)
+    async def state(self, view: View[Accounts]) -> State:
+        """The wallet as the log ends now."""
+        return state_of((await view.state()).summary.inner, self.wallet)
 
-    async def send(self, source: OverlayStream, record: Record) -> Receipt:
-        """Refuse what the rules forbid, with their code (§13); else send it, and look who was faster.
+    async def send(self, source: OverlayStream, view: View[Accounts], record: Record) -> Receipt:
+        """Send a record that the rules allow (WAL §13), and check it again where the hub put it.
 
-        The check and the message are two steps. If another producer's event came between them and the record
-        should not stand where it does, it stands there all the same: that is said, and not passed over.
+        The check and the message are two steps. Another producer's event may come between them; the record
+        is then in the log although the rules forbid it, and the command says so.
         """
         policy = self.scope.policy
         authors = () if policy.operators is None else await source.authors()
-        if (found := refusal(await self.state(source), record, policy, authors)) is not None:
+        if (found := refusal(await self.state(view), record, policy, authors)) is not None:
             raise refused(found.code, found.why)
         if isinstance(record, wal.Withdraw) and record.ref is not None:
-            await self._check_ref(source, record)
+            await self._check_ref(view, record.ref)
         receipt = await source.send(record)
-        async with source.view(self.overlay) as view:
-            await self.check_stands(view, view.position_of(receipt), record)
+        await view.catch_up()
+        await self.check_allowed(view, view.position_of(receipt), record)
         return receipt
 
-    async def _check_ref(self, source: OverlayStream, record: wal.Withdraw) -> None:
-        """A ref that was paid out under is not paid out under again (§7): as a verifier would say."""
-        log = [message async for message, _ in source.signed(self.overlay)]
-        tried = Message(len(log) + 1, os.urandom(32), bytes(record.SCHEMA), record.encode())
-        for found in violations([*log, tried]):
-            if found.seq == tried.seq and found.code is WalCode.DUPLICATE_REF:
-                raise refused(found.code, found.why)
+    async def _check_ref(self, view: View[Accounts], ref: bytes) -> None:
+        """Refuse a ref that a withdrawal has paid out under (WAL §7).
 
-    async def check_stands(self, view: View[Accounts], position: int, record: Record) -> None:
-        """Raise if the record should not stand where it does, whoever was faster."""
-        before = NEVER_OPENED
-        if position > 1:
-            before = state_of((await view.state(position - 1)).summary.inner, self.wallet)
-        if (found := violation_of(before, record)) is not None:
+        A withdrawal that slipped into a frozen or closed wallet paid nothing. Only then is the log searched
+        from there on for a later one.
+        """
+        first = await view.first_use(ref_key(self.wallet, ref))
+        for position in range(first or view.size + 1, view.size + 1):
+            if position != first and not await self._withdraws(view, position, ref):
+                continue
+            if (await self._state_before(view, position)).pays_out:
+                raise refused(WalCode.DUPLICATE_REF, paid_under_ref(position))
+
+    async def _withdraws(self, view: View[Accounts], position: int, ref: bytes) -> bool:
+        event = self.overlay.decode(await view.message(position))
+        record = event.record if isinstance(event, Event) else None
+        return isinstance(record, wal.Withdraw) and (record.wallet_id, record.ref) == (self.wallet, ref)
+
+    async def _state_before(self, view: View[Accounts], position: int) -> State:
+        if position == 1:
+            return NEVER_OPENED
+        return state_of((await view.state(position - 1)).summary.inner, self.wallet)
+
+    async def check_allowed(self, view: View[Accounts], position: int, record: Record) -> None:
+        """Raise if the rules forbid the record at its position in the log."""
+        found = violation_of(await self._state_before(view, position), record)
+        if found is not None:
             raise CommandFailed(
-                f"{found.code}: {found.why}: another producer was faster, and message {position} "
-                "stands in the log all the same; `veen wallet verify` reports it, `adjust` corrects it",
+                f"{found.code}: {found.why}: another producer was faster, and message {position} is in the "
+                "log although the rules forbid it",
                 Exit.PROTOCOL,
+                action="run `veen wallet verify` to see it and `veen wallet adjust` to correct the balance",
             )
 
 
 def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Record], done: str) -> Answer:
-    """Check, send, and show the wallet as it is then."""
+    """Check the record, send it, and show the wallet afterwards."""
 
     async def work() -> tuple[Record, Receipt, State]:
-        async with access.at(account.stream) as source:
+        async with access.at(account.stream) as source, source.view(account.overlay) as view:
             record = make(source.now)
-            receipt = await account.send(source, record)
-            return record, receipt, await account.state(source)
+            receipt = await account.send(source, view, record)
+            return record, receipt, await account.state(view)
 
     record, receipt, state = loop.run(work())
     return Answer(

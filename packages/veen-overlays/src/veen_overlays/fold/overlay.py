@@ -25,7 +25,7 @@ from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
 
-SUMMARY_FORMAT: Final = 3
+SUMMARY_FORMAT: Final = 4
 """Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
 MAX_LISTED: Final = 16
 """How many foreign or undecodable messages a summary names; it counts them all."""

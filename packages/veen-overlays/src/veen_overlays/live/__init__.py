@@ -1,4 +1,8 @@
-"""The drivers that follow a log and keep a view: the only part of the package that waits for anything."""
+"""Views of live logs: the only part of the package that does IO.
+
+``materializer`` folds one label, ``epochs`` a stream whose label changes with every epoch, ``realm`` and
+``policy`` the admin streams of a hub's realm. All of them read through core's ``LogReader``.
+"""
 
 from veen_overlays.live.epochs import Epochs, EpochView
 from veen_overlays.live.folded_state import FoldedState

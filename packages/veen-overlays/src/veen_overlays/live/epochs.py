@@ -1,18 +1,20 @@
-"""One overlay over a stream whose label changes with every epoch (§3.2, §12; WAL §1, ID 4.2).
+"""The view of a stream whose label changes with every epoch (core §3.2, §12; WAL §1, ID 4.2).
 
-The stream's order is that of its epochs, and within one that of its label's stream_seq. A message's position
-in it is its seq here. A label takes messages for as long as its epoch lies in the hub's window, so
+A stream is ordered by epoch, and within an epoch by the stream_seq of its label. A message's position in that
+order is its seq here. A hub accepts messages for a label while the label's epoch lies in the hub's window, so
 
-1. the labels of the window are held in memory and folded anew when one of them grew: until the window has
-   passed, a late message may still move later ones back by one position;
-2. a label whose window has passed takes nothing any more: a row says where in the order it lies and with
-   which root it ended, and its messages go into a summary tree like any other log's. The row is written
-   first, so a crash in between only appends again.
+1. labels of the window are kept in memory and folded again when one of them has grown: while the window is
+open,
+   a late message may shift later messages by one position;
+2. a label whose window has passed is closed: a row of the epoch table records its place in the stream and its
+   final root, and its messages are appended to a summary tree. The row is written first, so after a crash in
+   between they are only appended again.
 
-Each label's roots are checked before anything of it is folded. An answer's root is that of all leaves in the
-stream's order: of one label it would be the label's own; of several no hub signs it, and whoever reads the
-same labels computes it. After a restart the last row is checked against the log, and the tree is taken up in
-O(log n). Nothing tells which epochs hold nothing: each is asked for once.
+The roots of each label are checked before the label is folded. The root of a folded state is that of all
+leaves in stream order. For one label it is the label's own root; for several labels no hub signs it, but
+every reader of the same labels computes the same root. After a restart the last row is checked against the
+log, and the tree is loaded in O(log n). Nothing tells which epochs are empty, so each epoch is asked for
+once.
 """
 
 from __future__ import annotations
@@ -43,44 +45,45 @@ from veen_overlays.summary_tree.tree import BLOCK_HEIGHT, SummaryTree
 S = TypeVar("S")
 
 MARGIN_EPOCHS: Final = 1
-"""Epochs that a label is still looked at after its window: a hub whose clock was set back may start again a
-little earlier than it said, if it issued nothing in between."""
+"""Epochs for which a label stays open after its window. A hub whose clock was set back may start again a
+little
+earlier than before, if it issued nothing in between."""
 EPOCHS_PER_REQUEST: Final = 32
-"""Past labels that are asked for at a time."""
+"""Past epochs whose labels are requested at once."""
 
 
 class Epochs(Protocol):
-    """How a stream's labels follow one another at a hub."""
+    """The labels of one stream at a hub with epochs."""
 
     @property
     def label_of(self) -> Callable[[Epoch], Label]: ...
     @property
     def window(self) -> Callable[[], range]:
-        """The epochs whose labels take messages now, as far as we can tell."""
+        """The epochs whose labels accept messages now, by the local estimate of the hub's time."""
 
     @property
     def confirmed(self) -> Callable[[], Awaitable[range]]:
-        """The same by the hub's own word of this moment: its time never goes back (H3)."""
+        """The epochs whose labels accept messages now, confirmed by the hub (RESOLUTIONS H3)."""
 
     @property
     def since(self) -> Epoch:
-        """Before it there is nothing."""
+        """The hub's first epoch."""
 
     @property
     def forget(self) -> Callable[[Label], Awaitable[None]]:
-        """A label is needed no more."""
+        """Release the resources held for a label that is closed."""
 
 
 @dataclass(slots=True)
 class OpenLabel:
-    """A label that may still grow, as far as it was read."""
+    """A label of the window: the prefix that was read, and its opened messages."""
 
     prefix: Prefix
     messages: list[Message] = field(default_factory=list)
 
 
 class EpochView(Generic[S]):
-    """``open`` first; then ``catch_up``, and ask."""
+    """A view of a stream over all its epochs. Call ``open``, then ``catch_up``, then ask for states."""
 
     def __init__(
         self,
@@ -104,39 +107,39 @@ class EpochView(Generic[S]):
 
     @property
     def label(self) -> Label:
-        """Where it stands: the last label that holds something, else the oldest that takes messages."""
+        """The last label with messages, or else the oldest label that accepts messages."""
         held = [each.prefix.last for each in self._window() if each.prefix.last is not None]
         last = held[-1] if held else self._last
         return self._epochs.label_of(Epoch(self._epochs.window()[0])) if last is None else last.label
 
     @property
     def labels(self) -> frozenset[Label]:
-        """All that it is folded from, or may be when they take a message."""
+        """The labels that the view is folded from, including empty ones of the window."""
         if self._passed is None:
             self._passed = {self._epochs.label_of(row.epoch) for _, row in self._closed.holding(1)}
         return frozenset(self._passed.union(held.prefix.label for held in self._held.values()))
 
     @property
     def size(self) -> int:
-        """How many messages are folded, of all labels."""
+        """The number of folded messages of all labels."""
         return self._total + sum(len(held.messages) for held in self._held.values())
 
     @property
     def _total(self) -> int:
-        """Of complete labels."""
+        """The number of messages of closed labels."""
         return self._closed.cursor.total
 
     def _window(self) -> list[OpenLabel]:
-        """In the stream's order."""
+        """The labels of the window in stream order."""
         return [held for _, held in sorted(self._held.items())]
 
     # --- taking up what is stored
 
     async def open(self) -> None:
-        """Take up the stored labels; the log must still have the last of them, whole."""
+        """Load the stored view and check that the log still contains its last closed label."""
         self._closed.load()
         await drive_from(self._tree.load(), self._messages)
-        if self._tree.size > self._total:  # of another time, or damaged: the log has it all
+        if self._tree.size > self._total:  # the table was lost or reset: fold the log again
             self._tree.clear()
         if (total := self._total) == 0:
             return
@@ -146,7 +149,7 @@ class EpochView(Generic[S]):
         await self._fill()
 
     async def _fill(self) -> None:
-        """What complete labels have and the tree has not: it was not stored before a restart or a failure."""
+        """Append messages of closed labels that a crash or a failure kept out of the tree."""
         if self._tree.size == self._total:
             return
         for start, row in tuple(self._closed.holding(self._tree.size + 1)):
@@ -154,7 +157,7 @@ class EpochView(Generic[S]):
             self._tree.extend(await self._messages(missing))
 
     async def _messages(self, wanted: Range) -> list[Message]:
-        """Messages of complete labels, by position, from the log."""
+        """Read messages of closed labels by position."""
         found: list[Message] = []
         for start, row in self._closed.holding(wanted.from_seq):
             if start > wanted.to_seq:
@@ -166,17 +169,17 @@ class EpochView(Generic[S]):
         return found
 
     async def _complete(self, start: int, row: ClosedEpoch) -> AsyncIterator[tuple[int, Entry]]:
-        """A complete label's entries by position; an error at its end unless it is the one of the row."""
+        """The entries of a closed label by position; raise at the end if its root differs from the row."""
         prefix = Prefix(self._epochs.label_of(row.epoch))
         async for entry in prefix.entries(self._reader, row.size):
             yield start + entry.stream_seq - 1, entry
         if prefix.mmr.root != row.mmr_root:
-            raise VerificationError(f"the label of epoch {row.epoch} is not the one that was folded")
+            raise VerificationError(f"the label of epoch {row.epoch} differs from the label that was folded")
 
     # --- growing
 
     async def catch_up(self) -> int:
-        """Fold everything up to the present ends of the labels; returns how many messages that is."""
+        """Fold all messages up to the ends of the labels and return their number."""
         await self._fill()
         window = self._epochs.window()
         if window.start - MARGIN_EPOCHS > self._closed.cursor.next:
@@ -186,7 +189,7 @@ class EpochView(Generic[S]):
         return self.size
 
     async def _close_passed(self, end: int) -> None:
-        """Labels of epochs before ``end`` take nothing any more: read them to their ends, for good."""
+        """Read the labels of epochs before ``end`` to their ends and close them."""
         while (passed := end - self._closed.cursor.next) > 0:
             some = [Epoch(self._closed.cursor.next + n) for n in range(min(passed, EPOCHS_PER_REQUEST))]
             asked = (self._reader.page(self._epochs.label_of(e), StreamSeq(1), 1) for e in some)
@@ -201,12 +204,12 @@ class EpochView(Generic[S]):
         return self._held.setdefault(epoch, OpenLabel(Prefix(self._epochs.label_of(epoch))))
 
     async def _read(self, held: OpenLabel) -> None:
-        """To the label's end."""
+        """Read a label to its end."""
         async for entry in held.prefix.entries(self._reader):
             held.messages.append(open_entry(entry, entry.receipt, self._key))
 
     def _close(self, epoch: Epoch, held: OpenLabel) -> None:
-        """The row first, then memory and the tree; what the tree fails to take, ``_fill`` reads again."""
+        """Close a label: write its row, then change memory and tree. ``_fill`` repeats a failed append."""
         start = self._total + 1
         self._closed.close(epoch, len(held.messages), held.prefix.mmr.root)
         del self._held[epoch]
@@ -219,7 +222,7 @@ class EpochView(Generic[S]):
     # --- answering
 
     def position_of(self, receipt: Receipt) -> int:
-        """Where a message stands in the stream's order, as far as was caught up."""
+        """The position of a message in the stream, if it was folded."""
         start = self._total
         for held in self._window():
             if held.prefix.label == receipt.label:
@@ -228,10 +231,25 @@ class EpochView(Generic[S]):
         for first, row in self._closed.holding(1):
             if self._epochs.label_of(row.epoch) == receipt.label:
                 return first + receipt.stream_seq - 1
-        raise VerificationError(f"label {receipt.label.hex()} is none of this stream's")
+        raise VerificationError(f"label {receipt.label.hex()} does not belong to this stream")
+
+    async def first_use(self, key: bytes) -> int | None:
+        """The position of the first event that used a key of the overlay, or None."""
+        if (found := self._tree.first_use(key)) is not None:
+            return found
+        seen = self._tree.beyond()
+        events = (self.overlay.distinct(message, seen) for message in self._after())
+        using = (e.seq for e in events if e is not None and key in self.overlay.keys_of(e))
+        return next(using, None)
+
+    async def message(self, position: int) -> Message:
+        """The opened message at a position."""
+        if position > self._total:
+            return self._after()[position - self._total - 1]
+        return (await self._messages(Range(position, position)))[0]
 
     async def entries(self) -> AsyncIterator[tuple[int, Entry]]:
-        """All that is folded, in the stream's order, each with its position."""
+        """All folded entries in stream order, each with its position."""
         for start, row in tuple(self._closed.holding(1)):
             async for found in self._complete(start, row):
                 yield found
@@ -242,7 +260,7 @@ class EpochView(Generic[S]):
                 yield at, entry
 
     async def state(self, upto: int | None = None) -> FoldedState[S]:
-        """The state now, or as it was after ``upto`` messages; its receipt is that of the last of them."""
+        """The current state, or the state after ``upto`` messages, with the receipt of the last message."""
         if upto is not None and upto != self.size:
             return await self.fold(1, upto)
         if self._answer is None or self._answer.range.to_seq != self.size:
@@ -253,9 +271,9 @@ class EpochView(Generic[S]):
         return self._answer
 
     async def fold(self, from_seq: int, to_seq: int) -> FoldedState[S]:
-        """What a range of positions did."""
+        """The summary of a range of positions."""
         if not 1 <= from_seq <= to_seq <= self.size:
-            raise VerificationError(f"no range {from_seq} to {to_seq} in the {self.size} messages folded")
+            raise VerificationError(f"messages {from_seq} to {to_seq}: only 1 to {self.size} are folded")
         total, summary = self._total, self.overlay.empty
         if from_seq <= total:
             stored = await drive_from(self._tree.fold(from_seq, min(to_seq, total)), self._messages)
@@ -265,26 +283,26 @@ class EpochView(Generic[S]):
         else:
             after, seen = self._after()[: to_seq - total], self._tree.beyond()
             before = max(from_seq - 1 - total, 0)
-            self.overlay.fold(after[:before], seen)  # for what it leaves in ``seen``
+            self.overlay.fold(after[:before], seen)  # records in ``seen`` the keys used before the range
             summary = self.overlay.combine(summary, self.overlay.fold(after[before:], seen))
             root = self._root(after)
         receipt = await self._receipt_of(to_seq)
         return FoldedState(self.overlay, Range(from_seq, to_seq), summary, receipt, root)
 
     def _after(self) -> list[Message]:
-        """The window's messages, by position."""
+        """The messages of the window with their positions as seq."""
         messages = (message for held in self._window() for message in held.messages)
         return [message._replace(seq=n) for n, message in enumerate(messages, self._total + 1)]
 
     def _root(self, after: Sequence[Message]) -> MmrRoot:
-        """Of all leaves in the stream's order, to the last of ``after``."""
+        """The root of all leaves in stream order up to the last message of ``after``."""
         mmr = self._tree.mmr.copy()
         for message in after:
             mmr.add(message.msg_id)
         return mmr.root
 
     async def _receipt_of(self, position: int) -> Receipt:
-        """Of the message there; of a complete label only if all of it is what was folded."""
+        """The receipt of the message at a position; a closed label is checked against its row first."""
         if position <= self._total:
             start, row = next(self._closed.holding(position))
             found = [entry async for at, entry in self._complete(start, row) if at == position]

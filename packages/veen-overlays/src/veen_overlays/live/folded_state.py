@@ -1,4 +1,4 @@
-"""What a view answers with: a summary, and what it rests on (§11.3)."""
+"""The result of folding a log, with the receipt that proves which log (core §11.3)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FoldedState(Generic[S]):
-    """A summary, and the signed receipt of the last entry it rests on."""
+    """The summary of a range of messages, and the signed receipt of its last entry."""
 
     overlay: Overlay[S]
     range: Range
     summary: Summary[S]
     receipt: Receipt | None
-    """None only of a log that holds nothing."""
-    across: MmrRoot | None = None
-    """Over several labels: the root of all their leaves in the stream's order, which no hub signs."""
+    """None if the log is empty."""
+    stream_root: MmrRoot | None = None
+    """Over several labels: the root of all their leaves in stream order, which no hub signs."""
 
     @property
     def mmr_root(self) -> MmrRoot:
-        """Of the prefix that ends with the range; of nothing, the root of an empty log."""
-        if self.across is not None:
-            return self.across
+        """The root of the log after the range; for an empty log, the root of an empty MMR."""
+        if self.stream_root is not None:
+            return self.stream_root
         return Mmr().root if self.receipt is None else self.receipt.mmr_root
 
     @property
     def view(self) -> Any:
+        """The state as the overlay shows it."""
         return self.overlay.view(self.summary.inner)
 
     @property
     def state_hash(self) -> StateHash:
+        """The hash of the state (spec-3 7.4)."""
         return self.overlay.state_hash(self.summary)
 
 
 async def drive_from(
     steps: Generator[Range, Sequence[Message], T], read: Callable[[Range], Awaitable[Sequence[Message]]]
 ) -> T:
-    """``tree.drive``, with a log that has to be waited for."""
+    """Run a generator of the summary tree, awaiting ``read`` for the messages it needs."""
     try:
         wanted = next(steps)
         while True:

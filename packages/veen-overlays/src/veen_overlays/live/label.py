@@ -1,7 +1,7 @@
-"""One label, read from its start: each entry must extend what was read before it (§5.1).
+"""Read one label from its start and check that each entry extends the entries before it (core §5.1).
 
-The ``LogReader`` has verified an entry's signatures. That it follows *these* entries is checked here, by the
-root its receipt signs, before anything of it is folded.
+The ``LogReader`` has verified an entry's signatures. This module checks, by the root that the receipt signs,
+that the entry follows the entries read before. It does so before the entry is folded.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from veen_core.protocols import LogReader
 from veen_core.receipt import Receipt
 
 PAGE_ENTRIES: Final = 256
-"""Entries asked for at a time."""
+"""Entries per request."""
 
 
-def extended(mmr: Mmr, entry: Entry, last: Receipt | None) -> Mmr:
-    """The label's tree with the entry in it; a receipt that says otherwise is evidence."""
+def extend(mmr: Mmr, entry: Entry, last: Receipt | None) -> Mmr:
+    """The MMR with the entry appended; raise with both receipts as evidence if its receipt disagrees."""
     receipt, after = entry.receipt, mmr.copy()
     after.add(receipt.leaf_hash)
     if (receipt.stream_seq, receipt.mmr_root) != (after.size, after.root):
         raise DivergenceError(
-            f"entry {entry.stream_seq} of label {entry.label.hex()} does not extend what was read",
+            f"entry {entry.stream_seq} of label {entry.label.hex()} does not extend the entries read before",
             held=b"" if last is None else last.encode(),
             shown=receipt.encode(),
         )
@@ -37,11 +37,11 @@ def extended(mmr: Mmr, entry: Entry, last: Receipt | None) -> Mmr:
 async def receipt_at(
     reader: LogReader, label: Label, seq: int, root: MmrRoot, *, held: bytes = b""
 ) -> Receipt:
-    """The log's receipt, which must have the root that was folded; ``held`` is what we have against it."""
+    """Fetch the receipt of an entry; raise, with ``held`` as evidence, unless it has the folded root."""
     receipt = await reader.receipt(label, StreamSeq(seq))
     if (receipt.label, receipt.stream_seq, receipt.mmr_root) != (label, seq, root):
         raise DivergenceError(
-            f"the log of label {label.hex()} has another root at {seq} than what was folded",
+            f"the root of label {label.hex()} at entry {seq} differs from the root that was folded",
             held=held,
             shown=receipt.encode(),
         )
@@ -50,19 +50,19 @@ async def receipt_at(
 
 @dataclass(slots=True)
 class Prefix:
-    """A label as far as it was read."""
+    """The part of a label that was read: its MMR and its last receipt."""
 
     label: Label
     mmr: Mmr = field(default_factory=Mmr)
     last: Receipt | None = None
 
     async def entries(self, reader: LogReader, upto: int | None = None) -> AsyncIterator[Entry]:
-        """The next ones, to the label's end or to ``upto``; the prefix grows along."""
+        """The next entries, up to the label's end or to ``upto``; the prefix grows with each of them."""
         while upto is None or self.mmr.size < upto:
             room = PAGE_ENTRIES if upto is None else min(PAGE_ENTRIES, upto - self.mmr.size)
             entries = await reader.page(self.label, StreamSeq(self.mmr.size + 1), room)
             for entry in entries:
-                self.mmr, self.last = extended(self.mmr, entry, self.last), entry.receipt
+                self.mmr, self.last = extend(self.mmr, entry, self.last), entry.receipt
                 yield entry
             if len(entries) < room:
                 return

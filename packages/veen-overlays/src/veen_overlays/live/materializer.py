@@ -1,13 +1,14 @@
-"""The materializer: follows one label, folds it, and answers with the prefix an answer rests on (§11.3).
+"""The materializer: keeps the folded state of one label and proves which log it belongs to (core §11.3).
 
-1. An entry comes verified out of the ``LogReader``; its root is checked here once more, against the
-   tree's own MMR, *before* anything of it is folded.
-2. It is opened with the stream's reader key and appended to the summary tree, which commits whole blocks.
-3. After a restart the stored tree is taken up in O(log n), checked against the log's receipt at its end,
-   and the open block is read again.
+1. The ``LogReader`` returns verified entries. The root of each is checked again, against the tree's own MMR,
+   *before* the entry is folded.
+2. The entry is opened with the stream's reader key and appended to the summary tree, which stores complete
+   blocks.
+3. After a restart the stored tree is loaded in O(log n) and checked against the log's receipt at its end. The
+   open block is read again.
 
-A log that contradicts what was folded raises ``DivergenceError`` with both sides as evidence; nothing is
-forgotten or folded over. ``clear`` starts anew when a person has decided to.
+If the log contradicts what was folded, ``DivergenceError`` is raised with both receipts as evidence and the
+view stays as it is. ``clear`` discards the view; only a person decides that.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from veen_core.receipt import Receipt
 from veen_overlays.fold.event import Message
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.live.folded_state import FoldedState, drive_from
-from veen_overlays.live.label import PAGE_ENTRIES, extended, receipt_at
+from veen_overlays.live.label import PAGE_ENTRIES, extend, receipt_at
 from veen_overlays.live.opening import open_entry
 from veen_overlays.snapshot import StateCheckpoint, StateId, snapshot, verify_snapshot
 from veen_overlays.summary_tree.nodes import Range
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 
 class Materializer(Generic[S]):
-    """One overlay over one label. ``open`` first; then ``catch_up`` or ``follow``, and ask."""
+    """A view of one label. Call ``open``, then ``catch_up`` or ``follow``, then ask for states."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Materializer(Generic[S]):
         store: Store,
         block_height: int = BLOCK_HEIGHT,
     ) -> None:
-        """``key`` opens messages, or several keys do; what the store holds was opened with the same."""
+        """``key`` opens the messages. Use a store with one set of keys only: other keys fold another view."""
         self.overlay, self.label = overlay, label
         self._reader, self._key = reader, key
         self._tree = SummaryTree(overlay, label, store, block_height)
@@ -60,30 +61,30 @@ class Materializer(Generic[S]):
 
     @property
     def size(self) -> int:
-        """The last stream_seq that is folded."""
+        """The last folded stream_seq."""
         return self._tree.size
 
     @property
     def labels(self) -> frozenset[Label]:
-        """All that it is folded from."""
+        """The labels that the view is folded from."""
         return frozenset((self.label,))
 
     def position_of(self, receipt: Receipt) -> int:
-        """Where a message stands in the stream's order."""
+        """The position of a message in the stream: its stream_seq."""
         return receipt.stream_seq
 
     # --- opening and growing
 
     async def open(self) -> None:
-        """Take up what the store holds, and make sure that the log still has it."""
+        """Load the stored view and check that the log still contains it."""
         async with self._lock:
             await self._run(self._tree.load())
             stored = self._tree.size
             head = await self._reader.head(self.label)
             if (head.stream_seq if head else 0) < stored:
                 raise DivergenceError(
-                    f"the log of label {self.label.hex()} is shorter than the {stored} entries folded: "
-                    "it was rolled back, or this is another hub",
+                    f"the log of label {self.label.hex()} has fewer than the {stored} entries that were "
+                    "folded: it was rolled back, or this is another hub",
                     shown=b"" if head is None else head.encode(),
                 )
             if stored:
@@ -94,32 +95,32 @@ class Materializer(Generic[S]):
         return await receipt_at(self._reader, self.label, seq, root, held=held)
 
     async def catch_up(self) -> int:
-        """Fold everything up to the log's present end; returns how far that is."""
+        """Fold all entries up to the log's end and return the last stream_seq."""
         while entries := await self._reader.page(self.label, StreamSeq(self.size + 1), PAGE_ENTRIES):
             for entry in entries:
-                await self._take(entry)
+                await self._append(entry)
         return self.size
 
     async def follow(self) -> None:
-        """Fold every entry as soon as it is durable, for ever."""
+        """Fold every entry as soon as the hub shows it, for ever."""
         async for entry in self._reader.follow(self.label, StreamSeq(self.size + 1)):
-            await self._take(entry)
+            await self._append(entry)
 
     async def reached(self, seq: int) -> None:
         """Wait until ``seq`` is folded."""
         async with self._grown:
             await self._grown.wait_for(lambda: self.size >= seq)
 
-    async def _take(self, entry: Entry) -> None:
+    async def _append(self, entry: Entry) -> None:
         async with self._lock:
-            extended(self._tree.mmr, entry, self._last)
+            extend(self._tree.mmr, entry, self._last)
             self._tree.append(open_entry(entry, entry.receipt, self._key))
             self._last = entry.receipt
         async with self._grown:
             self._grown.notify_all()
 
     async def clear(self) -> None:
-        """Forget the view; the log is folded again from its start."""
+        """Delete the view; the log is then folded again from its start."""
         async with self._lock:
             self._tree.clear()
             self._last = None
@@ -127,7 +128,7 @@ class Materializer(Generic[S]):
     # --- answering
 
     async def state(self, upto: int | None = None) -> FoldedState[S]:
-        """The state now, from memory; or as it was after ``upto`` entries, in O(log n)."""
+        """The current state, from memory; or the state after ``upto`` entries, in O(log n)."""
         async with self._lock:
             if upto is None or upto == self.size:
                 return FoldedState(self.overlay, Range(1, self.size), self._tree.state(), self._last)
@@ -136,7 +137,7 @@ class Materializer(Generic[S]):
             return FoldedState(self.overlay, folded.range, folded.summary, receipt)
 
     async def fold(self, from_seq: int, to_seq: int) -> FoldedState[S]:
-        """What a range did, proven to lie between the log's own roots (B11)."""
+        """The summary of a range, proven against the log's roots before and after it (RESOLUTIONS B11)."""
         if from_seq == 1:
             return await self.state(to_seq)
         async with self._lock:
@@ -153,21 +154,30 @@ class Materializer(Generic[S]):
             verify_consistency(between, before.mmr_root, receipt.mmr_root)
             return FoldedState(self.overlay, folded.range, folded.summary, receipt)
 
+    async def first_use(self, key: bytes) -> int | None:
+        """The position of the first event that used a key of the overlay, or None."""
+        return self._tree.first_use(key)
+
+    async def message(self, position: int) -> Message:
+        """The opened message at a position."""
+        return (await self._messages(Range(position, position)))[0]
+
     # --- snapshots (spec-3 §7)
 
     async def snapshot(self, state_id: StateId, upto: int | None = None) -> StateCheckpoint:
-        """The record to publish for the state now, or as it was."""
+        """The snapshot record of the current state, or of the state after ``upto`` entries."""
         answer = await self.state(upto)
         if answer.receipt is None:
-            raise VerificationError("a log that holds nothing has no snapshot")
+            raise VerificationError(f"label {self.label.hex()} is empty and has no snapshot")
         return snapshot(self.overlay, answer.summary, state_id, answer.range.to_seq, answer.mmr_root)
 
     async def verify(self, claimed: StateCheckpoint) -> None:
-        """Raise unless a published snapshot is what this log folds to (7.4)."""
+        """Raise unless this log folds to the published snapshot (spec-3 7.4)."""
         upto = claimed.upto_stream_seq
         if not 1 <= upto <= self.size:
             raise VerificationError(
-                f"the snapshot is of {upto} entries, {self.size} are folded; catch up first"
+                f"the snapshot covers {upto} entries but only {self.size} are folded",
+                action="check that the hub shows the whole log",
             )
         answer = await self.state(upto)
         verify_snapshot(claimed, self.overlay, answer.summary, upto, answer.mmr_root)

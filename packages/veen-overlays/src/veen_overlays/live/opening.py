@@ -1,4 +1,4 @@
-"""From a log entry to what a fold may see of it (§4.5, §9)."""
+"""Open log entries: the part of an entry that a fold may see (core §4.5, §9)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["UNOPENED", "open_entry"]
 
 
 def open_entry(entry: Entry, receipt: Receipt, key: DhKey | Sequence[DhKey]) -> Message:
-    """The opened message. One that does not open, or misuses its capability (§6), is nobody's event.
+    """Open an entry with the first key that fits.
 
-    Of several keys the first that opens it counts.
+    An entry that no key opens, or that misuses its capability (core §6), becomes a message with the schema
+    ``UNOPENED``, which every overlay ignores.
     """
     seq, msg_id = entry.stream_seq, bytes(receipt.leaf_hash)
     if entry.is_authorize:

@@ -53,12 +53,12 @@ def _strings(major: int) -> bytes:
     return b"|".join(re.escape(_head(major, n)) + b".{%d}" % n for n in range(MAX_PATTERN_STRING_BYTES + 1))
 
 
-def _string_content(item: bytes) -> bytes:
+def string_content(item: bytes) -> bytes:
     return item[1:] if len(item) <= 24 else item[2:]
 
 
 def _text(item: bytes) -> str:
-    return str(_string_content(item), "utf-8")
+    return str(string_content(item), "utf-8")
 
 
 def _spelled(kind: Kind) -> tuple[bytes, Reader] | None:
@@ -69,7 +69,7 @@ def _spelled(kind: Kind) -> tuple[bytes, Reader] | None:
         case Int():
             return _UINT + b"|" + _NEGATIVE, _int
         case Bytes():
-            return _strings(0x40), _string_content
+            return _strings(0x40), string_content
         case Scalar(type=type_) if type_ is str:
             return _strings(0x60), _text
         case Scalar(type=type_) if type_ is bool:

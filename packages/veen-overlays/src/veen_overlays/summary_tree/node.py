@@ -1,9 +1,9 @@
-"""One node of a summary tree as it is stored: bound to what it summarises (§11.3).
+"""The stored form of one node of a summary tree (core §11.3).
 
-A node covers the leaves of one perfect subtree of the label's MMR. It is bound to (class, label,
-upto_seq, mmr_root): which overlay wrote it, and the log up to its last leaf, on which it depends whole,
-since duplicates are settled against everything before. ``check`` finds damage; what a node is bound to
-finds a node of another log, another overlay or another place.
+A node covers one perfect subtree of the label's MMR. It is bound to (class_id, label, upto_seq, mmr_root):
+the overlay that wrote it, and the log up to its last leaf. The whole prefix matters, because an event that
+repeats an earlier one does not count. The checksum detects damage; the binding detects a node of another
+log, of another overlay or of another position.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from veen_core.wire import Wire, array
 
 
 class ClassId(FixedBytes):
-    """``Overlay.class_id``."""
+    """The id of an overlay and its summary format (``Overlay.class_id``)."""
 
     __slots__ = ()
 
 
 class Checksum(FixedBytes):
-    """Over everything else in a stored object."""
+    """Checksum over all other fields of a stored node."""
 
     __slots__ = ()
 
@@ -32,27 +32,28 @@ class Checksum(FixedBytes):
 @array("summary_node", section="11.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNode(Wire):
-    """A node, or the head: then ``node`` is the root, ``below`` the peaks, and there is no summary."""
+    """A stored node; or the head of the tree: ``node`` is the root, ``below`` the peaks, no summary."""
 
     class_id: ClassId
     label: Label
     upto_seq: StreamSeq
     mmr_root: MmrRoot
     node: NodeHash
-    """The MMR's own hash of the subtree."""
+    """The hash of the subtree in the MMR."""
     below: bytes
-    """The hashes of the two subtrees below, or nothing."""
+    """The concatenated hashes of the two subtrees below; empty for the lowest stored nodes."""
     summary: bytes
     check: Checksum
 
     @property
     def hashes_below(self) -> list[bytes]:
+        """``below``, split into hashes."""
         return [self.below[n : n + HASH_SIZE] for n in range(0, len(self.below), HASH_SIZE)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBinding:
-    """Whose nodes they are: every node of a tree is bound to it."""
+    """The overlay and the label that every node of a tree is bound to."""
 
     class_id: ClassId
     label: Label
@@ -66,7 +67,7 @@ class NodeBinding:
         )
 
     def seal(self, upto_seq: int, root: bytes, node: bytes, below: bytes, summary: bytes) -> bytes:
-        """The bytes to store."""
+        """Encode a node for the store."""
         return StoredNode(
             class_id=self.class_id,
             label=self.label,
@@ -79,15 +80,15 @@ class NodeBinding:
         ).encode()
 
     def open(self, data: bytes | None, upto_seq: int | None = None) -> StoredNode | None:
-        """What belongs there; None if it is missing, damaged, of another place or of another tree."""
+        """Decode a stored node; None if it is missing, damaged, or bound to another tree or position."""
         if data is None:
             return None
         try:
-            held = StoredNode.decode(data)
+            stored = StoredNode.decode(data)
         except DecodeError:
             return None
-        bound = (self.class_id, self.label, held.upto_seq if upto_seq is None else upto_seq)
-        if (held.class_id, held.label, held.upto_seq) != bound:
+        bound = (self.class_id, self.label, stored.upto_seq if upto_seq is None else upto_seq)
+        if (stored.class_id, stored.label, stored.upto_seq) != bound:
             return None
-        check = self._check(held.upto_seq, held.mmr_root, held.node, held.below, held.summary)
-        return held if held.check == check else None
+        check = self._check(stored.upto_seq, stored.mmr_root, stored.node, stored.below, stored.summary)
+        return stored if stored.check == check else None

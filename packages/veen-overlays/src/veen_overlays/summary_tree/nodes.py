@@ -1,8 +1,8 @@
-"""The stored nodes of a summary tree: written once, verified when read, computed anew where they fail.
+"""The stored nodes of a summary tree: verified when read, recomputed from the log if verification fails.
 
-A node is trusted if it is undamaged, is what the tree above it says stands there, and is bound to the
-root that the log had at its end. All of that is read off the way down from the head's peaks: each node
-names the two below it, and the subtrees passed on the left give the root (§11.3, B11).
+A node is trusted if its checksum is correct, its hash is the one that its parent names, and it is bound to
+the log's root at its last leaf. The way down from the head's peaks shows all of that: each node names the
+hashes of its two children, and the subtrees passed on the left give the root (core §11.3, RESOLUTIONS B11).
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from veen_overlays.summary_tree.store import Store
 S = TypeVar("S")
 
 MAX_CACHED_NODES: Final = 1024
-"""Nodes kept in memory, the longest unused forgotten first."""
+"""Nodes cached in memory; the least recently used is evicted first."""
 
 
 class Range(NamedTuple):
-    """Messages of the log that are needed: both ends included."""
+    """A range of stream_seq, both ends included."""
 
     from_seq: int
     to_seq: int
 
 
 class Tile(NamedTuple, Generic[S]):
-    """A subtree: the MMR's hash of it, and its summary."""
+    """A perfect subtree of the MMR: its hash and the summary of its messages."""
 
     hash: bytes
     summary: Summary[S]
 
 
 class KeyIndex:
-    """Which event had a key first: in the store, and of the open block in memory."""
+    """The first event that used each key: in the store, and in memory for the open block."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
         self._store, self._prefix = store, prefix + b"k"
         self.pending: dict[bytes, bytes] = {}
 
     def seq_of(self, key: bytes) -> int | None:
-        """The first event that had it."""
+        """The seq of the first event that used the key, or None."""
         stored = self._prefix + key
         held = self.pending.get(stored) or self._store.get(stored)
         return None if held is None else int.from_bytes(held, "big")
 
     def first(self, key: bytes, seq: int) -> bool:
+        """Whether ``seq`` is the first event that uses the key; a new key is recorded."""
         held = self.seq_of(key)
         if held is None:
             self.pending[self._prefix + key] = seq.to_bytes(8, "big")
@@ -60,9 +61,9 @@ class KeyIndex:
 
 
 class LaterKeys:
-    """Which keys came before, for messages after ``size``; an index learns nothing of them.
+    """The keys used up to ``size`` and by the messages asked about since; the index stays unchanged.
 
-    What the index has of later ones another process has written, which has folded further than we have.
+    Later keys in the index were written by another process that has folded further; they are ignored.
     """
 
     def __init__(self, index: KeyIndex, size: int) -> None:
@@ -70,25 +71,27 @@ class LaterKeys:
         self._keys = MemorySeenKeys()
 
     def first(self, key: bytes, seq: int) -> bool:
+        """Whether no message before this call used the key."""
         held = self._index.seq_of(key)
         return (held is None or held > self._size) and self._keys.first(key, seq)
 
 
-Reading = Generator[Range, Sequence[Message], Tile[S]]
-"""Yields the messages it needs, is sent them, and returns a tile."""
+TileReading = Generator[Range, Sequence[Message], Tile[S]]
+"""A generator that yields the ranges it needs, is sent their messages, and returns a tile."""
 
 
 class Nodes(Generic[S]):
-    """Of one overlay over one label."""
+    """The stored nodes of one overlay over one label."""
 
     def __init__(self, overlay: Overlay[S], label: Label, store: Store, block_height: int) -> None:
         self._overlay, self._store, self._block_height = overlay, store, block_height
+        self._label = label
         self._binding = NodeBinding(ClassId(overlay.class_id), label)
         self._prefix = overlay.class_id[:16] + label[:16] + bytes([block_height])
         self._cache: OrderedDict[tuple[int, int], Tile[S]] = OrderedDict()
         self.index = KeyIndex(store, self._prefix)
         self.head = Mmr()
-        """The whole blocks, as they are stored."""
+        """The MMR of the complete blocks, which are stored."""
 
     def _key(self, height: int, index: int) -> bytes:
         return self._prefix + b"n" + bytes([height]) + index.to_bytes(8, "big")
@@ -99,7 +102,7 @@ class Nodes(Generic[S]):
     # --- head
 
     def load_head(self) -> None:
-        """Take up what is stored; nothing, if the head cannot be trusted."""
+        """Load the stored head; start with an empty tree if the head cannot be trusted."""
         held = self._binding.open(self._store.get(self._prefix + b"h"))
         fits = held is not None and len(held.hashes_below) == held.upto_seq.bit_count()
         if held is None or not fits or root_of(held.hashes_below) != held.mmr_root:
@@ -109,29 +112,29 @@ class Nodes(Generic[S]):
             self.index = KeyIndex(self._store, self._prefix)
 
     def clear(self) -> None:
-        """Forget everything: what the store holds of this tree is of no use."""
+        """Delete the stored tree."""
         stop = self._prefix + b"\xff"
         self._store.write({}, [key for key, _ in self._store.scan(self._prefix, stop)])
         self._cache.clear()
         self.index, self.head = KeyIndex(self._store, self._prefix), Mmr()
 
     def commit(self, head: Mmr, fresh: Iterable[tuple[int, int, Tile[S], bytes]]) -> None:
-        """A block and the subtrees it completed, with its keys and the new head, in one step."""
+        """Store a block, the subtrees it completes, its keys and the new head, atomically."""
         fresh, root = list(fresh), head.root
         puts = {self._key(h, i): self._sealed(h, i, root, tile, below) for h, i, tile, below in fresh}
         peaks = b"".join(head.peaks)
         puts[self._prefix + b"h"] = self._binding.seal(head.size, root, root, peaks, b"")
-        self._store.write(puts | self.index.pending)  # commit point; memory follows
+        self._store.write(puts | self.index.pending)  # commit point; memory changes after it
         self.index.pending = {}
         self.head = head.copy()
         for height, index, tile, _ in fresh:
-            self._remember(height, index, tile)
+            self._cache_tile(height, index, tile)
 
     def _sealed(self, height: int, index: int, root: bytes, tile: Tile[S], below: bytes) -> bytes:
         summary = self._overlay.encode(tile.summary)
         return self._binding.seal((index + 1) << height, root, tile.hash, below, summary)
 
-    def _remember(self, height: int, index: int, tile: Tile[S]) -> None:
+    def _cache_tile(self, height: int, index: int, tile: Tile[S]) -> None:
         self._cache[height, index] = tile
         self._cache.move_to_end((height, index))
         if len(self._cache) > MAX_CACHED_NODES:
@@ -139,8 +142,8 @@ class Nodes(Generic[S]):
 
     # --- reading
 
-    def tile(self, height: int, index: int) -> Reading[S]:
-        """The subtree at ``(height, index)``: from memory, from the store, or computed anew."""
+    def tile(self, height: int, index: int) -> TileReading[S]:
+        """The subtree at ``(height, index)``: from the cache, from the store, or recomputed."""
         if (cached := self._cache.get((height, index))) is not None:
             self._cache.move_to_end((height, index))
             return cached
@@ -150,39 +153,40 @@ class Nodes(Generic[S]):
             if h >= height and index >> (h - height) == i:
                 return (yield from self._descend(h, i, wanted, left, (height, index)))
             left.append_subtree(h, wanted)
-        raise VerificationError(f"subtree {height}/{index} is beyond the {self.head.size} stored messages")
+        raise VerificationError(f"subtree {height}/{index} lies beyond the {self.head.size} stored messages")
 
-    def _descend(self, h: int, i: int, wanted: bytes, left: Mmr, target: tuple[int, int]) -> Reading[S]:
-        """From a peak down to the target; a node on the way that fails is computed anew first."""
+    def _descend(self, h: int, i: int, wanted: bytes, left: Mmr, target: tuple[int, int]) -> TileReading[S]:
+        """Walk from a peak down to the target; recompute a node on the way that fails verification."""
         while h > target[0]:
             held = self._open(h, i)
             if held is None or held.node != wanted or not _names_its_children(held):
-                yield from self._computed(h, i, wanted, left)
+                yield from self._recompute(h, i, wanted, left)
                 held = self._open(h, i)
                 assert held is not None  # just written
             h -= 1
             goes_right = target[1] >> (h - target[0]) & 1
             if goes_right:
-                left = _and(left, h, held.hashes_below[0])
+                left = _with_subtree(left, h, held.hashes_below[0])
             wanted, i = held.hashes_below[goes_right], 2 * i + goes_right
-        return (yield from self._verified(h, i, wanted, left))
+        return (yield from self._read_verified(h, i, wanted, left))
 
-    def _verified(self, height: int, index: int, wanted: bytes | None, left: Mmr) -> Reading[S]:
+    def _read_verified(self, height: int, index: int, wanted: bytes | None, left: Mmr) -> TileReading[S]:
         held = None if wanted is None else self._open(height, index)
-        if held is not None and held.node == wanted and held.mmr_root == _and(left, height, wanted).root:
+        root = None if wanted is None else _with_subtree(left, height, wanted).root
+        if held is not None and held.node == wanted and held.mmr_root == root:
             tile = Tile(bytes(held.node), self._overlay.load(held.summary))
-            self._remember(height, index, tile)
+            self._cache_tile(height, index, tile)
             return tile
-        return (yield from self._computed(height, index, wanted, left))
+        return (yield from self._recompute(height, index, wanted, left))
 
-    def _computed(self, height: int, index: int, wanted: bytes | None, left: Mmr) -> Reading[S]:
-        """From the two below, or from the log; checked against what the tree above wants; written back."""
+    def _recompute(self, height: int, index: int, wanted: bytes | None, left: Mmr) -> TileReading[S]:
+        """Recompute a node from its children or from the log, check its hash, and store it again."""
         below = b""
         if height > self._block_height:
             a, b = self._stored_below(height, index, wanted)
-            first = yield from self._verified(height - 1, 2 * index, a, left)
-            before = _and(left, height - 1, first.hash)
-            second = yield from self._verified(height - 1, 2 * index + 1, b, before)
+            first = yield from self._read_verified(height - 1, 2 * index, a, left)
+            before = _with_subtree(left, height - 1, first.hash)
+            second = yield from self._read_verified(height - 1, 2 * index + 1, b, before)
             summary = self._overlay.combine(first.summary, second.summary)
             tile = Tile(bytes(node_hash(first.hash, second.hash)), summary)
             below = first.hash + second.hash
@@ -192,54 +196,57 @@ class Nodes(Generic[S]):
         if wanted is not None and tile.hash != wanted:
             span = f"{(index << height) + 1} to {(index + 1) << height}"
             raise VerificationError(
-                f"messages {span} are not those that were folded before: the log contradicts the stored "
-                "summaries; keep both as evidence, then clear the view and fold again"
+                f"messages {span} of label {self._label.hex()} differ from those that were folded before: "
+                "the log contradicts the stored summaries",
+                action="keep the log and the view as evidence, then delete the view and fold again",
             )
-        root = _and(left, height, tile.hash).root
+        root = _with_subtree(left, height, tile.hash).root
         self._store.write({self._key(height, index): self._sealed(height, index, root, tile, below)})
-        self._remember(height, index, tile)
+        self._cache_tile(height, index, tile)
         return tile
 
     def _stored_below(
         self, height: int, index: int, wanted: bytes | None
     ) -> tuple[bytes | None, bytes | None]:
-        """The hashes of the two subtrees below, if what is stored there makes up the wanted one."""
+        """The hashes of the two stored children, if they hash to ``wanted``; else None for both."""
         a, b = self._open(height - 1, 2 * index), self._open(height - 1, 2 * index + 1)
         if a is None or b is None or node_hash(a.node, b.node) != wanted:
             return None, None
         return a.node, b.node
 
     def lift(self, messages: Sequence[Message]) -> Summary[S]:
-        """Messages that were folded before: the index knows which of them are the first of their keys."""
+        """Summarise messages; the index tells which of them repeat an earlier key."""
         return self._overlay.fold(messages, self.index)
 
     def lift_one(self, message: Message) -> Summary[S]:
+        """Summarise one message."""
         event: Event | IgnoredMessage | None = self._overlay.distinct(message, self.index)
         return self._overlay.empty if event is None else self._overlay.summarise(event)
 
 
 def read(wanted: Range) -> Generator[Range, Sequence[Message], Sequence[Message]]:
-    """Ask for messages; whoever drives may answer with these and no others."""
+    """Ask the driver for messages, and raise unless it sends exactly these."""
     messages = yield wanted
     if [message.seq for message in messages] != list(range(wanted.from_seq, wanted.to_seq + 1)):
-        raise VerificationError(f"asked for messages {wanted.from_seq} to {wanted.to_seq}, got others")
+        raise VerificationError(f"the log returned other messages than {wanted.from_seq} to {wanted.to_seq}")
     return messages
 
 
-def _and(left: Mmr, height: int, subtree: bytes) -> Mmr:
-    """The log on the left, and one subtree more."""
+def _with_subtree(left: Mmr, height: int, subtree: bytes) -> Mmr:
+    """A copy of ``left`` with one subtree appended."""
     grown = left.copy()
     grown.append_subtree(height, subtree)
     return grown
 
 
 def _names_its_children(held: StoredNode) -> bool:
+    """Whether the node's hash is that of the two children it names."""
     below = held.hashes_below
     return len(below) == 2 and node_hash(*below) == held.node
 
 
 def hash_of(messages: Iterable[Message]) -> bytes:
-    """The root of a perfect subtree over these messages."""
+    """The hash of the perfect subtree over these messages."""
     tree = Mmr()
     for message in messages:
         tree.add(message.msg_id)

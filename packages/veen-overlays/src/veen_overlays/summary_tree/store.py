@@ -1,8 +1,8 @@
-"""Where a summary tree is kept: an ordered key-value map (§3.4.1, §11.3).
+"""The ordered key-value store that a summary tree is kept in (core §3.4.1, §11.3).
 
-Contract. ``write`` is all or nothing, and what it wrote is there for every later ``get`` and ``scan``,
-also after a crash if the store outlives the process. Keys are ordered as byte strings. One writer at a
-time. Whoever implements it runs ``tests/test_store.py``'s checks over it.
+Contract: ``write`` is atomic. Every later ``get`` and ``scan`` sees what it wrote; if the store is on disk,
+also after a crash. Keys are ordered as byte strings. There is one writer at a time. An implementation must
+pass the checks of ``tests/test_store.py``.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from typing import Protocol, runtime_checkable
 class Store(Protocol):
     """An ordered map from byte strings to byte strings."""
 
-    def get(self, key: bytes) -> bytes | None: ...
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with ``start <= key < stop``, ascending."""
+        """The entries with ``start <= key < stop``, in ascending order of their keys."""
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes] = ()) -> None:
-        """Delete, then put, in one step."""
+        """Delete, then put, atomically."""
 
 
 class MemoryStore:
-    """In memory; keys are sorted when somebody scans."""
+    """A store in memory, which sorts its keys on every scan."""
 
     def __init__(self) -> None:
-        self._held: dict[bytes, bytes] = {}
+        self._values: dict[bytes, bytes] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        return self._held.get(key)
+        return self._values.get(key)
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        keys = sorted(self._held)
+        keys = sorted(self._values)
         for key in keys[bisect_left(keys, start) : bisect_left(keys, stop)]:
-            yield key, self._held[key]
+            yield key, self._values[key]
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes] = ()) -> None:
         for key in deletes:
-            self._held.pop(key, None)
-        self._held.update(puts)
+            self._values.pop(key, None)
+        self._values.update(puts)

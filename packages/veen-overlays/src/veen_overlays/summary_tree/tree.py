@@ -1,17 +1,17 @@
-"""The summary tree: cached summaries of dyadic ranges, the MMR's own perfect subtrees (§11.3).
+"""The summary tree: stored summaries of the perfect subtrees of a label's MMR (core §11.3).
 
-Messages come in blocks of ``2^floor``; nodes of that height and above are stored, everything below is
-lifted again from the log when a range begins or ends inside a block. So
+Messages are grouped into blocks of ``2^block_height``. The summaries of blocks and of larger subtrees are
+stored; where a range begins or ends inside a block, its messages are read from the log again. The costs are
 
     append        O(1) amortised, O(log n) worst
     fold(range)   O(log n) nodes and the events of at most two blocks
     load          O(log n) nodes
 
-What is stored is always a whole number of blocks, written in one step: nodes, the keys that settle
-duplicates, and the head. The open block lives in memory and is read again from the log after a restart.
+Only complete blocks are stored. Nodes, the keys that identify duplicates, and the head are written
+atomically. The open block is kept in memory and read from the log again after a restart.
 
-No IO with the log happens here: a method that may need messages is a generator that yields a ``Range``
-and is sent the messages; ``drive`` feeds it from a function.
+This module reads no log: a method that may need messages is a generator that yields a ``Range`` and is sent
+the messages. ``drive`` runs such a generator with a function that reads.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from veen_overlays.summary_tree.store import Store
 S = TypeVar("S")
 
 BLOCK_HEIGHT: Final = 6
-"""Blocks of 64: a stored node per 32 messages, and at most 126 events to lift at a range's edges."""
+"""Blocks of 64 messages: one stored node per 32 messages, at most 126 messages to read at a range's edges."""
 
 
 class FoldedRange(NamedTuple, Generic[S]):
-    """A range's summary, and the subtree hashes it rests on, left to right (B11's tiles)."""
+    """The summary of a range, and the hashes of its subtrees from left to right (RESOLUTIONS B11)."""
 
     range: Range
     summary: Summary[S]
@@ -43,9 +43,9 @@ class FoldedRange(NamedTuple, Generic[S]):
 
     @property
     def mmr_root(self) -> MmrRoot:
-        """Of the prefix, computed from what was folded; only a range from 1 is one."""
+        """The root of the log after the range; only a range from 1 determines it."""
         if self.range.from_seq != 1:
-            raise VerificationError(f"a range from {self.range.from_seq} has no root of its own")
+            raise VerificationError(f"a range that begins at {self.range.from_seq} does not determine a root")
         return root_of(self.hashes[::-1])
 
 
@@ -53,7 +53,7 @@ Folding = Generator[Range, Sequence[Message], FoldedRange[S]]
 
 
 def drive(steps: Generator[Range, Sequence[Message], Any], read: Callable[[Range], Sequence[Message]]) -> Any:
-    """Run such a generator, reading what it asks for."""
+    """Run a generator of this module; ``read`` returns the messages of a range."""
     try:
         wanted = next(steps)
         while True:
@@ -63,7 +63,7 @@ def drive(steps: Generator[Range, Sequence[Message], Any], read: Callable[[Range
 
 
 class SummaryTree(Generic[S]):
-    """One overlay over one label. ``load`` comes before anything else."""
+    """The summaries of one overlay over one label. Run ``load`` first."""
 
     def __init__(
         self, overlay: Overlay[S], label: Label, store: Store, block_height: int = BLOCK_HEIGHT
@@ -80,16 +80,16 @@ class SummaryTree(Generic[S]):
 
     @property
     def size(self) -> int:
-        """The last stream_seq that is folded."""
+        """The last folded stream_seq."""
         return self.mmr.size
 
     @property
     def stored(self) -> int:
-        """The last stream_seq that a restart need not read again."""
+        """The last stream_seq whose block is stored; a restart reads what follows again."""
         return self._nodes.head.size
 
     def load(self) -> Generator[Range, Sequence[Message], None]:
-        """Take up the stored tree: its head, and one node for each peak."""
+        """Load the stored head and one node per peak."""
         self._nodes.load_head()
         peaks = []
         for height, index in reversed(peak_positions(self.stored)):
@@ -97,16 +97,16 @@ class SummaryTree(Generic[S]):
         self._begin(peaks)
 
     def clear(self) -> None:
-        """Start anew with the first message."""
+        """Delete the stored tree and start with the first message."""
         self._nodes.clear()
         self._begin([])
 
     # --- growing
 
     def append(self, message: Message) -> MmrRoot:
-        """Fold the next message; returns the root that its receipt must have."""
+        """Fold the next message and return the root that its receipt must have."""
         if message.seq != self.size + 1:
-            raise VerificationError(f"stream_seq {message.seq} does not follow {self.size}")
+            raise VerificationError(f"message {message.seq} does not follow message {self.size}")
         tile = Tile(message.msg_id, self._nodes.lift_one(message))
         grown = self.mmr.copy()
         completed = grown.append(message.msg_id)
@@ -119,7 +119,7 @@ class SummaryTree(Generic[S]):
         return self.mmr.root
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """The same for many, whole blocks by the overlay's fast fold."""
+        """Fold the next messages, complete blocks with the overlay's bulk fold."""
         block: list[Message] = []
         for message in messages:
             if self._open:
@@ -134,7 +134,7 @@ class SummaryTree(Generic[S]):
 
     def _append_block(self, block: list[Message]) -> None:
         if [message.seq for message in block] != list(range(self.size + 1, self.size + len(block) + 1)):
-            raise VerificationError(f"messages do not follow {self.size} one by one")
+            raise VerificationError(f"the messages after {self.size} are not consecutive")
         summary, grown = self._nodes.lift(block), self.mmr.copy()
         completed: list[Node] = []
         for message in block:
@@ -143,7 +143,7 @@ class SummaryTree(Generic[S]):
         self._state = None
 
     def _close_block(self, summary: Summary[S], grown: Mmr, completed: list[Node]) -> None:
-        """Carry a complete block up as far as it completes subtrees, and store it all; memory follows.
+        """Combine a complete block with the subtrees it completes, store all of it, then change memory.
 
         If storing fails, the block's last message is not folded and may be appended again.
         """
@@ -161,20 +161,25 @@ class SummaryTree(Generic[S]):
     # --- answering
 
     def state(self) -> Summary[S]:
-        """Everything so far, without the log; once it was asked for, each append keeps it up to date."""
+        """The summary of all folded messages. The first call computes it, later appends update it."""
         if self._state is None:
             tiles = (*self._peaks, *self._open)
             self._state = self.overlay.merge(tile.summary for tile in tiles)
         return self._state
 
+    def first_use(self, key: bytes) -> int | None:
+        """The seq of the first folded event that used a key of the overlay, or None: O(1)."""
+        seq = self._nodes.index.seq_of(key)
+        return None if seq is None or seq > self.size else seq
+
     def beyond(self) -> SeenKeys:
-        """For messages that follow and are not to be appended yet."""
+        """Duplicate detection for messages that follow but are not appended yet."""
         return LaterKeys(self._nodes.index, self.size)
 
     def fold(self, from_seq: int, to_seq: int) -> Folding[S]:
-        """Any range of what is folded: O(log n) tiles, the small ones at its edges from the log."""
+        """Fold any range of folded messages: O(log n) subtrees, with the edges read from the log."""
         if not 1 <= from_seq <= to_seq <= self.size:
-            raise VerificationError(f"no range {from_seq} to {to_seq} in the {self.size} messages folded")
+            raise VerificationError(f"messages {from_seq} to {to_seq}: only 1 to {self.size} are folded")
         summaries: list[Summary[S]] = []
         hashes: list[bytes] = []
         for in_log, tiles in groupby(subtrees(from_seq - 1, to_seq), self._where):
@@ -208,7 +213,7 @@ _STORED, _OPEN, _LOG = "stored", "open", "log"
 
 
 def _hashes(tiles: list[tuple[int, int]], ids: list[bytes]) -> Iterator[bytes]:
-    """The subtree hashes of consecutive small tiles, from their messages' ids."""
+    """The hashes of consecutive small subtrees, computed from the msg_ids of their messages."""
     at = 0
     for height, _ in tiles:
         tree = Mmr()

@@ -1,1 +1,22 @@
-"""WAL: wallets as a fold over their events (wallet-spec v0.0.1)."""
+"""Wallets as a fold over their events (wallet-spec v0.0.1, cited as WAL).
+
+``records`` declares the events, ``account`` summarises a range of one wallet's events, ``window`` does so for
+the daily limit, ``movements`` adds up payments in a row, ``ledger`` is the overlay over all wallets of a
+stream. ``rules`` says which events must not be sent and reports those that were, ``settlement`` compares
+transfers between two streams, ``approval`` checks the signatures of a transfer's approvers.
+"""
+
+from veen_overlays.wallet.account import State
+from veen_overlays.wallet.ledger import LEDGER, one_wallet, state_of
+from veen_overlays.wallet.rules import WalCode, WalletPolicy, refusal, violations
+
+__all__ = [
+    "LEDGER",
+    "State",
+    "WalCode",
+    "WalletPolicy",
+    "one_wallet",
+    "refusal",
+    "state_of",
+    "violations",
+]

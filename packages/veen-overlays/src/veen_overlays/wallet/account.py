@@ -1,17 +1,18 @@
-"""One wallet as a monoid: what a range of events does to any state it may meet (WAL §4, §6).
+"""The summary monoid of one wallet: what a range of events does to any earlier state (WAL §4, §6).
 
-§6 is a program over a state; a summary of a range is that program with the state left open. Little of
-the state decides: whether the wallet exists, is closed, is frozen, has a limit, and on which day its
-window stands. So an ``Account`` holds
+WAL §6 is a program that turns a state and an event into the next state. The summary of a range is that
+program for all its events, as a function of the state before the range. Only five properties of that state
+matter: whether the wallet exists, is closed, is frozen, has a limit, and the day of its window. So an
+``Account`` holds
 
-    opened           the state after the range if the wallet did not exist before it and the range opens it
+    opened           the state after the range, if the range opens a wallet that did not exist
     closes           whether the range closes a wallet that exists
-    frozen, limit    the last word of the range on each
-    reset            the first reset time that a limit offers to a wallet without one
-    moves            balance change and lowest point: of a wallet that enters unfrozen, and frozen
+    frozen, limit    the last value that the range sets for each
+    reset            the first reset time that a limit sets on a wallet without one
+    moves            balance change and lowest point: for a wallet that enters unfrozen, and frozen
     windows          the daily window: entering (unfrozen, frozen) x (without, with a limit)
 
-and ``apply`` is §6. Its size does not depend on the length of the range.
+and ``apply`` is WAL §6. The size of an ``Account`` does not depend on the length of the range.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from veen_overlays.fold.monoid import Monoid, int_to_item, item_to_int
 from veen_overlays.wallet.window import NO_WINDOW, Window, dump_window, load_window, set_if_zero
 
 LimitSet = tuple[()] | tuple[int | None]
-"""Nothing said, or the limit said: a value or None for none."""
+"""Empty if the range sets no limit; else the limit it sets, None for a cleared limit."""
 
 
 class State(NamedTuple):
-    """WAL §4, with the lowest balance that ever was: negative if a prefix was ever overdrawn."""
+    """The state of a wallet (WAL §4), and its lowest balance ever: negative if it was ever overdrawn."""
 
     exists: bool = False
     closed: bool = False
@@ -39,11 +40,11 @@ class State(NamedTuple):
 
     @property
     def pays_out(self) -> bool:
-        """Whether a debit counts (§6)."""
+        """Whether a debit counts (WAL §6)."""
         return self.exists and not self.closed and not self.frozen
 
     def item(self) -> dict[str, Any]:
-        """§4's fields in their order: what is shown and hashed."""
+        """The fields of WAL §4 in their order: the part that is shown and hashed."""
         fields = self._asdict()
         del fields["lowest"]
         return fields | {
@@ -53,16 +54,17 @@ class State(NamedTuple):
 
 
 NEVER_OPENED: Final = State()
-"""``state0`` (§6)."""
+"""The state of a wallet before any event (``state0``, WAL §6)."""
 
 
 class Moves(NamedTuple):
-    """The balance's change over a range, and its lowest point within, both relative to its start."""
+    """The balance change over a range and its lowest point, both relative to the range's start."""
 
     delta: int
     low: int
 
     def then(self, after: Moves) -> Moves:
+        """The moves of this range followed by another."""
         return Moves(self.delta + after.delta, min(self.low, self.delta + after.low))
 
 
@@ -70,7 +72,7 @@ NO_MOVES: Final = Moves(0, 0)
 
 
 class Account(NamedTuple):
-    """See the module."""
+    """The summary of a range of one wallet's events; the module explains the fields."""
 
     opened: State | None = None
     closes: bool = False
@@ -81,7 +83,7 @@ class Account(NamedTuple):
     windows: tuple[Window, Window, Window, Window] = (NO_WINDOW,) * 4
 
     def apply(self, state: State) -> State:
-        """§6, for all events of the range at once."""
+        """The state after the range, given the state before it (WAL §6)."""
         if not state.exists and self.opened is not None:
             return self.opened
         limit = self.limit[0] if self.limit else state.daily_limit
@@ -108,10 +110,10 @@ UNTOUCHED: Final = Account()
 
 
 def combine(a: Account, b: Account) -> Account:
-    """``a`` before ``b``."""
+    """The summary of ``a`` followed by ``b``."""
     if a is UNTOUCHED or b is UNTOUCHED:
         return b if a is UNTOUCHED else a
-    moves, windows = _shut(a, b) if a.closes else _joined(a, b)
+    moves, windows = _effects_after_close(a, b) if a.closes else _effects(a, b)
     return Account(
         opened=b.opened if a.opened is None else b.apply(a.opened),
         closes=a.closes or b.closes,
@@ -126,16 +128,16 @@ def combine(a: Account, b: Account) -> Account:
 Effects = tuple[tuple[Moves, Moves], tuple[Window, Window, Window, Window]]
 
 
-def _shut(a: Account, b: Account) -> Effects:
-    """Of a closed wallet only a limit can still touch the reset time (§6)."""
+def _effects_after_close(a: Account, b: Account) -> Effects:
+    """Effects of ``b`` on a wallet that ``a`` closed: only a limit still sets the reset time (WAL §6)."""
     late = set_if_zero(b.reset)
     w = a.windows
     return a.moves, (w[0].then(late), w[1].then(late), w[2].then(late), w[3].then(late))
 
 
-def _joined(a: Account, b: Account) -> Effects:
-    """Each case of entering ``a`` leads into one case of entering ``b``."""
-    free = bool(a.frozen)  # entered unfrozen, ``b`` finds it frozen only if ``a`` froze it
+def _effects(a: Account, b: Account) -> Effects:
+    """Effects of ``a`` then ``b``: each case of entering ``a`` leads to one case of entering ``b``."""
+    free = bool(a.frozen)  # a wallet that enters ``a`` unfrozen enters ``b`` frozen only if ``a`` froze it
     held = a.frozen is not False
     windows = []
     for entered, frozen in ((0, free), (1, held)):
@@ -147,7 +149,7 @@ def _joined(a: Account, b: Account) -> Effects:
 
 
 def dump(account: Account) -> list[Any]:
-    """Canonical: state and windows as arrays, big sums as text."""
+    """The canonical CBOR item of a summary; sums beyond 64 bits are text."""
     opened = account.opened and [
         int_to_item(field) if type(field) is int else field for field in account.opened
     ]
@@ -157,6 +159,7 @@ def dump(account: Account) -> list[Any]:
 
 
 def load(item: Any) -> Account:
+    """The inverse of ``dump``."""
     opened, closes, frozen, limit, reset, moves, windows = item
     state = opened and State._make(item_to_int(field) if type(field) is str else field for field in opened)
     free, held = (Moves(item_to_int(moves[n]), item_to_int(moves[n + 1])) for n in (0, 2))

@@ -1,4 +1,4 @@
-"""Multisignature approvals of a transfer (WAL §9): who has signed the approval hash."""
+"""Approvals of a transfer by several signers (WAL §9)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from veen_overlays.wallet.records import Transfer
 def approved_by(
     transfer: Transfer, signatures: Iterable[Signature], approvers: Iterable[VerifyKey]
 ) -> frozenset[VerifyKey]:
-    """The approvers of whom a signature is there, each once; a policy of m of n counts them."""
+    """The approvers whose signature of the transfer is among ``signatures`` (WAL §9).
+
+    Each approver counts once. An m-of-n policy compares the size of the result with m.
+    """
     digest = approval_hash(
         transfer.wallet_id, transfer.to_wallet_id, transfer.amount, transfer.ts, transfer.transfer_id
     )
-    held = tuple(signatures)
-    return frozenset(key for key in approvers if any(_holds(key, digest, sig) for sig in held))
+    given = tuple(signatures)
+    return frozenset(key for key in approvers if any(_is_valid(key, digest, sig) for sig in given))
 
 
-def _holds(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
+def _is_valid(key: VerifyKey, digest: bytes, signature: Signature) -> bool:
     try:
         verify(key, digest, signature, "approval (WAL §9)")
     except SignatureError:

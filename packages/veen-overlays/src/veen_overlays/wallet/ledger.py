@@ -1,20 +1,22 @@
-"""The wallet overlay: all wallets of a stream, or one of them (WAL §3.1, §6, §11).
+"""The wallet overlay, over all wallets of a stream or over one of them (WAL §3.1, §6, §11).
 
-A transfer's debit and its credit each count once per transfer_id and wallet (5.5): those are the keys
-this overlay names. Bridged copies are dropped before, by their identity (WALBR0 11.4).
+The debit and the credit of a transfer count once per transfer_id and wallet (WAL 5.5), so both are keys of
+this overlay. A withdrawal's ``ref`` is a key too: it does not change the fold, but a producer and a verifier
+look up the first withdrawal under a ref (WAL §7). Bridged copies are dropped earlier, by their identity
+(WALBR0 11.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from veen_core.hashing import H
+from veen_core.hashing import H, Ht
 from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
 from veen_overlays.fold.monoid import map_of
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import WalletId
-from veen_overlays.schema.pattern import uint
+from veen_overlays.schema.pattern import string_content, uint
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 from veen_overlays.wallet import records as wal
 from veen_overlays.wallet.account import ACCOUNT, NEVER_OPENED, UNTOUCHED, Account, State
@@ -22,10 +24,11 @@ from veen_overlays.wallet.movements import MovementRun
 from veen_overlays.wallet.window import set_if_zero
 
 Accounts = Mapping[bytes, Account]
+"""The summary of each wallet that a range names, by wallet_id."""
 
 
 def control_of(record: Record) -> Account | None:
-    """The summary of an event that moves nothing; None for a movement."""
+    """The summary of a control event; None for a payment."""
     match record:
         case wal.Open(created_at=created_at):
             return Account(opened=State(exists=True, last_limit_reset_ts=created_at))
@@ -43,8 +46,27 @@ def control_of(record: Record) -> Account | None:
     return None
 
 
+class MovementRuns(dict[bytes, MovementRun]):
+    """A run of payments for each wallet; if ``only`` is given, other wallets are ignored."""
+
+    def __init__(self, only: WalletId | None = None) -> None:
+        super().__init__()
+        self.only = only
+        self._ignored = MovementRun()
+
+    def __missing__(self, wallet: bytes) -> MovementRun:
+        if self.only is not None and wallet != self.only:
+            return self._ignored
+        run = self[bytes(wallet)] = MovementRun()
+        return run
+
+    def accounts(self) -> dict[bytes, Account]:
+        """The summary of each wallet."""
+        return {wallet: run.summary() for wallet, run in self.items()}
+
+
 def lift_into(runs: MovementRuns, record: Record, repeated: tuple[bool, ...]) -> None:
-    """One record into the runs of the wallets it names."""
+    """Add a record to the runs of the wallets it names; ``repeated`` belongs to ``wallet_keys``."""
     match record:
         case wal.Deposit(wallet_id=wallet, amount=amount):
             runs[wallet].credit(amount)
@@ -63,50 +85,40 @@ def lift_into(runs: MovementRuns, record: Record, repeated: tuple[bool, ...]) ->
             runs[record.wallet_id].control(control)  # type: ignore[attr-defined]  # every wallet record has one
 
 
-class MovementRuns(dict[bytes, MovementRun]):
-    """A run for each wallet that is named; of others than ``only``, if given, nothing is kept."""
-
-    def __init__(self, only: WalletId | None = None) -> None:
-        super().__init__()
-        self.only = only
-        self._ignored = MovementRun()
-
-    def __missing__(self, wallet: bytes) -> MovementRun:
-        if self.only is not None and wallet != self.only:
-            return self._ignored
-        run = self[bytes(wallet)] = MovementRun()
-        return run
-
-    def accounts(self) -> dict[bytes, Account]:
-        return {wallet: run.summary() for wallet, run in self.items()}
-
-
 def debit_key(wallet: bytes, transfer: bytes) -> bytes:
-    """A transfer_id counts once per wallet and direction (5.5)."""
+    """The key of a transfer's debit: it counts once per wallet (WAL 5.5)."""
     return b"debit" + wallet + transfer
 
 
 def credit_key(wallet: bytes, transfer: bytes) -> bytes:
+    """The key of a transfer's credit: it counts once per wallet (WAL 5.5)."""
     return b"credit" + wallet + transfer
 
 
-def transfer_keys(record: Record) -> tuple[bytes, ...]:
-    """Debit and credit of a transfer; other records have no keys."""
-    if not isinstance(record, wal.Transfer):
-        return ()
-    debit = debit_key(record.wallet_id, record.transfer_id)
-    if record.to_wallet_id == record.wallet_id:  # §6 says "else if": to oneself there is no credit
-        return (debit,)
-    return debit, credit_key(record.to_wallet_id, record.transfer_id)
+def ref_key(wallet: bytes, ref: bytes) -> bytes:
+    """The key of a withdrawal's ref, hashed because a ref may be longer than a store's keys (WAL §7)."""
+    return Ht("wallet/ref", wallet + ref)
 
 
-def _expression(record: type[Record]) -> Any:
-    assert record.PATTERN is not None
-    return record.PATTERN.groups
+def wallet_keys(record: Record) -> tuple[bytes, ...]:
+    """Debit and credit of a transfer, or the ref of a withdrawal; other records have no keys."""
+    match record:
+        case wal.Withdraw(wallet_id=wallet, ref=bytes() as ref):
+            return (ref_key(wallet, ref),)
+        case wal.Transfer(wallet_id=wallet, to_wallet_id=to, transfer_id=transfer):
+            debit = debit_key(wallet, transfer)
+            # A transfer to the same wallet has no credit: WAL §6 says "else if".
+            return (debit,) if to == wallet else (debit, credit_key(to, transfer))
+    return ()
 
 
-class _Bulk:
-    """Folds many messages: movements straight from their bytes, the rest by the general way."""
+class _BulkFold:
+    """Folds many messages: reads payments straight from their bytes, decodes other records.
+
+    What it earns, on 50,000 wallet events, as a share of the rate of bare ``cbor2.loads`` (the benchmark's
+    ``overlays.fold``, target 0.10): 0.12 to 0.15 with this class, 0.06 if each payment is decoded into its
+    record first, 0.025 by lifting each event and combining summaries.
+    """
 
     def __init__(self, only: WalletId | None) -> None:
         self.only = only
@@ -115,9 +127,9 @@ class _Bulk:
     def __call__(
         self, messages: Iterable[Message], seen: SeenKeys
     ) -> tuple[dict[bytes, Account], int, list[Message]]:
-        runs, aside, events = MovementRuns(self.only), [], 0
+        runs, ignored, events = MovementRuns(self.only), [], 0
         first = seen.first
-        deposit, withdraw, transfer = map(_expression, (wal.Deposit, wal.Withdraw, wal.Transfer))
+        deposit, withdraw, transfer = map(_match_groups, (wal.Deposit, wal.Withdraw, wal.Transfer))
         deposit_id, withdraw_id = bytes(wal.Deposit.SCHEMA), bytes(wal.Withdraw.SCHEMA)
         transfer_id = bytes(wal.Transfer.SCHEMA)
         for message in messages:
@@ -128,30 +140,37 @@ class _Bulk:
                 runs[groups[0]].credit(uint(groups[1]))
             elif schema == withdraw_id and (groups := withdraw(body)) is not None:
                 runs[groups[0]].debit(uint(groups[1]), uint(groups[2]))
+                if groups[3] is not None:
+                    first(ref_key(groups[0], string_content(groups[3])), seq)
             elif schema == transfer_id and (groups := transfer(body)) is not None:
                 wallet, to, amount, ts, transfer_ = groups[:5]
                 if first(debit_key(wallet, transfer_), seq):
                     runs[wallet].debit(uint(amount), uint(ts))
                 if to != wallet and first(credit_key(to, transfer_), seq):
                     runs[to].credit(uint(amount))
-            elif not self._slowly(runs, message, seen):
-                aside.append(message)
+            elif not self._add_decoded(runs, message, seen):
+                ignored.append(message)
                 continue
             events += 1
-        return runs.accounts(), events, aside
+        return runs.accounts(), events, ignored
 
-    def _slowly(self, runs: MovementRuns, message: Message, seen: SeenKeys) -> bool:
-        """Any record, in any canonical form; False if it is none."""
+    def _add_decoded(self, runs: MovementRuns, message: Message, seen: SeenKeys) -> bool:
+        """Decode and add any wallet record; return False if the message is not one."""
         shapes = self.shapes.get(message.schema)
         record = Undecodable("") if shapes is None else decode_record(shapes, message.body)
         if isinstance(record, Undecodable):
             return False
-        repeated = tuple([not seen.first(key, message.seq) for key in transfer_keys(record)])
+        repeated = tuple([not seen.first(key, message.seq) for key in wallet_keys(record)])
         lift_into(runs, record, repeated)
         return True
 
 
-def _lifter(only: WalletId | None) -> Any:
+def _match_groups(record: type[Record]) -> Any:
+    assert record.PATTERN is not None
+    return record.PATTERN.groups
+
+
+def _lifter(only: WalletId | None) -> Callable[[Event], Accounts]:
     def lift(event: Event) -> Accounts:
         runs = MovementRuns(only)
         lift_into(runs, event.record, event.repeated)
@@ -161,7 +180,7 @@ def _lifter(only: WalletId | None) -> Any:
 
 
 def state_of(accounts: Accounts, wallet: bytes) -> State:
-    """A wallet after a prefix that starts with the log."""
+    """The state of a wallet, given the summaries of a whole prefix of the log."""
     return accounts.get(bytes(wallet), UNTOUCHED).apply(NEVER_OPENED)
 
 
@@ -179,8 +198,8 @@ def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
         monoid=map_of(ACCOUNT),
         lift=_lifter(only),
         view=_states,
-        keys=transfer_keys,
-        bulk=_Bulk(only),
+        keys=wallet_keys,
+        bulk=_BulkFold(only),
     )
 
 
@@ -188,5 +207,5 @@ LEDGER: Final = _overlay(None, "Every wallet of the stream: balance, limit, free
 
 
 def one_wallet(wallet: WalletId) -> Overlay[Accounts]:
-    """Only this wallet: on its own stream, counterparties would fill the summaries (WAL 3.1)."""
+    """The overlay of one wallet: on its own stream, counterparties would only fill summaries (WAL 3.1)."""
     return _overlay(wallet, "One wallet of the stream (WAL §6).")

@@ -1,7 +1,7 @@
-"""Movements in a row: the fast part of a wallet's fold (WAL 5.3-5.6).
+"""Consecutive payments of one wallet, added up as plain integers (WAL 5.3-5.6).
 
-Between two control events (open, close, limit, freeze, unfreeze) only amounts move, and a whole run of
-movements needs one pass over plain integers. One movement alone is a run of one: ``lift`` uses it too.
+Between two control events (open, close, limit, freeze, unfreeze) only amounts change, so a run of payments
+needs no combining of summaries. A single payment is a run of one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from veen_overlays.wallet.window import DAY_SEC, NO_WINDOW, debits
 
 
 class MovementRun:
-    """A wallet's summary so far, and the movements after it."""
+    """The summary of a wallet up to its last control event, and the sums of the payments after it.
+
+    ``free`` and ``free_low`` are the balance change and its lowest point if the wallet enters unfrozen,
+    ``held`` and ``held_low`` if it enters frozen.
+    """
 
     __slots__ = (
         *("account", "moved", "free", "free_low", "held", "held_low"),
@@ -31,19 +35,19 @@ class MovementRun:
         self.spent = 0
 
     def credit(self, amount: int) -> None:
-        """Goes through, frozen or not."""
+        """Add an incoming payment; it counts whether or not the wallet is frozen."""
         self.moved = True
         self.free += amount
         self.held += amount
 
     def adjust(self, delta: int) -> None:
-        """Likewise, and may lower the balance."""
+        """Add a correction, which may lower the balance; it counts whether or not the wallet is frozen."""
         self.credit(delta)
         self.free_low = min(self.free_low, self.free)
         self.held_low = min(self.held_low, self.held)
 
     def debit(self, amount: int, ts: int) -> None:
-        """Only of a wallet that is not frozen; counts against the day's limit where there is one."""
+        """Add an outgoing payment; it counts only if the wallet is not frozen, and against a daily limit."""
         self.moved = True
         self.free -= amount
         self.free_low = min(self.free_low, self.free)
@@ -58,11 +62,11 @@ class MovementRun:
         self.day, self.spent = day, amount
 
     def control(self, account: Account) -> None:
-        """A control event ends the run."""
+        """End the run with a control event, given as its summary."""
         self._start(combine(self.summary(), account))
 
     def summary(self) -> Account:
-        """Everything so far."""
+        """The summary of all events so far."""
         if not self.moved:
             return self.account
         window = NO_WINDOW if self.first_ts is None else debits(self.first_ts, self.spent, self.reset)

@@ -1,4 +1,4 @@
-"""The nine wallet records (WAL §5)."""
+"""The nine wallet records, declared (WAL §5)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from veen_core.wire import EXPLICIT
 from veen_overlays.identifiers import CtxId, RealmId, TransferId, WalletId, wallet_id
 from veen_overlays.schema.record import Record, RecordRule, is_map, record
 
-_IS_ASCII = RecordRule("currency is ASCII", lambda r: r.currency.isascii())
-_IS_ITS_OWN_ID = RecordRule(
-    "wallet_id is that of realm_id, ctx_id and currency",
+_CURRENCY_IS_ASCII = RecordRule("currency is ASCII", lambda r: r.currency.isascii())
+_WALLET_ID_MATCHES = RecordRule(
+    "wallet_id is derived from realm_id, ctx_id and currency",
     lambda r: r.wallet_id == wallet_id(r.realm_id, r.ctx_id, r.currency),
 )
 
 
-@record("wallet.open.v1", section="WAL 5.1", rules=(_IS_ASCII, _IS_ITS_OWN_ID))
+@record("wallet.open.v1", section="WAL 5.1", rules=(_CURRENCY_IS_ASCII, _WALLET_ID_MATCHES))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open(Record):
-    """Open a wallet; of one that exists already, nothing."""
+    """Open a wallet; has no effect on a wallet that exists."""
 
     wallet_id: WalletId
     realm_id: RealmId
@@ -33,7 +33,7 @@ class Open(Record):
 @record("wallet.close.v1", section="WAL 5.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close(Record):
-    """Close a wallet, for good."""
+    """Close a wallet; a closed wallet cannot be opened again."""
 
     wallet_id: WalletId
     ts: UnixTime
@@ -42,7 +42,7 @@ class Close(Record):
 @record("wallet.deposit.v1", section="WAL 5.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deposit(Record):
-    """Pay in from outside."""
+    """Pay money into a wallet from outside."""
 
     wallet_id: WalletId
     amount: int
@@ -53,7 +53,7 @@ class Deposit(Record):
 @record("wallet.withdraw.v1", section="WAL 5.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw(Record):
-    """Pay out to outside."""
+    """Pay money out of a wallet to the outside."""
 
     wallet_id: WalletId
     amount: int
@@ -64,7 +64,7 @@ class Withdraw(Record):
 @record("wallet.transfer.v1", section="WAL 5.5", rules=(is_map("metadata"),))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer(Record):
-    """Pay from one wallet to another: a debit there, a credit here."""
+    """Pay from ``wallet_id`` to ``to_wallet_id``: one event debits the first and credits the second."""
 
     wallet_id: WalletId
     to_wallet_id: WalletId
@@ -77,7 +77,7 @@ class Transfer(Record):
 @record("wallet.adjust.v1", section="WAL 5.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjust(Record):
-    """Correct a balance; high privilege."""
+    """Correct a balance by ``delta``; reserved to operators."""
 
     wallet_id: WalletId
     delta: Annotated[int, SIGNED]
@@ -89,7 +89,7 @@ class Adjust(Record):
 @record("wallet.limit.v1", section="WAL 5.7")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit(Record):
-    """Set the daily limit of outgoing amounts; null clears it (B2)."""
+    """Set the daily limit of outgoing payments; null clears the limit."""
 
     wallet_id: WalletId
     daily_limit: Annotated[int | None, EXPLICIT]
@@ -99,7 +99,7 @@ class Limit(Record):
 @record("wallet.freeze.v1", section="WAL 5.8")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freeze(Record):
-    """Stop outgoing payments."""
+    """Freeze a wallet: outgoing payments stop, incoming ones still count."""
 
     wallet_id: WalletId
     ts: UnixTime
@@ -109,7 +109,7 @@ class Freeze(Record):
 @record("wallet.unfreeze.v1", section="WAL 5.9")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfreeze(Record):
-    """Let outgoing payments go again."""
+    """Unfreeze a wallet: outgoing payments are possible again."""
 
     wallet_id: WalletId
     ts: UnixTime
@@ -127,11 +127,3 @@ WALLET_RECORDS: tuple[type[Record], ...] = (
     Freeze,
     Unfreeze,
 )
-
-LEVELS: tuple[tuple[str, tuple[type[Record], ...]], ...] = (
-    ("Core", (Open, Deposit, Withdraw, Transfer)),
-    ("Limits", (Limit,)),
-    ("Control", (Freeze, Unfreeze, Adjust, Close)),
-    ("Bridge", ()),
-)
-"""WAL §14, each with what it adds; §14 names wallet.close.v1 nowhere, and it is a control."""

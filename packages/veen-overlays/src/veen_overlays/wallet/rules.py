@@ -1,7 +1,8 @@
-"""What a wallet does not allow: refused before it is emitted, reported where it was (WAL 5.3-5.6, §13, §15).
+"""The rules of wallets: what a producer must not send and a verifier must report (WAL 5.3-5.6, §13, §15).
 
-The fold follows §6 and applies what stands in the log. Whether it should stand there is decided by one
-table, in two places: a producer asks ``refusal`` before it emits, a verifier asks ``violations`` of a log.
+The fold follows WAL §6 and applies every event of the log. Whether an event was allowed is decided by one
+table, used in two places: a producer calls ``refusal`` before it sends a record, a verifier calls
+``violations`` on a log.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from veen_overlays.wallet.window import DAY_SEC
 
 
 class WalCode(enum.StrEnum):
-    """WAL §13's codes, and those that its rules need besides.
+    """The codes of WAL §13, and further ones for rules without a code there.
 
-    The last three are of transfers between two logs (``settlement``).
+    The last three concern transfers between two logs (``settlement``).
     """
 
     UNAUTHORIZED_OPERATION = "WAL.UNAUTHORIZED_OPERATION"
@@ -53,11 +54,11 @@ class WalCode(enum.StrEnum):
 
 
 USER_RECORDS: Final[frozenset[type[Record]]] = frozenset((Open, Withdraw, Transfer, Close))
-"""What §8 leaves to end users' devices: no deposit, adjust, limit, freeze or unfreeze."""
+"""The records that an end user's device may send (WAL §8); all others are reserved to operators."""
 
 
 class Refusal(NamedTuple):
-    """Why an event must not be emitted."""
+    """The code and the reason why a record must not be sent."""
 
     code: WalCode
     why: str
@@ -65,24 +66,27 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletPolicy:
-    """What a deployment decides (WAL 2.2, §8). None: no restriction."""
+    """Restrictions that a deployment adds (WAL 2.2, §8); None restricts nothing."""
 
     currencies: frozenset[str] | None = None
-    """The codes in which wallets may be opened."""
+    """The currency codes in which wallets may be opened."""
     operators: frozenset[bytes] | None = None
-    """The keys that may emit every record, all others only ``USER_RECORDS``: of services, which sign, or of
-    organisations, whose tokens the services act with (§8)."""
+    """The keys that may send every record; other keys may send ``USER_RECORDS`` only.
+
+    A key is a service's, which signs messages, or an organisation's, which issued the service's token (WAL
+    §8).
+    """
 
     def refusal(self, record: Record, authors: Collection[bytes]) -> Refusal | None:
-        """Why whoever has these keys may not emit the record."""
+        """Why a sender with these keys may not send the record; None if it may."""
         ordinary = self.operators is not None and self.operators.isdisjoint(authors)
         if ordinary and type(record) not in USER_RECORDS:
-            return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"only an operator may emit {record.NAME}")
+            return Refusal(WalCode.UNAUTHORIZED_OPERATION, f"only an operator may send {record.NAME}")
         if self.currencies is None or not isinstance(record, Open) or record.currency in self.currencies:
             return None
-        known = ", ".join(sorted(self.currencies)) or "there are none"
+        known = ", ".join(sorted(self.currencies)) or "none"
         return Refusal(
-            WalCode.INVALID_CURRENCY, f"{record.currency} is none of this deployment's codes: {known}"
+            WalCode.INVALID_CURRENCY, f"{record.currency} is not a currency of this deployment ({known})"
         )
 
 
@@ -90,22 +94,22 @@ NO_RESTRICTION: Final = WalletPolicy()
 
 
 class Violation(NamedTuple):
-    """An event in a log that should not be there."""
+    """An event of a log that the rules forbid."""
 
     seq: int
     origin: bytes
-    """The message's id, or that of the one it is a copy of."""
+    """The msg_id of the message, or of the message it is a copy of."""
     wallet_id: bytes
     code: WalCode
     why: str
 
 
-Broken = Callable[[State, Any], str | None]
-"""What is wrong with a record for a wallet in this state; None: nothing."""
+RuleCheck = Callable[[State, Any], str | None]
+"""Why a record is forbidden for a wallet in this state; None if the rule allows it."""
 
 
 def _not_open(state: State, _record: Any) -> str | None:
-    return None if state.exists else "the wallet was never opened; emit wallet.open.v1 first"
+    return None if state.exists else "the wallet was never opened"
 
 
 def _already_open(state: State, _record: Any) -> str | None:
@@ -113,19 +117,19 @@ def _already_open(state: State, _record: Any) -> str | None:
 
 
 def _closed(state: State, _record: Any) -> str | None:
-    return "the wallet is closed for good" if state.closed else None
+    return "the wallet is closed" if state.closed else None
 
 
 def _frozen(state: State, _record: Any) -> str | None:
-    return "the wallet is frozen; it pays out again after wallet.unfreeze.v1" if state.frozen else None
+    return "the wallet is frozen" if state.frozen else None
 
 
-def _to_oneself(_state: State, record: Transfer) -> str | None:
-    return "source and destination are one wallet" if record.wallet_id == record.to_wallet_id else None
+def _same_wallet(_state: State, record: Transfer) -> str | None:
+    return "source and destination are the same wallet" if record.wallet_id == record.to_wallet_id else None
 
 
 def spent_today(state: State, ts: int) -> int:
-    """What counts against the limit at ``ts``: nothing of an earlier day (5.4)."""
+    """The amount that counts against the daily limit at ``ts``; earlier days do not count (WAL 5.4)."""
     return state.pending_daily_spent if ts // DAY_SEC == state.last_limit_reset_ts // DAY_SEC else 0
 
 
@@ -135,11 +139,15 @@ def _over_limit(state: State, record: Withdraw | Transfer) -> str | None:
     spent = spent_today(state, record.ts)
     if spent + record.amount <= state.daily_limit:
         return None
-    return f"{spent} of {state.daily_limit} are spent that day, {record.amount} more do not fit"
+    return f"{spent} of the daily limit of {state.daily_limit} are spent, {record.amount} more exceed it"
 
 
 def _overdraft(state: State, record: Withdraw | Transfer) -> str | None:
-    return None if state.balance >= record.amount else f"the balance is {state.balance}, not {record.amount}"
+    return (
+        None
+        if state.balance >= record.amount
+        else f"the balance is {state.balance}, less than {record.amount}"
+    )
 
 
 def _below_zero(state: State, record: Adjust) -> str | None:
@@ -148,37 +156,38 @@ def _below_zero(state: State, record: Adjust) -> str | None:
 
 
 def _not_empty(state: State, _record: Any) -> str | None:
-    return f"the balance is {state.balance}; pay it out first" if state.balance else None
+    return f"the balance is {state.balance}, not 0" if state.balance else None
 
 
 PAYS_OUT: Final = (Withdraw, Transfer)
 MOVES: Final = (Deposit, *PAYS_OUT, Adjust)
 
-RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, Broken, bool], ...]] = (
+RULES: Final[tuple[tuple[tuple[type[Record], ...], WalCode, RuleCheck, bool], ...]] = (
     ((Open,), WalCode.ALREADY_OPEN, _already_open, False),
     ((*MOVES, Close, Limit, Freeze, Unfreeze), WalCode.NOT_OPEN, _not_open, True),
     ((*MOVES, Close), WalCode.CLOSED, _closed, True),
     (PAYS_OUT, WalCode.FROZEN, _frozen, True),
-    ((Transfer,), WalCode.SELF_TRANSFER, _to_oneself, True),
+    ((Transfer,), WalCode.SELF_TRANSFER, _same_wallet, True),
     (PAYS_OUT, WalCode.DAILY_LIMIT_EXCEEDED, _over_limit, True),
     (PAYS_OUT, WalCode.INSUFFICIENT_FUNDS, _overdraft, True),
     ((Adjust,), WalCode.INSUFFICIENT_FUNDS, _below_zero, True),
     ((Close,), WalCode.NOT_EMPTY, _not_empty, False),
 )
-"""For which records, which code, when, and whether a verifier reports it too. The first broken one counts."""
+"""The rules: records, code, check, and whether a verifier reports it too. The first broken rule counts."""
 
 
 def refusal(
     state: State, record: Record, policy: WalletPolicy = NO_RESTRICTION, authors: Collection[bytes] = ()
 ) -> Refusal | None:
-    """Why a producer with these keys must not emit this record for a wallet in this state; None: it may."""
+    """Why a producer with these keys must not send this record for a wallet in this state; None if it may."""
     return policy.refusal(record, authors) or next(_broken(state, record, reported=False), None)
 
 
 def violation_of(state: State, record: Record) -> Refusal | None:
-    """What a verifier reports of a record that was emitted for a wallet in this state; None: nothing.
+    """What a verifier reports for a record that follows this state in the log; None if it is allowed.
 
-    A producer's check and its emission are two steps: another producer's event may come between them.
+    It differs from ``refusal``: a second opening and the closing of a wallet with money change no balance, so
+    a producer refuses them and a verifier does not report them.
     """
     return next(_broken(state, record, reported=True), None)
 
@@ -198,11 +207,11 @@ def violations(
     policy: WalletPolicy = NO_RESTRICTION,
     authors: Callable[[Message], Collection[bytes]] = lambda _message: (),
 ) -> Iterator[Violation]:
-    """Every event of a log, from its start, that a verifier must report; in stream order (5.4-5.6).
+    """Every forbidden event of a log, read from its start, in stream order (WAL 5.4-5.6).
 
-    ``authors`` says which keys stand behind a message: a policy about operators needs it. Of a copy whose
-    wallet this log does not know nothing is reported: it is mirrored for its credit, the rest is its own
-    log's (5.5), and ``settlement`` compares the two.
+    ``authors`` returns the keys that sent a message; only a policy with operators needs it. A mirrored
+    transfer whose source wallet this log does not contain is here for its credit only: its debit belongs to
+    the source's log (WAL 5.5), and ``settlement`` compares the two logs.
     """
     states: dict[bytes, State] = {}
     refs: dict[tuple[bytes, bytes], int] = {}
@@ -214,32 +223,33 @@ def violations(
         wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
         if (refused := policy.refusal(event.record, authors(message))) is not None:
             yield Violation(event.seq, message.origin, wallet, *refused)
-        only_credits = message.parent_id is not None and not states.get(wallet, NEVER_OPENED).exists
-        if not only_credits and not (event.repeated and event.repeated[0]):
-            yield from _of_source(states, event, message.origin)
-            yield from _of_its_ref(states, refs, event, message.origin)
-        yield from _of_destination(states, event, message.origin)
-        yield from _of_its_id(event, message.origin)
+        credit_only = message.parent_id is not None and not states.get(wallet, NEVER_OPENED).exists
+        debited_before = isinstance(event.record, Transfer) and event.repeated[:1] == (True,)
+        if not credit_only and not debited_before:
+            yield from _source_violations(states, event, message.origin)
+            yield from _ref_violations(states, refs, event, message.origin)
+        yield from _destination_violations(states, event, message.origin)
+        yield from _transfer_id_violations(event, message.origin)
         advance(states, event)
 
 
 def advance(states: dict[bytes, State], event: Event) -> None:
-    """One event on, for the wallets it names (§6)."""
+    """Apply one event to the states of the wallets it names (WAL §6)."""
     for wallet, account in LEDGER.lift(event).items():
         states[wallet] = account.apply(states.get(wallet, NEVER_OPENED))
 
 
-def _of_source(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
+def _source_violations(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
     wallet = bytes(event.record.wallet_id)  # type: ignore[attr-defined]  # every wallet record has one
     broken = violation_of(states.get(wallet, NEVER_OPENED), event.record)
     if broken is not None:
         yield Violation(event.seq, origin, wallet, *broken)
 
 
-def _of_its_ref(
+def _ref_violations(
     states: dict[bytes, State], refs: dict[tuple[bytes, bytes], int], event: Event, origin: bytes
 ) -> Iterator[Violation]:
-    """A second withdrawal under one ref is the first one tried again (§7). It counts: the fold is §6's."""
+    """Report a second payout under one ref: it is the first one, retried (WAL §7). The fold pays it too."""
     if not isinstance(record := event.record, Withdraw) or record.ref is None:
         return
     wallet = bytes(record.wallet_id)
@@ -247,27 +257,32 @@ def _of_its_ref(
         return
     first = refs.setdefault((wallet, record.ref), event.seq)
     if first != event.seq:
-        why = f"message {first} has paid out under this ref"
+        why = paid_under_ref(first)
         yield Violation(event.seq, origin, wallet, WalCode.DUPLICATE_REF, why)
 
 
-def _of_its_id(event: Event, origin: bytes) -> Iterator[Violation]:
-    """Two transfers under one transfer_id, which is globally unique (5.5): one half of the second counts."""
+def paid_under_ref(seq: int) -> str:
+    """The reason of a DUPLICATE_REF."""
+    return f"message {seq} has paid out under this ref"
+
+
+def _transfer_id_violations(event: Event, origin: bytes) -> Iterator[Violation]:
+    """Report a second transfer under a transfer_id, of which the fold counts only one half (WAL 5.5)."""
     if not isinstance(record := event.record, Transfer) or len(set(event.repeated)) != 2:
         return
     debited_before = event.repeated[0]
     wallet = record.wallet_id if debited_before else record.to_wallet_id
     why = "credited without a debit" if debited_before else "debited without a credit"
-    why = f"its transfer_id is that of another transfer: {why}"
+    why = f"another transfer has the same transfer_id: {why}"
     yield Violation(event.seq, origin, bytes(wallet), WalCode.DUPLICATE_TRANSFER, why)
 
 
-def _of_destination(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
-    """A credit to a wallet that this log closed is lost (§6); a wallet it does not know is elsewhere."""
+def _destination_violations(states: dict[bytes, State], event: Event, origin: bytes) -> Iterator[Violation]:
+    """Report a credit to a wallet that this log closed: the money is lost (WAL §6)."""
     record = event.record
     if not isinstance(record, Transfer) or record.to_wallet_id == record.wallet_id:
         return
     wallet, credited_before = bytes(record.to_wallet_id), bool(event.repeated and event.repeated[1])
     if states.get(wallet, NEVER_OPENED).closed and not credited_before:
-        why = "the destination is closed; it was not credited"
+        why = "the destination is closed and was not credited"
         yield Violation(event.seq, origin, wallet, WalCode.CLOSED, why)

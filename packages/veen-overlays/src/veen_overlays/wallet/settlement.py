@@ -1,8 +1,8 @@
-"""Transfers between two logs: each debited in one and credited in the other, exactly once (WAL 5.5, §12).
+"""Compare transfers between two logs: each must be debited in one and credited in the other (WAL 5.5, §12).
 
-A wallet's log is folded alone, and §6 credits whatever transfer the destination's log holds: that its source
-was debited stands in the source's log, and nothing in the destination's proves it. Whoever can read both
-compares them here. Within one log, shared by many wallets, one event is both halves and ``rules`` judges it.
+WAL §6 credits every transfer that the destination's log holds. Only the source's log shows whether the
+source was debited, so an auditor who can read both logs compares them here. In a log that both wallets
+share, one event is both debit and credit, and ``rules`` checks it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from veen_overlays.wallet.rules import Violation, WalCode, advance
 
 
 class Half(NamedTuple):
-    """A transfer's debit or credit as a log has it; of one transfer_id, wallet and direction the first."""
+    """The debit or the credit of a transfer in a log: the first for its wallet, direction and transfer_id."""
 
     seq: int
     origin: bytes
     transfer: Transfer
     counts: bool
-    """Whether §6 moved the balance: not of a closed wallet or one never opened; no debit of a frozen one."""
+    """Whether it changed the balance (WAL §6): the wallet was open, and not frozen if it was debited."""
 
 
 Key = tuple[bytes, bytes]
-"""Wallet and transfer_id."""
+"""(wallet_id, transfer_id)."""
 
 
 class Halves(NamedTuple):
-    """What a log says of transfers."""
+    """The debits and credits of a log."""
 
     debits: Mapping[Key, Half]
     credits: Mapping[Key, Half]
     opened: frozenset[bytes]
-    """The wallets whose log it is."""
+    """The wallets that were opened in this log."""
     sealed: int
-    """Messages that the reader's keys do not open: a half may be among them."""
+    """Number of messages that the reader's keys do not open; a debit or credit may be among them."""
 
 
 def halves(messages: Iterable[Message]) -> Halves:
-    """Both halves of every transfer in a log, from its start."""
+    """The debit and the credit of every transfer in a log, read from its start."""
     states: dict[bytes, State] = {}
     debits: dict[Key, Half] = {}
     credits_: dict[Key, Half] = {}
@@ -60,7 +60,9 @@ def halves(messages: Iterable[Message]) -> Halves:
             debit = Half(event.seq, message.origin, record, source.pays_out)
             transfer_id = bytes(record.transfer_id)
             debits.setdefault((bytes(record.wallet_id), transfer_id), debit)
-            if record.to_wallet_id != record.wallet_id:  # to oneself there is no credit (§6)
+            if (
+                record.to_wallet_id != record.wallet_id
+            ):  # a transfer to the same wallet has no credit (WAL §6)
                 credit = debit._replace(counts=to.exists and not to.closed)
                 credits_.setdefault((bytes(record.to_wallet_id), transfer_id), credit)
         advance(states, event)
@@ -69,16 +71,16 @@ def halves(messages: Iterable[Message]) -> Halves:
 
 
 def counterparties(log: Halves) -> frozenset[WalletId]:
-    """Wallets that this log's own pay or are paid by, and whose log is another."""
+    """The wallets of other logs that the wallets of this log paid or were paid by."""
     paid = {half.transfer.to_wallet_id for (wallet, _), half in log.debits.items() if wallet in log.opened}
     payers = {half.transfer.wallet_id for (wallet, _), half in log.credits.items() if wallet in log.opened}
     return frozenset(wallet for wallet in paid | payers if wallet not in log.opened)
 
 
 def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Halves) -> Iterator[Violation]:
-    """Transfers from one wallet to another that its log and the other's do not both have, and count.
+    """The transfers from payer to payee that were not both debited and credited.
 
-    A violation names the wallet in whose log the half stands that has no other, and its seq there.
+    A violation names the wallet whose log holds the unmatched debit or credit, and its seq there.
     """
     for (wallet, transfer_id), credit in destination.credits.items():
         if wallet == payee and credit.counts and credit.transfer.wallet_id == payer:
@@ -90,7 +92,7 @@ def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Hal
         if wallet == payer and debit.counts and debit.transfer.to_wallet_id == payee:
             credited = destination.credits.get((bytes(payee), transfer_id))
             if credited is None or not credited.counts or credited.transfer.wallet_id != payer:
-                why = f"{debit.transfer.amount} debited, and not credited to {payee.hex()}"
+                why = f"{debit.transfer.amount} debited but not credited to {payee.hex()}"
                 found = Violation(debit.seq, debit.origin, wallet, WalCode.NOT_CREDITED, why)
                 yield _unless_sealed(found, credited, destination)
 
@@ -98,17 +100,17 @@ def unsettled(payer: WalletId, source: Halves, payee: WalletId, destination: Hal
 def _not_debited(credit: Half, debit: Half | None) -> str | None:
     amount, payer = credit.transfer.amount, credit.transfer.wallet_id.hex()
     if debit is None or not debit.counts:
-        return f"{amount} credited, and {payer} was not debited"
+        return f"{amount} credited but {payer} was not debited"
     if debit.transfer.to_wallet_id != credit.transfer.to_wallet_id:
-        return f"{amount} credited, and {payer} was debited for another wallet"
+        return f"{amount} credited but {payer} was debited for another wallet"
     if debit.transfer.amount != amount:
-        return f"{amount} credited, and {payer} was debited {debit.transfer.amount}"
+        return f"{amount} credited but {payer} was debited {debit.transfer.amount}"
     return None
 
 
 def _unless_sealed(found: Violation, other: Half | None, log: Halves) -> Violation:
-    """Where the other half may be sealed to somebody else, it cannot be told: that is no proof either way."""
+    """Downgrade to UNVERIFIED if the missing half may be among messages that the keys do not open."""
     if other is not None or not log.sealed:
         return found
-    why = f"{found.why}, unless by one of {log.sealed} messages there that these keys do not open"
+    why = f"{found.why}, unless one of {log.sealed} messages that these keys do not open does it"
     return found._replace(code=WalCode.UNVERIFIED, why=why)

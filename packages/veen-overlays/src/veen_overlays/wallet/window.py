@@ -1,14 +1,15 @@
-"""The daily window: what a range does to (pending_daily_spent, last_limit_reset_ts) (WAL 5.4, 5.7, §6).
+"""What a range of events does to the daily limit's window (WAL 5.4, 5.7, §6).
 
-A range does not know with which reset time it will be entered, and needs to know little: a limited
-debit keeps what is pending if the reset lies on its own day and starts afresh otherwise, and a limit
-sets a reset time that is 0. So one of three cases applies, and each has one outcome:
+The window is the pair (pending_daily_spent, last_limit_reset_ts). A summary of a range does not know the
+reset time before the range, but only three cases differ. A limited debit adds to the pending amount if the
+reset time lies on the debit's day, and starts a new window otherwise; setting a limit sets a reset time that
+is 0. So a range has one outcome for each case of the reset time before it:
 
-    zero    the reset time is 0
-    same    it is not 0 and lies on ``day``, the day of the range's first limited debit
-    other   it is not 0 and lies on another day
+    zero    it is 0
+    same    it lies on ``day``, the day of the range's first limited debit
+    other   it lies on another day
 
-A range without limited debits has ``day`` None, and all reset times but 0 are ``same``.
+A range without limited debits has ``day`` None; every reset time but 0 is then ``same``.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from typing import Any, Final, NamedTuple
 from veen_overlays.fold.monoid import int_to_item, item_to_int
 
 DAY_SEC: Final = 86_400
-"""``needs_reset``: the two times lie on different days of UTC (WAL 5.7, its canonical choice)."""
+"""Seconds of a UTC day; a window ends with its day (``needs_reset``, WAL 5.7)."""
 
 
 class Outcome(NamedTuple):
-    """Pending afterwards is ``spent``, plus what was pending before if it is kept."""
+    """The window after a range: pending is ``spent``, plus the earlier pending amount if ``kept``."""
 
     kept: bool
     spent: int
     reset: int | None
-    """The new reset time; None: as it was."""
+    """The new reset time; None leaves it unchanged."""
 
     def then(self, after: Outcome) -> Outcome:
+        """The outcome of this range followed by another."""
         spent = after.spent + self.spent if after.kept else after.spent
         reset = self.reset if after.reset is None else after.reset
         return Outcome(self.kept and after.kept, spent, reset)
@@ -39,7 +41,7 @@ UNCHANGED: Final = Outcome(True, 0, None)
 
 
 class Window(NamedTuple):
-    """The three outcomes."""
+    """The outcomes of a range for the three cases of the reset time before it."""
 
     day: int | None
     zero: Outcome
@@ -47,17 +49,17 @@ class Window(NamedTuple):
     other: Outcome
 
     def outcome(self, reset: int) -> Outcome:
-        """For a known reset time."""
+        """The outcome for a known reset time."""
         if reset == 0:
             return self.zero
         return self.same if self.day is None or reset // DAY_SEC == self.day else self.other
 
     def _of_day(self, day: int) -> Outcome:
-        """For a reset time that is not 0 and lies on ``day``."""
+        """The outcome for a reset time other than 0 that lies on ``day``."""
         return self.same if self.day is None or self.day == day else self.other
 
     def then(self, after: Window) -> Window:
-        """One range, then the other."""
+        """The window of this range followed by another range."""
         if after is NO_WINDOW or self is NO_WINDOW:
             return self if after is NO_WINDOW else after
         zero = self.zero.then(after.outcome(self.zero.reset or 0))
@@ -65,28 +67,29 @@ class Window(NamedTuple):
             return Window(after.day, zero, after.same, after.other)
         same, other = self.same, self.other
         same_after = after._of_day(self.day) if same.reset is None else after.outcome(same.reset)
-        assert other.reset is not None  # its first debit was on another day
+        assert other.reset is not None  # the first debit lay on another day and started a new window
         return Window(self.day, zero, same.then(same_after), other.then(after.outcome(other.reset)))
 
     def apply(self, pending: int, reset: int) -> tuple[int, int]:
+        """(pending_daily_spent, last_limit_reset_ts) after the range."""
         out = self.outcome(reset)
         return (pending if out.kept else 0) + out.spent, reset if out.reset is None else out.reset
 
 
 NO_WINDOW: Final = Window(None, UNCHANGED, UNCHANGED, UNCHANGED)
-"""The identity."""
+"""The window of a range that changes nothing; the identity of ``then``."""
 
 
 def set_if_zero(ts: int) -> Window:
-    """A limit that is not null: the reset time becomes its ts if it was 0 (§6)."""
+    """The window of a limit that is not null: a reset time of 0 becomes ``ts`` (WAL §6)."""
     return Window(None, Outcome(True, 0, ts), UNCHANGED, UNCHANGED) if ts else NO_WINDOW
 
 
 def debits(first_ts: int, spent: int, reset: int | None) -> Window:
-    """Limited debits in a row, the first at ``first_ts``.
+    """The window of consecutive limited debits, the first at ``first_ts``.
 
-    ``reset`` is when they last started a new day, None if all lie on one day; ``spent`` is their sum
-    since then.
+    ``reset`` is the time of the last debit that started a new day, or None if all lie on one day. ``spent``
+    is the sum of the debits from there on.
     """
     day = first_ts // DAY_SEC
     if reset is not None:
@@ -97,6 +100,7 @@ def debits(first_ts: int, spent: int, reset: int | None) -> Window:
 
 
 def dump_window(window: Window) -> Any:
+    """The CBOR item of a window; null for ``NO_WINDOW``."""
     if window == NO_WINDOW:
         return None
     outcomes = ([out.kept, int_to_item(out.spent), out.reset] for out in window[1:])
@@ -104,6 +108,7 @@ def dump_window(window: Window) -> Any:
 
 
 def load_window(item: Any) -> Window:
+    """The inverse of ``dump_window``."""
     if item is None:
         return NO_WINDOW
     zero, same, other = (Outcome(kept, item_to_int(spent), reset) for kept, spent, reset in item[1:])
