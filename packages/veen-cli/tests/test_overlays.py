@@ -23,7 +23,7 @@ def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None
     square.as_("alice", "kv", "put", "colour", "green", *on).ok()
     square.as_("alice", "kv", "put", "size", "7", *on).ok()
     assert square.as_("alice", "kv", "get", "colour", *on, "-q").ok().out == "green\n"
-    told = square.as_("alice", "kv", "get", *on, "--json").json
+    told = square.as_("alice", "kv", "list", *on, "--json").json
     assert told["entries"] == [{"key": "colour", "value": "green"}, {"key": "size", "value": "7"}]
     assert square.as_("alice", "kv", "del", "colour", *on, "--json").json["schema"] == "kv.delete.v1"
     assert "no key 'colour'" in square.as_("alice", "kv", "get", "colour", *on).failed(Exit.USAGE)
@@ -33,10 +33,10 @@ def test_a_map_is_shared_by_whoever_has_its_reader_key(square: Town) -> None:
     on = ("-s", "kv-shared", "--reader", square / "realm")
     square.as_("alice", "kv", "put", "from", "alice", *on).ok()
     square.as_("bob", "kv", "put", "to", "bob", *on).ok()
-    assert len(square.as_("bob", "kv", "get", *on, "--json").json["entries"]) == 2
+    assert len(square.as_("bob", "kv", "list", *on, "--json").json["entries"]) == 2
     # Without the key it is nobody's event, and the view of other keys is another view.
-    assert square.as_("bob", "kv", "get", "-s", "kv-shared", "--json").json["entries"] == []
-    assert len(square.as_("bob", "kv", "get", *on, "--json").json["entries"]) == 2
+    assert square.as_("bob", "kv", "list", "-s", "kv-shared", "--json").json["entries"] == []
+    assert len(square.as_("bob", "kv", "list", *on, "--json").json["entries"]) == 2
 
 
 def test_watching_shows_each_change_as_it_happens(square: Town, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_snapshot_is_published_and_verified_by_folding_the_log(square: Town) -
 
 def test_what_cannot_be_folded_or_published_is_a_slip_and_no_evidence(square: Town) -> None:
     said = square.as_("alice", "snapshot", "publish", "kv.map", "never written").failed(Exit.USAGE)
-    assert "holds no message yet" in said
+    assert "no such stream" in said
     said = square.as_("alice", "fold", "kv.map", "never written", "--epoch", 3).failed(Exit.USAGE)
     assert "no epochs" in said
 
@@ -194,9 +194,42 @@ def test_a_snapshot_of_another_state_is_refused(square: Town) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [("kv", "get"), ("fold", "kv.map", "x"), ("wallet", "balance", "00" * 32)],
+    [("kv", "list"), ("fold", "kv.map", "x"), ("wallet", "balance", "00" * 32)],
     ids=lambda args: " ".join(args[:2]),
 )
 def test_without_an_identity_it_says_which_flag_is_missing(square: Town, args: tuple[str, ...]) -> None:
     on = ("-s", "x") if args[0] == "kv" else ()
     assert "--client" in veen(*args, *on, "--hub", square.url, "--trust", square.hub_id).failed(Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("kv", "get", "colour", "-s", "confg"),
+        ("kv", "list", "-s", "confg"),
+        ("crdt", "lww", "get", "motd", "-s", "confg"),
+        ("crdt", "set", "show", "-s", "confg"),
+        ("crdt", "counter", "show", "-s", "confg"),
+        ("fold", "kv.map", "confg"),
+        ("snapshot", "verify", "kv.map", "confg"),
+        ("wallet", "balance", "--ledger", "confg"),
+        ("wallet", "ledger", "--ledger", "confg"),
+        ("wallet", "verify", "--ledger", "confg"),
+        ("authority", "show", "orders", "--realm", "confg"),
+        ("label-class", "show", "00" * 32, "--realm", "confg"),
+        ("schema", "show", "shop.order.v1", "--realm", "confg"),
+        ("id", "whois", "@bob", "--realm", "confg"),
+    ],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_reading_a_misspelt_stream_says_so_and_creates_nothing(square: Town, args: tuple[str, ...]) -> None:
+    square.as_("alice", "kv", "put", "colour", "red", "-s", "config").ok()
+    square.as_("alice", "kv", "list", "-s", "config").ok()
+
+    def files() -> set[Path]:
+        return {path for path in square.root.rglob("*") if path.is_file()}
+
+    before = files()
+    said = square.as_("alice", *args).failed(Exit.USAGE)
+    assert ("no such realm" if "--realm" in args else "no such stream confg") in said
+    assert files() == before

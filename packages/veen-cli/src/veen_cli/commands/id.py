@@ -48,7 +48,7 @@ COMMANDS: Final = {
     ),
     "authenticate": LazyCommand(
         "veen_cli.overlays.authentication:authenticate",
-        "Say as which account a message speaks, or why as none.",
+        "Show which account sent a message.",
     ),
 }
 id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")

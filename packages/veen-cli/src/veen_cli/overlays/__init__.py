@@ -1,1 +1,4 @@
-"""Commands that give messages meaning: they write an overlay's records and show its fold."""
+"""Commands that write the records of an overlay and show what they fold to.
+
+``overlay_stream`` connects a command to a stream and its folded view; every other module is a command group.
+"""

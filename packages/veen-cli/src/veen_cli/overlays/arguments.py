@@ -1,4 +1,4 @@
-"""What overlays are asked about, as people type it: realms by name, maps as JSON."""
+"""Arguments of overlay commands: a realm by name or id, a map as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Realm(click.ParamType[RealmId]):
 
 
 class JsonMap(click.ParamType[dict[str, Any]]):
-    """A JSON object that a record can hold: no fractions, no number beyond 64 bits (§3.1)."""
+    """A JSON object that a record can hold: no fractions, no number beyond 64 bits (core §3.1)."""
 
     name = "json"
 
@@ -41,12 +41,17 @@ class JsonMap(click.ParamType[dict[str, Any]]):
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            self.fail(f'{value!r} is no JSON object: write \'{{"name": "Bob"}}\'', param, ctx)
+            self.fail(f'{value!r} is not a JSON object such as {{"name": "Bob"}}', param, ctx)
         try:
             cbor.encode(found)
         except VeenError as exc:
-            self.fail(f"{value!r}: {exc}; write such a value as text", param, ctx)
+            self.fail(f"{value!r}: {exc}; write the value as a string", param, ctx)
         return found
+
+
+def describe_realm(realm: RealmId) -> str:
+    """What errors call a realm; its name is not kept, since the id is derived from it."""
+    return f"realm (id {realm.hex()})"
 
 
 realm_option = click.option(

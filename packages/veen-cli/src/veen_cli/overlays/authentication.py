@@ -1,4 +1,4 @@
-"""``veen id whois`` and ``authenticate``: who is meant, and as whom a message speaks (ID §9, §10)."""
+"""``veen id whois`` and ``veen id authenticate``: resolve handles, authenticate messages (ID §9, §10)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from veen_cli.arguments import times
 from veen_cli.arguments.identifiers import Hex
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame import loop
@@ -16,7 +17,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.arguments import realm_option
+from veen_cli.overlays.arguments import describe_realm, realm_option
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options
 from veen_core.cap import CapToken
 from veen_core.errors import DecodeError
@@ -42,7 +43,7 @@ Streams = Callable[[str | StreamId], OverlayStream]
 
 
 async def directory(at_stream: Streams, *streams: StreamId) -> Directory:
-    """The states of these identity streams, each only of what belongs on it."""
+    """Fold these identity streams into a directory; records on the wrong stream are ignored."""
     return Directory({stream: await at_stream(stream).state(on_stream(stream)) for stream in streams})
 
 
@@ -57,12 +58,13 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
     target: CtxId | OrgId | None = _id(who)
     if target is None:
         handles = handle_stream(realm)
-        target = (await directory(at_stream, handles)).resolve(realm, who)
+        state = await at_stream(handles).state(on_stream(handles), must_exist=True)
+        target = Directory({handles: state}).resolve(realm, who)
         if target is None:
             raise CommandFailed(
-                f"nobody is {who} in this realm, as far as your keys open it: check spelling and --realm, "
-                "read with the realm's key (--reader), or give it to an account with `veen id handle`",
+                f"no account or organisation has the handle {who} in this realm, or your keys do not open it",
                 Exit.USAGE,
+                action="check the spelling and --realm, or read with the realm's key (--reader)",
             )
     if isinstance(target, OrgId):
         org = (await directory(at_stream, org_stream(target))).org(target)
@@ -82,21 +84,22 @@ async def _whois(at_stream: Streams, realm: RealmId, who: str) -> dict[str, Any]
 @realm_option
 @access_options
 def whois(out: Output, *, access: Access, who: str, realm: RealmId) -> Answer:
-    """Say whom a handle names, and how the account shows itself.
+    """Show the account that has a handle, and its profile.
 
-    Ends with exit code 1 if nobody has the handle.
+    Ends with exit code 1 if no account has the handle.
     """
     del out
 
     async def work() -> dict[str, Any]:
-        async with access.streams() as at_stream:
+        async with access.streams(describe_realm(realm)) as at_stream:
             return await _whois(at_stream, realm, who)
 
     data = loop.run(work())
-    return Answer(data, fields(data))
+    updated = data.get("updated_at")
+    return Answer(data, fields({**data, "updated_at": updated and times.format_utc(updated)}))
 
 
-async def _judge(
+async def _authenticate(
     at_stream: Streams,
     stream: str,
     seq: int,
@@ -111,14 +114,16 @@ async def _judge(
     entries = await source.hub.log_reader().page(source.stream.label(epoch), StreamSeq(seq), 1)
     if not entries or entries[0].is_authorize:
         raise CommandFailed(
-            f"{stream} has no message {seq}: `veen stream --stream {quote(stream)}` lists them", Exit.USAGE
+            f"{stream} has no message {seq}",
+            Exit.USAGE,
+            action=f"run `veen stream --stream {quote(stream)}` to list the messages",
         )
     entry, issued_at, streams = entries[0], None, []
     if token is not None:
         try:
             issued_at = (await source.hub.cap_status(token.auth_ref)).issued_at
         except NotFound:
-            issued_at = None  # the path says that it was never authorized
+            issued_at = None  # the step TOKEN_TTL reports that the token was never authorized
         streams.append(principal_stream(PrincipalPk(token.issuer_pk)))
     if org is not None:
         streams.append(org_stream(org))
@@ -142,16 +147,16 @@ async def _judge(
     " --reader realm",
 )
 @stream_option
-@click.option("--seq", type=Integer(1), required=True, help="The message.")
-@click.option("--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's].")
+@click.option("--seq", type=Integer(1), required=True, help="Number of the message.")
+@click.option("--epoch", type=Integer(0), help="Epoch of the message [default: the current one].")
 @click.option(
     "--token",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The token that it was sent with.",
+    help="Token that the message was sent with.",
 )
 @realm_option
-@click.option("--org", type=Hex(OrgId), help="On whose behalf: its roles and revocations count.")
-@click.option("--role", "roles", multiple=True, help="A role that the account must have; may be repeated.")
+@click.option("--org", type=Hex(OrgId), help="Organisation whose roles and revocations count.")
+@click.option("--role", "roles", multiple=True, help="Role that the account must have; may be repeated.")
 @access_options
 def authenticate(
     out: Output,
@@ -165,24 +170,24 @@ def authenticate(
     org: OrgId | None,
     roles: tuple[str, ...],
 ) -> Answer:
-    """Say as which account a message speaks, or why as none.
+    """Show which account sent a message, or why it cannot be authenticated.
 
-    Goes the path of ID 9.2: signature, token, principal, device, roles. Exits with 6 and names the step if
-    one fails. You need keys that open the principal's stream.
+    Checks signature, token, principal, device and roles in the order of ID 9.2. Ends with exit code 6 and
+    names the step if one fails. You need keys that open the principal's stream.
     """
     del out
-    made = CapToken.decode(token.read_bytes()) if token is not None else None
+    decoded = CapToken.decode(token.read_bytes()) if token is not None else None
 
     async def work() -> Authenticated | Denied:
         async with access.streams() as at_stream:
             at = Epoch(epoch) if epoch is not None else None
-            return await _judge(
-                at_stream, stream, seq, epoch=at, token=made, realm=realm, org=org, roles=roles
+            return await _authenticate(
+                at_stream, stream, seq, epoch=at, token=decoded, realm=realm, org=org, roles=roles
             )
 
     found = loop.run(work())
     if isinstance(found, Denied):
-        raise CommandFailed(f"not authenticated, ID {found.step.value}: {found.why}", Exit.POLICY)
+        raise CommandFailed(f"not authenticated: step ID {found.step.value}: {found.why}", Exit.POLICY)
     data = {
         "ctx_id": found.ctx_id.hex(),
         "principal_pk": found.principal_pk.hex(),

@@ -1,4 +1,4 @@
-"""``veen authority``: which hub is the primary of a stream (spec-2 §2, FED1)."""
+"""``veen authority``: name the primary hub of a stream (FED1, spec-2 §2)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.output import Answer, Output
-from veen_cli.overlays.arguments import realm_option
-from veen_cli.overlays.control import published, shown
+from veen_cli.overlays.arguments import describe_realm, realm_option
+from veen_cli.overlays.control import published, show
 from veen_cli.overlays.overlay_stream import Access, access_options
 from veen_core.ids import HubId, UnixTime
 from veen_core.receipt import Receipt
@@ -24,10 +24,10 @@ from veen_overlays.identifiers import RealmId
 
 _HERE: Final = "veen_cli.overlays.authority"
 AUTHORITY: Final = {
-    "set": LazyCommand(f"{_HERE}:authority_set", "Say which hub is the primary of a stream."),
+    "set": LazyCommand(f"{_HERE}:authority_set", "Name the primary hub of a stream."),
     "show": LazyCommand(f"{_HERE}:authority_show", "Show the record in force for a stream."),
 }
-authority = Group("authority", AUTHORITY, path="authority", help="Which hub may accept for a stream (FED1).")
+authority = Group("authority", AUTHORITY, path="authority", help="The primary hub of a stream (FED1).")
 
 
 @command(
@@ -36,11 +36,11 @@ authority = Group("authority", AUTHORITY, path="authority", help="Which hub may 
 )
 @click.argument("stream")
 @realm_option
-@click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts.")
-@click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of one that only copies; repeat it.")
-@click.option("--multi-primary", is_flag=True, help="Every hub accepts; the primary is a preference.")
-@click.option("--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long it holds.")
-@click.option("--ts", type=times.Moment(), help="From when on [default: now].")
+@click.option("--primary", required=True, type=Hex(HubId), help="hub_id of the hub that accepts messages.")
+@click.option("--replica", multiple=True, type=Hex(HubId), help="hub_id of a replica; may be repeated.")
+@click.option("--multi-primary", is_flag=True, help="Every hub accepts messages; the primary is preferred.")
+@click.option("--ttl", type=times.Duration(1), default="30d", show_default=True, help="Duration.")
+@click.option("--ts", type=times.Moment(), help="Start time [default: now].")
 @access_options
 def authority_set(
     out: Output,
@@ -54,10 +54,10 @@ def authority_set(
     ttl: int,
     ts: int | None,
 ) -> Answer:
-    """Say which hub is the primary of a stream.
+    """Name the primary hub of a stream.
 
-    Of several records in force the earliest holds, so a new primary needs the old record to end first. If
-    one holds, that is said, as far as your keys open it.
+    Of several records in force the earliest counts, so a new primary takes over when the old record ends. The
+    command says so if an earlier record is still in force.
     """
     del out
 
@@ -77,7 +77,7 @@ def authority_set(
             return record, receipt, holds
 
     record, receipt, holds = loop.run(work())
-    line = f"{stream}: primary {primary.hex()} for {ttl} s"
+    line = f"{stream}: primary {primary.hex()} for {times.format_duration(ttl)}"
     answer = published(record, receipt, admin_stream(realm), line)
     held = [] if holds is None or holds == record else [_until(holds)]
     data = {**answer.data, "in_force": None if holds is None else not held}
@@ -86,20 +86,20 @@ def authority_set(
 
 def _until(holds: Authority) -> str:
     end = times.format_utc(holds.ts + holds.ttl)
-    return f"  not yet: an earlier record holds until {end}, of hub {holds.primary_hub.hex()}"
+    return f"  not in force yet: hub {holds.primary_hub.hex()} is the primary until {end}"
 
 
 @command("veen authority show orders --realm shop --reader realm", name="show")
 @click.argument("stream")
 @realm_option
-@click.option("--at", type=times.Moment(), help="At this time [default: now].")
+@click.option("--at", type=times.Moment(), help="Time of the question [default: now].")
 @access_options
 def authority_show(out: Output, *, access: Access, stream: str, realm: RealmId, at: int | None) -> Answer:
     """Show the record in force for a stream.
 
-    Ends with exit code 1 if there is none: then every hub of the realm accepts.
+    Ends with exit code 1 if there is none; every hub of the realm then accepts messages.
     """
     del out
-    state = access.state(admin_stream(realm), AUTHORITIES)
+    state = access.state(admin_stream(realm), AUTHORITIES, describe_realm(realm))
     found = authority_at(state, realm, stream_id(stream), at if at is not None else times.now())
-    return shown(found, f"the stream {stream}")
+    return show(found, f"no authority record for the stream {stream}")

@@ -1,8 +1,8 @@
-"""``veen revoke``, ``label-class``, ``schema``: a realm's control plane (spec-2; ``authority`` is beside it).
+"""``veen revoke``, ``veen label-class`` and ``veen schema``: a realm's control plane (spec-2).
 
-Records go to the realm's admin streams, sealed to whoever follows them: name the realm's reader key with
-``--reader``, or its card with ``--to``. Hubs of a level read them with that key and enforce what they say.
-"Now" is the hub's, not this machine's: by a clock that runs ahead a revocation would begin only later.
+Records are published on the realm's admin streams, sealed to the realm's reader key: name it with
+``--reader``, or its card with ``--to``. Hubs above level core read the records with that key and enforce
+them. "Now" is the hub's time: with a local clock that is ahead, a revocation would begin too late.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
-from veen_cli.overlays.arguments import realm_option
+from veen_cli.overlays.arguments import describe_realm, realm_option
 from veen_cli.overlays.overlay_stream import Access, access_options, sent_data
 from veen_core.errors import DecodeError
 from veen_core.ids import Epoch, HubId, Label, SchemaId, StreamId, UnixTime, VerifyKey
@@ -42,23 +42,23 @@ from veen_overlays.schema.record import Record, schema_id
 
 _HERE: Final = "veen_cli.overlays.control"
 LABEL_CLASS: Final = {
-    "set": LazyCommand(f"{_HERE}:class_set", "Say what kind of traffic a label carries."),
+    "set": LazyCommand(f"{_HERE}:class_set", "Classify the traffic of a label."),
     "show": LazyCommand(f"{_HERE}:class_show", "Show a label's class."),
 }
 SCHEMA: Final = {
-    "register": LazyCommand(f"{_HERE}:schema_register", "Register what a schema id means."),
-    "show": LazyCommand(f"{_HERE}:schema_show", "Show what is registered for a schema."),
+    "register": LazyCommand(f"{_HERE}:schema_register", "Register the meaning of a schema id."),
+    "show": LazyCommand(f"{_HERE}:schema_show", "Show the registration of a schema."),
 }
 label_class = Group(
-    "label-class", LABEL_CLASS, path="label-class", help="What kind of traffic a label carries (LCLASS0)."
+    "label-class", LABEL_CLASS, path="label-class", help="The traffic class of a label (LCLASS0)."
 )
-schema = Group("schema", SCHEMA, path="schema", help="What schema ids mean (META0+).")
+schema = Group("schema", SCHEMA, path="schema", help="The meaning of schema ids (META0+).")
 
 
 def _publish(
     access: Access, stream: StreamId, make: Callable[[UnixTime], Record], line: Callable[[Any], str]
 ) -> Answer:
-    """Make it for the hub's now, send it, and say so."""
+    """Make a record for the hub's time, send it, and describe it."""
 
     async def work() -> tuple[Record, Receipt]:
         async with access.at(stream) as source:
@@ -70,11 +70,13 @@ def _publish(
 
 
 def published(record: Record, receipt: Receipt, stream: StreamId, line: str) -> Answer:
+    """The answer of a command that published a record."""
     data = {**sent_data(record, receipt, stream.hex()), "record": fields_of(record)}
     return Answer(data, [f"{line} (message {receipt.stream_seq} of the realm's stream)"])
 
 
 def fields_of(record: Record) -> dict[str, Any]:
+    """The JSON of a record's fields."""
     found: dict[str, Any] = {}
     for field in record.codec.fields:
         value = getattr(record, field.name)
@@ -84,15 +86,21 @@ def fields_of(record: Record) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def shown(record: Record | None, what: str) -> Answer:
+def show(record: Record | None, missing: str) -> Answer:
+    """The answer of a command that shows a record; times and durations in words for a person."""
     if record is None:
         raise CommandFailed(
-            f"the realm says nothing of {what}, as far as your keys open it: check the name and --realm, or "
-            "read with the realm's key (--reader)",
+            f"the realm has {missing} that your keys open",
             Exit.USAGE,
+            action="check the name and --realm, or read with the realm's key (--reader)",
         )
     data = fields_of(record)
-    return Answer(data, fields(data))
+    formats = {"ts": times.format_utc, "ttl": times.format_duration, "retention_hint": times.format_duration}
+    return Answer(data, fields({name: formats.get(name, _same)(value) for name, value in data.items()}))
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 @command(
@@ -102,9 +110,9 @@ def shown(record: Record | None, what: str) -> Answer:
 @click.argument("kind", type=click.Choice(["client-id", "auth-ref", "cap-token"]))
 @click.argument("revoked", type=Hex(RevokedId), metavar="TARGET")
 @realm_option
-@click.option("--reason", help="Why; whoever is refused sees it.")
-@click.option("--ttl", type=times.Duration(1), help="Until then only [default: for good].")
-@click.option("--ts", type=times.Moment(), help="From when on [default: now].")
+@click.option("--reason", help="Reason; refused clients see it.")
+@click.option("--ttl", type=times.Duration(1), help="Duration of the revocation [default: for ever].")
+@click.option("--ts", type=times.Moment(), help="Start time [default: now].")
 @access_options
 def revoke(
     out: Output,
@@ -119,8 +127,8 @@ def revoke(
 ) -> Answer:
     """Revoke a client key, a token's auth_ref or a token in a realm.
 
-    Hubs of the levels hardened and meta refuse it from then on (E.CAP / REVOKED). What is revoked:
-    `veen fold revocation` over the realm's stream.
+    Hubs of the levels hardened and meta refuse it from then on with E.CAP / REVOKED. To see all revocations,
+    fold the realm's stream with `veen fold revocation`.
     """
     del out
 
@@ -137,19 +145,21 @@ def revoke(
 
 
 def _label(text: str, hub_id: HubId | None, epoch: int | None) -> Label:
-    """A label in hex; or a stream's, at a hub, in an epoch where it has any."""
+    """Parse a label in hex; or, with a hub, derive the label of a stream name."""
     if hub_id is None and epoch is not None:
-        raise click.UsageError("--epoch: of a stream at a hub; name that with --at-hub.")
+        raise click.UsageError("--epoch needs --at-hub: it selects the label of a stream at a hub.")
     if hub_id is None:
         try:
             return Label.from_hex(text.lower())
         except DecodeError:
-            raise click.UsageError(f"{text}: want a label in hex, or a stream's name and --at-hub.") from None
+            raise click.UsageError(
+                f"{text} is not a label in hex; for a stream's name add --at-hub."
+            ) from None
     return label_of(routing_key(hub_id), stream_id(text), Epoch(epoch or 0))
 
 
-hub_option = click.option("--at-hub", type=Hex(HubId), help="LABEL is a stream's name, at this hub (hub_id).")
-epoch_option = click.option("--epoch", type=Integer(0), help="With --at-hub, if it has epochs: in which one.")
+hub_option = click.option("--at-hub", type=Hex(HubId), help="hub_id: LABEL is then a stream's name.")
+epoch_option = click.option("--epoch", type=Integer(0), help="Epoch of the label, with --at-hub.")
 
 
 @command(
@@ -162,8 +172,8 @@ epoch_option = click.option("--epoch", type=Integer(0), help="With --at-hub, if 
 @hub_option
 @epoch_option
 @realm_option
-@click.option("--sensitivity", help="As in low, medium, high.")
-@click.option("--retention", type=times.Duration(), help="How long payloads should be kept.")
+@click.option("--sensitivity", help="Such as low, medium or high.")
+@click.option("--retention", type=times.Duration(), help="How long payloads are kept.")
 @access_options
 def class_set(
     out: Output,
@@ -177,15 +187,15 @@ def class_set(
     sensitivity: str | None,
     retention: int | None,
 ) -> Answer:
-    """Say what kind of traffic a label carries.
+    """Classify the traffic of a label.
 
-    Known classes: user, wallet, log, metric, admin, control, bulk. Hubs of level meta pad, slow
-    down and prune by it.
+    Known classes: user, wallet, log, metric, admin, control, bulk. Hubs of level meta derive padding, rates
+    and retention from the class.
     """
     del out
     found = _label(label, at_hub, epoch)
     record = LabelClass(label=found, class_=class_, sensitivity=sensitivity, retention_hint=retention)
-    line = f"label {found.hex()} is {class_}"
+    line = f"label {found.hex()} has class {class_}"
     return _publish(access, label_class_stream(realm), lambda _now: record, lambda _record: line)
 
 
@@ -200,11 +210,12 @@ def class_show(
 ) -> Answer:
     """Show a label's class.
 
-    Ends with exit code 1 if it has none.
+    Ends with exit code 1 if the label has none.
     """
     del out
     found = _label(label, at_hub, epoch)
-    return shown(class_of(access.state(label_class_stream(realm), LABEL_CLASSES), found), f"label {label}")
+    state = access.state(label_class_stream(realm), LABEL_CLASSES, describe_realm(realm))
+    return show(class_of(state, found), f"no class record for the label {label}")
 
 
 def _schema(text: str, *, operation: bool) -> SchemaId:
@@ -213,7 +224,7 @@ def _schema(text: str, *, operation: bool) -> SchemaId:
     )
 
 
-operation_option = click.option("--operation", is_flag=True, help="NAME is one of spec-3's operations (B14).")
+operation_option = click.option("--operation", is_flag=True, help="NAME is an operation of spec-3.")
 
 
 @command(
@@ -223,9 +234,9 @@ operation_option = click.option("--operation", is_flag=True, help="NAME is one o
 @click.argument("name")
 @operation_option
 @realm_option
-@click.option("--version", required=True, help="Of the schema.")
-@click.option("--doc", help="Where it is described.")
-@click.option("--owner", type=Hex(VerifyKey), help="Whose it is: an Ed25519 key in hex.")
+@click.option("--version", required=True, help="Version of the schema.")
+@click.option("--doc", help="Address of the schema's documentation.")
+@click.option("--owner", type=Hex(VerifyKey), help="Owner's Ed25519 key in hex.")
 @access_options
 def schema_register(
     out: Output,
@@ -238,9 +249,9 @@ def schema_register(
     doc: str | None,
     owner: VerifyKey | None,
 ) -> Answer:
-    """Register what a schema id means.
+    """Register the meaning of a schema id.
 
-    The id is the hash of the name. The latest registration holds.
+    The id is the hash of the name. The latest registration counts.
     """
     del out
     found = schema_id(name, operation=operation)
@@ -259,10 +270,11 @@ def schema_register(
 @realm_option
 @access_options
 def schema_show(out: Output, *, access: Access, name: str, operation: bool, realm: RealmId) -> Answer:
-    """Show what is registered for a schema.
+    """Show the registration of a schema.
 
-    Ends with exit code 1 if nothing is.
+    Ends with exit code 1 if there is none.
     """
     del out
     wanted = _schema(name, operation=operation)
-    return shown(schema_of(access.state(schema_stream(realm), SCHEMAS), wanted), f"the schema {name}")
+    state = access.state(schema_stream(realm), SCHEMAS, describe_realm(realm))
+    return show(schema_of(state, wanted), f"no registration of the schema {name}")

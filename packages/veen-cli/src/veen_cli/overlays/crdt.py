@@ -1,4 +1,4 @@
-"""``veen crdt``: registers, sets and counters that many may write at once (CRDT0)."""
+"""``veen crdt``: registers, sets and counters with concurrent writers (CRDT0, spec-1 §25)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.overlays.overlay_stream import (
     Access,
     access_options,
@@ -46,34 +46,34 @@ LWW: Final = {
 }
 SET: Final = {
     "add": LazyCommand(f"{_MODULE}:set_add", "Add an element."),
-    "remove": LazyCommand(f"{_MODULE}:set_remove", "Remove an element, as far as you have seen it added."),
+    "remove": LazyCommand(f"{_MODULE}:set_remove", "Remove an element."),
     "show": LazyCommand(f"{_MODULE}:set_show", "Show the elements."),
 }
 COUNTER: Final = {
-    "add": LazyCommand(f"{_MODULE}:counter_add", "Add to your share of a counter."),
-    "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total, and whose share is how much."),
+    "add": LazyCommand(f"{_MODULE}:counter_add", "Add to a counter."),
+    "show": LazyCommand(f"{_MODULE}:counter_show", "Show the total and the share of each writer."),
 }
-lww = Group("lww", LWW, path="crdt.lww", help="Registers: the greatest time holds, then the later message.")
-set_ = Group("set", SET, path="crdt.set", help="A set: an element is in it while an addition is not removed.")
-counter = Group("counter", COUNTER, path="crdt.counter", help="A counter that only grows.")
+lww = Group("lww", LWW, path="crdt.lww", help="Registers: the latest write counts.")
+set_ = Group("set", SET, path="crdt.set", help="Sets: a concurrent addition wins over a removal.")
+counter = Group("counter", COUNTER, path="crdt.counter", help="Counters that only grow.")
 COMMANDS: Final = {
-    "lww": LazyCommand(f"{_MODULE}:lww", "Registers: the greatest time holds, then the later message."),
-    "set": LazyCommand(f"{_MODULE}:set_", "A set: an element is in it while an addition is not removed."),
-    "counter": LazyCommand(f"{_MODULE}:counter", "A counter that only grows."),
+    "lww": LazyCommand(f"{_MODULE}:lww", "Registers: the latest write counts."),
+    "set": LazyCommand(f"{_MODULE}:set_", "Sets: a concurrent addition wins over a removal."),
+    "counter": LazyCommand(f"{_MODULE}:counter", "Counters that only grow."),
 }
-crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters that many may write at once.")
+crdt = Group("crdt", COMMANDS, path="crdt", help="Registers, sets and counters with concurrent writers.")
 
 
 @command("veen crdt lww set motd hello --stream board", name="set")
 @click.argument("key")
 @click.argument("value")
-@click.option("--ts", type=times.Moment(), help="When it was written [default: now].")
+@click.option("--ts", type=times.Moment(), help="Time of the write [default: now].")
 @stream_option
 @access_options
 def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, ts: int | None) -> Answer:
     """Write a register.
 
-    A write with an earlier time than the one that holds changes nothing.
+    A write with an earlier time than the current value changes nothing.
     """
     del out
     at = UnixTime(ts if ts is not None else times.now())
@@ -90,7 +90,7 @@ def lww_set(out: Output, *, access: Access, stream: str, key: str, value: str, t
 def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
     """Show a register, or all of them.
 
-    A register that was never written ends with exit code 1.
+    Ends with exit code 1 if the register was never written.
     """
     del out
     state = access.state(stream, LWW_REGISTERS)
@@ -98,9 +98,13 @@ def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Ans
     if key is None:
         data = [bytes_data("key", name) | bytes_data("value", value) for name, value in written.items()]
         lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in written.items()]
-        return Answer({"stream": stream, "registers": data}, lines or [f"{stream} holds no register"])
+        return Answer({"stream": stream, "registers": data}, lines or [f"{stream} has no register"])
     if (value := written.get(key.encode())) is None:
-        raise CommandFailed(f"{stream} has no register {key!r}: `veen crdt lww get` lists them", Exit.USAGE)
+        raise CommandFailed(
+            f"{stream} has no register {key!r}",
+            Exit.USAGE,
+            action="run `veen crdt lww get` without a key to see all registers",
+        )
     return Answer({"stream": stream, "key": key, **bytes_data("value", value)}, [text_or_hex(value)])
 
 
@@ -111,7 +115,7 @@ def lww_get(out: Output, *, access: Access, stream: str, key: str | None) -> Ans
 def set_add(out: Output, *, access: Access, stream: str, element: str) -> Answer:
     """Add an element.
 
-    Adding wins over a removal by somebody who had not seen this addition.
+    An addition wins over a concurrent removal.
     """
     del out
     record = OrSetAdd(id=AddId(os.urandom(AddId.SIZE)), elem=element.encode())
@@ -125,9 +129,10 @@ def set_add(out: Output, *, access: Access, stream: str, element: str) -> Answer
 @stream_option
 @access_options
 def set_remove(out: Output, *, access: Access, stream: str, element: str) -> Answer:
-    """Remove an element, as far as you have seen it added.
+    """Remove an element.
 
-    Nothing is sent, with exit code 6, if it is not in the set.
+    Removes the additions that you have read; a concurrent addition stays. Ends with exit code 6, and sends
+    nothing, if the element is not in the set.
     """
     del out
 
@@ -135,23 +140,21 @@ def set_remove(out: Output, *, access: Access, stream: str, element: str) -> Ans
         async with access.at(stream) as source:
             adds = live_adds(await source.state(OR_SET), element.encode())
             if not adds:
-                raise refused("CRDT0.2", f"{element!r} is not in {stream}, there is no addition to remove")
+                raise refused("CRDT0.2", f"{element!r} is not in the set {stream}")
             record = OrSetRemove(tomb=adds)
             return record, await source.send(record)
 
     record, receipt = loop.run(work())
     data = {**sent_data(record, receipt, stream), "element": element, "removed": len(record.tomb)}
-    return Answer(data, [f"removed {element} ({len(record.tomb)} additions)"])
+    removed = plural(len(record.tomb), "addition")
+    return Answer(data, [f"removed {element} ({removed})"])
 
 
 @command("veen crdt set show --stream shopping", name="show")
 @stream_option
 @access_options
 def set_show(out: Output, *, access: Access, stream: str) -> Answer:
-    """Show the elements.
-
-    In the order of their bytes.
-    """
+    """Show the elements, in the order of their bytes."""
     del out
     elements = OR_SET.view(access.state(stream, OR_SET))
     data = [bytes_data("element", each) for each in elements]
@@ -160,19 +163,19 @@ def set_show(out: Output, *, access: Access, stream: str) -> Answer:
 
 @command("veen crdt counter add 3 --stream visits", name="add")
 @click.argument("delta", type=Integer(0))
-@click.option("--shard", type=Hex(ShardId), help="Whose share, in hex [default: your identity's key].")
+@click.option("--shard", type=Hex(ShardId), help="Id of the share in hex [default: your identity's key].")
 @stream_option
 @access_options
 def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: ShardId | None) -> Answer:
-    """Add to your share of a counter.
+    """Add to a counter.
 
-    It never goes down: a delta is zero or more.
+    The counter never decreases: DELTA is at least 0. Your identity has its own share of the total.
     """
     del out
-    whose = shard or ShardId(access.identity.client_id)
-    record = CounterAdd(shard=whose, delta=delta)
+    own = shard or ShardId(access.identity.client_id)
+    record = CounterAdd(shard=own, delta=delta)
     receipt = access.send(stream, record)
-    data = {**sent_data(record, receipt, stream), "shard": whose.hex(), "delta": delta}
+    data = {**sent_data(record, receipt, stream), "shard": own.hex(), "delta": delta}
     return Answer(data, [f"added {delta} (message {receipt.stream_seq} of {stream})"])
 
 
@@ -180,7 +183,7 @@ def counter_add(out: Output, *, access: Access, stream: str, delta: int, shard: 
 @stream_option
 @access_options
 def counter_show(out: Output, *, access: Access, stream: str) -> Answer:
-    """Show the total, and whose share is how much."""
+    """Show the total and the share of each writer."""
     del out
     state = access.state(stream, G_COUNTER)
     shards = {shard.hex(): state[shard] for shard in sorted(state)}

@@ -1,4 +1,4 @@
-"""``veen fold``: the state of a stream under an overlay, and the root it rests on (§11.3)."""
+"""``veen fold``: fold a stream with any overlay and show the state with its root (core §11.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ overlay_argument = click.argument("overlay", type=click.Choice(list(OVERLAYS)), 
 
 
 def folded_data(folded: FoldedState[Any]) -> dict[str, Any]:
-    """What was folded, and what it rests on."""
+    """The JSON of a folded state: the state, its hash, and the log prefix it was folded from."""
     summary, receipt = folded.summary, folded.receipt
     return {
         "overlay": folded.overlay.name,
@@ -37,8 +37,11 @@ def folded_data(folded: FoldedState[Any]) -> dict[str, Any]:
 
 
 def check_upto(upto: int | None, size: int, stream: str) -> None:
+    """Raise if ``--upto`` lies beyond the end of the stream."""
     if upto is not None and upto > size:
-        raise CommandFailed(f"{stream} has {size} messages, not {upto}: choose a smaller --upto", Exit.USAGE)
+        raise CommandFailed(
+            f"--upto {upto}: {stream} has {size} messages", Exit.USAGE, action="choose a smaller --upto"
+        )
 
 
 @command(
@@ -47,27 +50,25 @@ def check_upto(upto: int | None, size: int, stream: str) -> None:
 )
 @overlay_argument
 @click.argument("stream")
-@click.option("--upto", type=Integer(1), help="As it was after this many messages [default: all].")
-@click.option("--epoch", type=Integer(0), help="Of this epoch alone, at a hub with epochs [default: all].")
+@click.option("--upto", type=Integer(1), help="Fold the first N messages only [default: all].")
+@click.option("--epoch", type=Integer(0), help="Fold this epoch only [default: all epochs].")
 @access_options
 def fold(
     out: Output, *, access: Access, overlay: str, stream: str, upto: int | None, epoch: int | None
 ) -> Answer:
     """Fold a stream with an overlay and show its state.
 
-    Everything is verified before it is folded. The answer names the root it rests on; whoever folds the
-    same log gets the same state hash. What was folded is kept, so the next time only new messages are read.
-    Where a stream has a label for each epoch, all are folded in their order, and the root is that of all.
+    Every message is verified before it is folded. The output names the log's root: everyone who folds the
+    same log gets the same state hash. The folded state is kept, so the next run reads new messages only. At a
+    hub with epochs the labels of all epochs are folded in order, and the root covers all of them.
     """
     del out
 
     async def work() -> FoldedState[Any]:
         async with access.at(stream) as source:
             if epoch and not source.hub.connection.profile.epoch_sec:
-                raise CommandFailed(
-                    f"this hub has no epochs, so {stream} has none: leave --epoch out", Exit.USAGE
-                )
-            async with source.view(OVERLAYS[overlay], epoch) as view:
+                raise CommandFailed("--epoch: this hub has no epochs", Exit.USAGE, action="leave --epoch out")
+            async with source.view(OVERLAYS[overlay], epoch, must_exist=True) as view:
                 check_upto(upto, view.size, stream)
                 return await view.state(upto)
 

@@ -1,8 +1,8 @@
-"""``veen id principal``, ``device``, ``ctx``, ``org``, …: what an identity says of its own (ID §6-§11).
+"""``veen id principal``, ``device``, ``ctx``, ``org`` and others: publish identity records (ID §6-§11).
 
-Each record goes to the one stream that may hold it, derived from the identity that acts: its signing key is
-the principal's, or the organisation's. Others read these streams with a reader key they were given. That
-nobody else writes there is the hub's to see to, by its tokens: a fold looks at no signatures (§11).
+Each record is sent to the one stream it belongs on, which is derived from the signing key of the acting
+identity: the principal's or the organisation's. Others read these streams with a reader key they were given.
+The hub's tokens must keep others from writing there, since a fold does not look at signatures (core §11).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def own_org(access: Access) -> OrgId:
 def _publish(
     access: Access, record: Record, data: dict[str, Any], line: str, stream: StreamId | None = None
 ) -> Answer:
-    """On the stream that the record says it belongs on (ID §6-§11)."""
+    """Send a record to the stream it belongs on (ID §6-§11) and describe it."""
     home = stream or ids.home_streams(record)[0]
     receipt = access.send(home, record)
     return Answer(
@@ -64,12 +64,12 @@ def _publish(
 
 
 @command('veen id principal --info \'{"name": "Bob"}\' --client bob')
-@click.option("--info", type=JsonMap(), help="What it says of itself, as a JSON object.")
+@click.option("--info", type=JsonMap(), help="Public information about you, as a JSON object.")
 @access_options
 def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> Answer:
     """Publish yourself as a principal: the root of devices and accounts.
 
-    A later record replaces what it says of itself.
+    A later record replaces the information.
     """
     del out
     key = principal_of(access)
@@ -82,16 +82,17 @@ def principal(out: Output, *, access: Access, info: dict[str, Any] | None) -> An
     "veen id device phone.pub --disable --client bob",
 )
 @click.argument("card", shell_complete=completions.files)
-@click.option("--label", help="What it is called.")
-@click.option("--expires", type=times.Moment(future=True), help="When it ends: a time, or +90d.")
-@click.option("--disable", is_flag=True, help="Switch it off.")
+@click.option("--label", help="Name of the device.")
+@click.option("--expires", type=times.Moment(future=True), help="Expiry: a time, or +90d.")
+@click.option("--disable", is_flag=True, help="Disable the device.")
 @access_options
 def device(
     out: Output, *, access: Access, card: str, label: str | None, expires: int | None, disable: bool
 ) -> Answer:
-    """Publish a device of yours, or switch it off.
+    """Publish one of your devices, or disable it.
 
-    CARD is the device's identity: its folder or card. It signs with its own key; yours stays at home.
+    CARD is the folder or card of the device's own identity. The device signs with its own key, so your
+    principal's key need not be on it.
     """
     del out
     found, key = card_named(card), principal_of(access)
@@ -114,8 +115,8 @@ def device(
 
 @command("veen id ctx --realm shop --name Bob --client bob")
 @realm_option
-@click.option("--name", "display_name", help="How it is shown.")
-@click.option("--avatar", type=Hex(Coid), help="coid of a picture.")
+@click.option("--name", "display_name", help="Display name.")
+@click.option("--avatar", type=Hex(Coid), help="coid of the picture.")
 @click.option("--prefs", type=JsonMap(), help="Preferences, as a JSON object.")
 @access_options
 def ctx(
@@ -129,7 +130,7 @@ def ctx(
 ) -> Answer:
     """Publish the profile of your account in a realm.
 
-    The account's id follows from your key and the realm; in another realm it is another one.
+    The account's id is derived from your key and the realm; in another realm it is different.
     """
     del out
     account = ctx_id(principal_of(access), realm)
@@ -147,13 +148,14 @@ def ctx(
 
 
 @command("veen id org --name 'Bakery' --client bakery")
-@click.option("--name", "display_name", help="How it is shown.")
-@click.option("--metadata", type=JsonMap(), help="More, as a JSON object.")
+@click.option("--name", "display_name", help="Display name.")
+@click.option("--metadata", type=JsonMap(), help="Further information, as a JSON object.")
 @access_options
 def org(out: Output, *, access: Access, display_name: str | None, metadata: dict[str, Any] | None) -> Answer:
     """Publish the profile of an organisation.
 
-    The identity that acts is the organisation: its key names it. Who may write its stream speaks for it.
+    The acting identity is the organisation: the org_id is derived from its key. Everyone who may write the
+    organisation's stream speaks for it.
     """
     del out
     found, now = own_org(access), _now()
@@ -165,9 +167,9 @@ def org(out: Output, *, access: Access, display_name: str | None, metadata: dict
 
 @command("veen id group bakers --add CTX_ID --remove CTX_ID --client bakery")
 @click.argument("name")
-@click.option("--add", multiple=True, type=Hex(CtxId), help="An account to add; may be repeated.")
-@click.option("--remove", multiple=True, type=Hex(CtxId), help="An account to remove; may be repeated.")
-@click.option("--realm", type=Realm(), help="The realm of these accounts, for readers; it restricts nothing.")
+@click.option("--add", multiple=True, type=Hex(CtxId), help="Account to add; may be repeated.")
+@click.option("--remove", multiple=True, type=Hex(CtxId), help="Account to remove; may be repeated.")
+@click.option("--realm", type=Realm(), help="Realm of these accounts; informative.")
 @access_options
 def group(
     out: Output,
@@ -197,9 +199,13 @@ def group(
 
 @command("veen id role cashier --ctx CTX_ID --group GROUP_ID --realm shop --client bakery")
 @click.argument("role")
-@click.option("--ctx", "accounts", multiple=True, type=Hex(CtxId), help="To an account; may be repeated.")
-@click.option("--group", "groups", multiple=True, type=Hex(GroupId), help="To a group; may be repeated.")
-@click.option("--realm", type=Realm(), help="Only in this realm [default: in all].")
+@click.option(
+    "--ctx", "accounts", multiple=True, type=Hex(CtxId), help="Account that gets the role; may be repeated."
+)
+@click.option(
+    "--group", "groups", multiple=True, type=Hex(GroupId), help="Group that gets the role; may be repeated."
+)
+@click.option("--realm", type=Realm(), help="Realm in which the role counts [default: all].")
 @access_options
 def role(
     out: Output,
@@ -212,11 +218,11 @@ def role(
 ) -> Answer:
     """Give a role of your organisation to accounts and groups.
 
-    Roles only add up: take an account out of the group to take its role away.
+    A role cannot be taken from an account directly: give roles to groups, and remove accounts from a group.
     """
     del out
     if not accounts and not groups:
-        raise click.UsageError("to whom? Name --ctx or --group.")
+        raise click.UsageError("name an account with --ctx or a group with --group.")
     owner = own_org(access)
     record = ids.Role(
         org_id=owner,
@@ -232,20 +238,20 @@ def role(
 @command("veen id handle @bob --ctx CTX_ID --realm shop --client registrar --reader realm")
 @click.argument("handle")
 @realm_option
-@click.option("--ctx", "account", type=Hex(CtxId), help="The account it names [default: yours].")
-@click.option("--org", "owner", type=Hex(OrgId), help="The organisation it names.")
+@click.option("--ctx", "account", type=Hex(CtxId), help="Account that gets the handle [default: yours].")
+@click.option("--org", "owner", type=Hex(OrgId), help="Organisation that gets the handle.")
 @access_options
 def handle(
     out: Output, *, access: Access, handle: str, realm: RealmId, account: CtxId | None, owner: OrgId | None
 ) -> Answer:
     """Give a handle of a realm to an account or an organisation.
 
-    Lowercase ASCII: @bob, bob or bob@example.com. The latest record holds, so who may write the realm's
-    handle stream may reassign handles.
+    A handle is lowercase ASCII: @bob, bob or bob@example.com. The latest record counts, so everyone who may
+    write the realm's handle stream can reassign handles.
     """
     del out
     if account is not None and owner is not None:
-        raise click.UsageError("--ctx or --org, not both.")
+        raise click.UsageError("name --ctx or --org, not both.")
     target = CtxId(owner) if owner is not None else account or ctx_id(principal_of(access), realm)
     record = ids.HandleMap(
         realm_id=realm,
@@ -264,13 +270,17 @@ def handle(
     " --issuer https://id.example --audience shop",
 )
 @realm_option
-@click.option("--provider", required=True, help="Its name in this deployment.")
-@click.option("--sub", help="Who you are there.")
-@click.option("--id-token", type=click.Path(path_type=Path, exists=True), help="An ID token that says so.")
-@click.option("--jwks", type=click.Path(path_type=Path, exists=True), help="The provider's key set.")
-@click.option("--issuer", help="The provider's issuer, as its tokens name it.")
-@click.option("--audience", help="For whom the token was made.")
-@click.option("--nonce", help="Of the login that the token is for.")
+@click.option("--provider", required=True, help="Name of the provider in this deployment.")
+@click.option("--sub", help="Your subject id at the provider.")
+@click.option(
+    "--id-token", type=click.Path(path_type=Path, exists=True), help="File with an ID token of the provider."
+)
+@click.option(
+    "--jwks", type=click.Path(path_type=Path, exists=True), help="File with the provider's key set."
+)
+@click.option("--issuer", help="Expected issuer of the token.")
+@click.option("--audience", help="Expected audience of the token.")
+@click.option("--nonce", help="Expected nonce of the token.")
 @access_options
 def link(
     out: Output,
@@ -285,20 +295,22 @@ def link(
     audience: str | None,
     nonce: str | None,
 ) -> Answer:
-    """Say who your account is at another provider.
+    """Link your account to a subject at an external provider.
 
-    With an OpenID Connect ID token the subject is read from it, after its signature, issuer, audience and
-    times were checked against the key set given.
+    With an OpenID Connect ID token the subject is read from the token, after its signature, issuer, audience
+    and times were verified with the given key set.
     """
     del out
     account = ctx_id(principal_of(access), realm)
     if (sub is None) == (id_token is None):
-        raise click.UsageError("who? Name --sub, or give an --id-token; one of them.")
+        raise click.UsageError("name either --sub or --id-token.")
     if id_token is not None:
         if jwks is None or issuer is None or audience is None:
             raise click.UsageError("--id-token needs --jwks, --issuer and --audience.")
         known = Provider(name=provider, issuer=issuer, audience=audience, keys=jwks_keys(jwks.read_bytes()))
-        token = id_token.read_bytes().decode("ascii", "replace").strip()  # what is replaced is no base64url
+        token = (
+            id_token.read_bytes().decode("ascii", "replace").strip()
+        )  # a replacement character is not base64url and is refused
         subject = verify_id_token(token, known, _now(), nonce).sub
     else:
         assert sub is not None
@@ -313,12 +325,12 @@ def link(
 @command(
     "veen id revoke --device DEVICE_ID --reason lost --client bob", "veen id revoke --own-ctx --realm shop"
 )
-@click.option("--device", "device_", type=Hex(DeviceId), help="A device of yours.")
+@click.option("--device", "device_", type=Hex(DeviceId), help="One of your devices.")
 @click.option("--auth-ref", type=Hex(AuthRef), help="A token that you issued.")
 @click.option("--own-ctx", is_flag=True, help="Your account in --realm.")
-@click.option("--realm", type=Realm(), help="With --own-ctx: where.")
-@click.option("--own-org", "own_org_", is_flag=True, help="The organisation that you are.")
-@click.option("--reason", help="Why.")
+@click.option("--realm", type=Realm(), help="Realm of the account, with --own-ctx.")
+@click.option("--own-org", "own_org_", is_flag=True, help="The organisation of the acting identity.")
+@click.option("--reason", help="Reason, as text.")
 @access_options
 def revoke(
     out: Output,
@@ -331,13 +343,14 @@ def revoke(
     own_org_: bool,
     reason: str | None,
 ) -> Answer:
-    """End a device, a token, your account or your organisation.
+    """Revoke a device, a token, your account or your organisation.
 
-    It holds from the moment it is in the log; readers of your stream see it. For hubs there is `veen revoke`.
+    The revocation counts as soon as it is in the log, for everyone who reads your stream. To make hubs refuse
+    a key or token, use `veen revoke`.
     """
     del out
     if own_ctx and realm is None:
-        raise click.UsageError("--own-ctx needs --realm: an account is one of a realm.")
+        raise click.UsageError("--own-ctx needs --realm: an account belongs to a realm.")
     record = ids.Revoke(
         principal_pk=None if own_org_ else principal_of(access),
         org_id=own_org(access) if own_org_ else None,
@@ -348,8 +361,8 @@ def revoke(
         reason=reason,
         ts=_now(),
     )
-    if (broken := record.broken_rule()) is not None:
-        raise click.UsageError(f"what? {broken}: --device, --auth-ref, --own-ctx or --own-org.")
+    if record.broken_rule() is not None:
+        raise click.UsageError("name what to revoke: --device, --auth-ref, --own-ctx or --own-org.")
     what = {"device_id": device_, "auth_ref": auth_ref, "ctx_id": record.ctx_id, "org_id": record.org_id}
     data = {name: value.hex() for name, value in what.items() if value is not None}
     return _publish(access, record, data, f"revoked {', '.join(f'{k} {v}' for k, v in data.items())}")

@@ -1,4 +1,4 @@
-"""``veen kv``: a map in a stream; the last write in stream order holds (§11.4)."""
+"""``veen kv``: a map in a stream, in which the last write of a key counts (core §11.4)."""
 
 from __future__ import annotations
 
@@ -33,37 +33,50 @@ from veen_overlays.kv import get as held
 from veen_overlays.live import open_entry
 
 COMMANDS: Final = {
-    "get": LazyCommand("veen_cli.overlays.kv:get", "Show the value of a key, or the whole map."),
+    "get": LazyCommand("veen_cli.overlays.kv:get", "Show the value of a key."),
+    "list": LazyCommand("veen_cli.overlays.kv:list_", "List all keys and their values."),
     "put": LazyCommand("veen_cli.overlays.kv:put", "Set a key."),
     "del": LazyCommand("veen_cli.overlays.kv:del_", "Remove a key."),
     "watch": LazyCommand("veen_cli.overlays.kv:watch", "Show each change as it happens, until Ctrl-C."),
 }
-kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, put, delete, watch.")
+kv = Group("kv", COMMANDS, path="kv", help="A map in a stream: get, list, put, delete, watch.")
 
 
-@command("veen kv get colour --stream config", "veen kv get --stream config --json")
-@click.argument("key", required=False)
+@command("veen kv get colour --stream config", "veen kv get colour --stream config --quiet")
+@click.argument("key")
 @stream_option
 @access_options
-def get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
-    """Show the value of a key, or the whole map.
+def get(out: Output, *, access: Access, stream: str, key: str) -> Answer:
+    """Show the value of a key.
 
-    A key that is not there ends with exit code 1.
+    Ends with exit code 1 if the map does not have the key. With --quiet only the value is printed.
     """
-    state = access.state(stream, KV)
-    if key is None:
-        entries = {name: value for name in sorted(state) if (value := held(state, name)) is not None}
-        data = [bytes_data("key", name) | bytes_data("value", value) for name, value in entries.items()]
-        lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in entries.items()]
-        return Answer({"stream": stream, "entries": data}, lines or [f"{stream} holds no key"])
-    value = held(state, key.encode())
+    value = held(access.state(stream, KV), key.encode())
     if value is None:
         raise CommandFailed(
-            f"{stream} has no key {key!r}: see all with `veen kv get -s {quote(stream)}`", Exit.USAGE
+            f"{stream} has no key {key!r}",
+            Exit.USAGE,
+            action=f"run `veen kv list -s {quote(stream)}` to see all keys",
         )
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(value))
     return Answer({"stream": stream, "key": key, **bytes_data("value", value)}, [text_or_hex(value)])
+
+
+@command("veen kv list --stream config", "veen kv list --stream config --json", name="list")
+@stream_option
+@access_options
+def list_(out: Output, *, access: Access, stream: str) -> Answer:
+    """List all keys and their values.
+
+    In the order of the keys' bytes.
+    """
+    del out
+    state = access.state(stream, KV)
+    entries = {name: value for name in sorted(state) if (value := held(state, name)) is not None}
+    data = [bytes_data("key", name) | bytes_data("value", value) for name, value in entries.items()]
+    lines = [f"{text_or_hex(name)} = {text_or_hex(value)}" for name, value in entries.items()]
+    return Answer({"stream": stream, "entries": data}, lines or [f"the map in {stream} is empty"])
 
 
 @command("veen kv put colour green --stream config")
@@ -74,7 +87,7 @@ def get(out: Output, *, access: Access, stream: str, key: str | None) -> Answer:
 def put(out: Output, *, access: Access, stream: str, key: str, value: str) -> Answer:
     """Set a key.
 
-    It holds until somebody sets or removes it later in the stream.
+    The value counts until a later message of the stream sets or removes the key.
     """
     del out
     record = Put(key=key.encode(), value=value.encode())
@@ -90,29 +103,29 @@ def put(out: Output, *, access: Access, stream: str, key: str, value: str) -> An
 def del_(out: Output, *, access: Access, stream: str, key: str) -> Answer:
     """Remove a key.
 
-    Its earlier values stay in the log; the map no longer has it.
+    Earlier values stay in the log.
     """
     del out
     record = Delete(key=key.encode())
     receipt = access.send(stream, record)
     data = {**sent_data(record, receipt, stream), "key": key}
-    return Answer(data, [f"{key} is gone (message {receipt.stream_seq} of {stream})"])
+    return Answer(data, [f"removed {key} (message {receipt.stream_seq} of {stream})"])
 
 
-def _say(out: Output, change: Change) -> None:
+def _print_change(out: Output, change: Change) -> None:
     if out.as_json:
         value: dict[str, Any] = {"value": None}
         if change.value is not None:
             value = bytes_data("value", change.value)
         click.echo(json.dumps({"stream_seq": change.seq, **bytes_data("key", change.key), **value}))
     elif change.value is None:
-        click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} is gone")
+        click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} removed")
     else:
         click.echo(f"{change.seq:>4}  {text_or_hex(change.key)} = {text_or_hex(change.value)}")
 
 
-async def _followed(source: OverlayStream, from_seq: int | None) -> AsyncGenerator[Entry, None]:
-    """The stream's entries as they come, from ``from_seq`` on or the next one."""
+async def _follow(source: OverlayStream, from_seq: int | None) -> AsyncGenerator[Entry, None]:
+    """The entries of the stream as they arrive, from ``from_seq`` on or from the next one."""
     reader, epochs = source.hub.log_reader(), source.hub.epoch_labels(source.stream.id)
     if epochs is None:
         head = await source.stream.head()
@@ -122,7 +135,7 @@ async def _followed(source: OverlayStream, from_seq: int | None) -> AsyncGenerat
                 yield entry
         return
     if from_seq is not None:
-        raise click.UsageError("--from: this hub numbers a stream anew each epoch; leave it out.")
+        raise click.UsageError("--from cannot be used at a hub with epochs: each epoch has its own numbers.")
     before = {}
     for label in map(epochs.label_of, map(Epoch, epochs.window())):
         head = await reader.head(label)
@@ -137,26 +150,26 @@ async def _followed(source: OverlayStream, from_seq: int | None) -> AsyncGenerat
 @click.argument("key", required=False)
 @stream_option
 @click.option("--from", "from_seq", type=Integer(1), help="First message [default: the next one].")
-@click.option("--count", type=Integer(1), help="End after so many changes.")
+@click.option("--count", type=Integer(1), help="End after this many changes.")
 @access_options
 def watch(
     out: Output, *, access: Access, stream: str, key: str | None, from_seq: int | None, count: int | None
 ) -> None:
     """Show each change as it happens, until Ctrl-C.
 
-    With --json, one object a line.
+    With --json one JSON object per line.
     """
 
     async def work() -> None:
         seen, left = MemorySeenKeys(), count
-        async with access.at(stream) as source, aclosing(_followed(source, from_seq)) as entries:
+        async with access.at(stream) as source, aclosing(_follow(source, from_seq)) as entries:
             async for entry in entries:
                 event = KV.distinct(open_entry(entry, entry.receipt, source.keys), seen)
                 if not isinstance(event, Event):
                     continue
                 change = change_of(event)
                 if key is None or change.key == key.encode():
-                    _say(out, change)
+                    _print_change(out, change)
                     left = None if left is None else left - 1
                     if left == 0:
                         return

@@ -1,4 +1,4 @@
-"""``veen wallet balance``, ``ledger`` and ``verify``: what a log says of wallets."""
+"""``veen wallet balance``, ``ledger`` and ``verify``: read the wallets of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veen_cli.arguments.identifiers import Hex
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.overlays.ledger_scope import LedgerScope, scope_options
 from veen_cli.overlays.overlay_stream import Access, OverlayStream, access_options, text_or_hex
 from veen_cli.overlays.wallet import WalletAccount, state_data
@@ -32,18 +32,18 @@ one_or_all = click.argument("wallet", type=Hex(WalletId), metavar="[WALLET]", re
 
 def _account(wallet: WalletId | None, scope: LedgerScope) -> WalletAccount:
     if wallet is None and scope.ledger is None:
-        raise click.UsageError("which wallet? Name it, or a ledger with --ledger.")
+        raise click.UsageError("name a wallet, or a ledger with --ledger.")
     return WalletAccount(wallet or WalletId(bytes(WalletId.SIZE)), scope)
 
 
 def _lines(wallet: WalletId, state: State) -> list[str]:
-    limit = f"{state.pending_daily_spent} of {state.daily_limit} spent that day"
-    standing = "closed" if state.closed else "frozen" if state.frozen else "open"
+    limit = f"{state.pending_daily_spent} of {state.daily_limit} spent in the current day"
+    status = "closed" if state.closed else "frozen" if state.frozen else "open"
     return fields(
         {
             "wallet": wallet.hex(),
             "  balance": state.balance,
-            "  is": standing,
+            "  status": status,
             "  limit": limit if state.daily_limit is not None else None,
             "  lowest": state.lowest if state.lowest < 0 else None,
         }
@@ -57,28 +57,39 @@ def _lines(wallet: WalletId, state: State) -> list[str]:
 def balance(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
     """Show a wallet, or all wallets of a ledger.
 
-    With --quiet nothing but the balance of the one wallet is printed.
+    With --quiet only the balance of WALLET is printed.
     """
     account = _account(wallet, scope)
-    accounts = access.state(account.stream, account.overlay)
+    accounts = access.state(account.stream, account.overlay, account.description)
     if wallet is None:
         states = {WalletId(each): state_of(accounts, each) for each in sorted(accounts)}
         data = [state_data(each, state) for each, state in states.items() if state != NEVER_OPENED]
         lines = [
             line for each, state in states.items() if state != NEVER_OPENED for line in _lines(each, state)
         ]
-        return Answer({"ledger": scope.ledger, "wallets": data}, lines or [f"{scope.ledger} has no wallet"])
+        return Answer(
+            {"ledger": scope.ledger, "wallets": data}, lines or [f"the ledger {scope.ledger} has no wallet"]
+        )
     state = state_of(accounts, wallet)
     if not state.exists:
-        raise CommandFailed(f"wallet {wallet.hex()} was never opened in this stream", Exit.USAGE)
+        raise CommandFailed(
+            f"wallet {wallet.hex()} was never opened in this stream",
+            Exit.USAGE,
+            action="check the id, --ledger, and that --reader names the key that opens the stream",
+        )
     if out.quiet and not out.as_json:
         click.echo(state.balance)
     return Answer(state_data(wallet, state), _lines(wallet, state))
 
 
-async def _messages(source: OverlayStream, account: WalletAccount) -> list[Message]:
-    """The stream's, in its order."""
-    return [message async for message, _ in source.signed(account.overlay)]
+async def _messages(
+    source: OverlayStream, account: WalletAccount, *, must_exist: bool = False
+) -> list[Message]:
+    """All messages of the stream, in order."""
+    messages = [message async for message, _ in source.signed(account.overlay)]
+    if must_exist and not messages:
+        raise source.missing()
+    return messages
 
 
 def _value(value: Any) -> Any:
@@ -115,16 +126,16 @@ def _line(seq: int, record: Any) -> str:
 @scope_options
 @access_options
 def ledger(out: Output, *, access: Access, wallet: WalletId | None, scope: LedgerScope) -> Answer:
-    """List what happened to a wallet, or to all of a ledger.
+    """List the events of a wallet or a ledger.
 
-    Each event once: replayed and mirrored copies are left out.
+    Replayed and mirrored copies of an event are left out.
     """
     del out
     account = _account(wallet, scope)
 
     async def work() -> list[Message]:
-        async with access.at(account.stream) as source:
-            return await _messages(source, account)
+        async with access.at(account.stream, account.description) as source:
+            return await _messages(source, account, must_exist=True)
 
     seen, found = MemorySeenKeys(), []
     for message in loop.run(work()):
@@ -138,7 +149,7 @@ def ledger(out: Output, *, access: Access, wallet: WalletId | None, scope: Ledge
 
 
 async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[list[Message], list[Violation]]:
-    """Of one log, by its rules and the deployment's."""
+    """The messages of one log, and the violations of its rules and of the deployment's policy."""
     messages, authors = [], {}
     known: dict[tuple[ClientId, AuthRef | None], Collection[bytes]] = {}
     async for message, msg in source.signed(account.overlay):
@@ -148,6 +159,8 @@ async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[li
             if behind not in known:
                 known[behind] = await source.authors_of(msg)
             authors[message] = known[behind]
+    if not messages:
+        raise source.missing()
     policy = account.scope.policy
     found = violations(messages, policy=policy, authors=lambda message: authors.get(message, ()))
     return messages, list(found)
@@ -156,7 +169,7 @@ async def _violations(source: OverlayStream, account: WalletAccount) -> tuple[li
 async def _across(
     streams: Streams, messages: list[Message], wallet: WalletId | None
 ) -> AsyncIterator[Violation]:
-    """Compare a log with the own streams of the wallets that ``wallet``, or any of it, pays or is paid by."""
+    """Compare the log with the own streams of all wallets that its wallets paid or were paid by."""
     here = halves(messages)
     owned = [wallet] if wallet is not None else [WalletId(each) for each in sorted(here.opened)]
     for other in sorted(counterparties(here)):
@@ -169,24 +182,24 @@ async def _across(
 
 @command("veen wallet verify WALLET --across", "veen wallet verify --ledger shop --json")
 @one_or_all
-@click.option("--across", is_flag=True, help="Compare transfers with the other wallets' own streams, too.")
+@click.option("--across", is_flag=True, help="Also compare transfers with the streams of the other wallets.")
 @scope_options
 @access_options
 def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool, scope: LedgerScope) -> None:
-    """Report every event that should not be in the log.
+    """Report every event that breaks the rules.
 
-    Overdrafts, limits, payments out of frozen or closed wallets, each with its message; with --policy also
-    currencies that are none, and records that only operators may emit. With --across the own streams of all
-    wallets that it pays or is paid by are read: each credit must have its debit there and each debit its
-    credit, exactly once. Exits with 3 if there is one, and if there are messages that your keys do not open:
-    those are not verified.
+    Reports overdrafts, exceeded limits, and payments of frozen or closed wallets, each with its message.
+    With --policy also unknown currencies, and records that only operators may send. With --across the
+    streams of all wallets that this one paid or was paid by are read, and every debit must have exactly one
+    credit. Ends with exit code 3 if an event breaks a rule, or if your keys do not open some messages, which
+    cannot be verified then.
     """
     account = _account(wallet, scope)
 
     async def work() -> tuple[list[Message], list[Violation]]:
-        async with access.streams() as streams:
-            messages, judged = await _violations(streams(account.stream), account)
-            found = [each for each in judged if wallet is None or each.wallet_id == wallet]
+        async with access.streams(account.description) as streams:
+            messages, reported = await _violations(streams(account.stream), account)
+            found = [each for each in reported if wallet is None or each.wallet_id == wallet]
             if across:
                 found += [each async for each in _across(streams, messages, wallet)]
             return messages, found
@@ -206,8 +219,8 @@ def verify(out: Output, *, access: Access, wallet: WalletId | None, across: bool
         f"message {each.seq} of {each.wallet_id.hex()[:12]}…: {each.code.value}: {each.why}" for each in found
     ]
     if unopened := sum(message.schema == UNOPENED for message in messages):
-        lines.append(f"{unopened} of {len(messages)} messages do not open with your keys: not verified")
+        lines.append(f"{unopened} of {len(messages)} messages were not verified: your keys do not open them")
     read = {"messages": len(messages), "unopened": unopened, "holds": not lines, "violations": data}
-    out.print_answer(Answer(read, lines or [f"{len(messages)} messages, nothing that should not be there"]))
+    out.print_answer(Answer(read, lines or [f"{plural(len(messages), 'message')}, no rule is broken"]))
     if lines:
         raise click.exceptions.Exit(Exit.PROTOCOL)

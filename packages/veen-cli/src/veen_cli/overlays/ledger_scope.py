@@ -1,9 +1,10 @@
-"""Which ledger a wallet command looks at, and what its deployment allows there (WAL 2.2, 3.1, §8).
+"""The options ``--ledger`` and ``--policy`` of wallet commands (WAL 2.2, 3.1, §8).
 
-A policy is a JSON file: {"currencies": ["EUR"], "operators": ["<key in hex>"]}. Either may be left out, which
-restricts nothing. An operator is named as WAL §8 does: by the key of its service, which signs its messages
-(its identity's where a token names it, as on a gated hub; on an open one the stream's client_id), or by the
-key of the organisation that issued the service's token. For the issuer its hub vouches (H18).
+A policy is a JSON file: {"currencies": ["EUR"], "operators": ["<key in hex>"]}. A key that is left out
+restricts nothing. An operator is named by the key that signs its messages, or by the key of the organisation
+that issued its token (WAL §8). The signing key is the identity's key on a hub with tokens, and the stream's
+client_id on a hub started with ``--open``. The issuer of a message's token is known from the hub only
+(RESOLUTIONS H18).
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ KEYS: Final = ("currencies", "operators")
 
 @dataclass(frozen=True, slots=True)
 class LedgerScope:
-    """A stream that many wallets share, or each wallet's own; and the policy."""
+    """The stream that wallets share, or None if each has its own; and the deployment's policy."""
 
     ledger: str | None
     policy: WalletPolicy
 
 
 def read_policy(path: Path) -> WalletPolicy:
-    """From its file; a usage error names what is wrong with it."""
+    """Read a policy file; raise a usage error that names the file and the mistake."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except ValueError as exc:
-        raise click.UsageError(f"--policy {path}: not JSON: {exc}") from None
+        raise click.UsageError(f"--policy {path} is not JSON: {exc}") from None
     if type(found) is not dict or not set(found) <= set(KEYS):
-        raise click.UsageError(f"--policy {path}: want an object with {' and '.join(KEYS)}, no more.")
+        raise click.UsageError(f"--policy {path}: must be an object with the keys {' and '.join(KEYS)} only.")
     lists = {key: _texts(path, key, found[key]) for key in found}
     currencies, operators = (lists.get(key) for key in KEYS)
     try:
@@ -51,12 +52,12 @@ def read_policy(path: Path) -> WalletPolicy:
 
 def _texts(path: Path, key: str, found: object) -> Collection[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise click.UsageError(f"--policy {path}: {key}: want a list of texts.")
+        raise click.UsageError(f"--policy {path}: {key} must be a list of strings.")
     return found
 
 
 def scope_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The options ``--ledger`` and ``--policy``; the command gets a ``scope``."""
+    """Add ``--ledger`` and ``--policy``; the command gets a ``scope``."""
 
     @wraps(work)
     def run(*args: Any, ledger: str | None, policy: Path | None, **options: Any) -> Any:
@@ -68,8 +69,8 @@ def scope_options(work: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         envvar="VEEN_WALLET_POLICY",
         show_envvar=True,
-        help="JSON file: the deployment's currencies, and who its operators are.",
+        help="JSON file with the deployment's currencies and operators.",
     )(run)
     return click.option(
-        "--ledger", help="A stream that many wallets share [default: the wallet's own stream]."
+        "--ledger", help="Stream that many wallets share [default: the wallet's own stream]."
     )(found)

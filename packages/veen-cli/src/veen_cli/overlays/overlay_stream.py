@@ -1,7 +1,8 @@
-"""A stream as an overlay uses it: records go in, sealed to its readers; a folded view comes out (§11).
+"""The connection of overlay commands to a stream: send records to it, fold it into a view (core §11).
 
-Views lie with the identity, in ``views/``, one store for each hub and each set of keys: what a key does
-not open is nothing to its view, so views of other keys are other views. They may be removed at any time.
+Views are kept in the identity's folder under ``views/``, one store per hub and set of reader keys: other
+keys open other messages and so fold another view. A view may be deleted at any time; it is folded again when
+needed.
 """
 
 from __future__ import annotations
@@ -42,15 +43,17 @@ View = Materializer[S] | EpochView[S]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayStream:
-    """One stream of a connected hub."""
+    """One stream of a connected hub, with the keys that open it."""
 
     hub: Hub
     stream: Stream
     keys: tuple[DhKey, ...]
     access: Access
+    description: str
+    """What errors call it: the stream, the realm or the wallet that the user named."""
 
     async def send(self, record: Record, *, parent: LeafHash | None = None, to: str | None = None) -> Receipt:
-        """Durable when it returns. ``to``: sealed to somebody else than what else is sent."""
+        """Send a record; it is durable when this returns. ``to`` overrides the recipient of ``--to``."""
         to, cap = to or self.access.to, self.access.cap
         return await self.stream.send(
             record,
@@ -61,12 +64,17 @@ class OverlayStream:
 
     @property
     def now(self) -> UnixTime:
-        """By the hub's clock, which is the one that its receipts show."""
+        """The hub's time, which its receipts show too."""
         return self.hub.connection.time.now()
 
     @asynccontextmanager
-    async def view(self, overlay: Overlay[S], epoch: int | None = None) -> AsyncIterator[View[S]]:
-        """The overlay's view of the stream, folded up to its end: through all its epochs, or of one."""
+    async def view(
+        self, overlay: Overlay[S], epoch: int | None = None, *, must_exist: bool = False
+    ) -> AsyncIterator[View[S]]:
+        """The overlay's view of the stream, folded to its end: over all epochs, or of one epoch.
+
+        ``must_exist`` is for commands that only read: a stream without messages is most likely a typo.
+        """
         epochs = self.hub.epoch_labels(self.stream.id) if epoch is None else None
         with ViewStore(self._views) as store:
             reader, label = self.hub.log_reader(), self.stream.label(Epoch(epoch or 0))
@@ -78,6 +86,8 @@ class OverlayStream:
             await view.open()
             with self._watched("folding messages", lambda: view.size):
                 await view.catch_up()
+            if must_exist and not view.size:
+                raise self.missing()
             yield view
 
     def _watched(
@@ -85,15 +95,24 @@ class OverlayStream:
     ) -> AbstractContextManager[Progress]:
         return self.access.target.out.progress(what, counted=counted)
 
-    async def state(self, overlay: Overlay[S]) -> S:
-        """As it is now."""
-        async with self.view(overlay) as view:
+    def missing(self) -> CommandFailed:
+        """The error of a command that reads a stream without messages."""
+        url = self.access.target.url
+        return CommandFailed(
+            f"no such {self.description}: the hub at {url} has no message of it",
+            Exit.USAGE,
+            action="check the spelling and --hub",
+        )
+
+    async def state(self, overlay: Overlay[S], *, must_exist: bool = False) -> S:
+        """The folded state at the end of the stream."""
+        async with self.view(overlay, must_exist=must_exist) as view:
             return (await view.state()).summary.inner
 
     async def signed(self, overlay: Overlay[Any]) -> AsyncGenerator[tuple[Message, Msg], None]:
-        """All of the stream's messages, opened, in its order, each with the MSG it came in.
+        """All messages of the stream from its start, opened, each with its MSG.
 
-        ``overlay`` is the one whose view knows where the labels of past epochs lie, if there are any.
+        At a hub with epochs, the view of ``overlay`` knows the order of the labels.
         """
         if self.hub.connection.profile.epoch_sec:
             async with self.view(overlay) as view:
@@ -107,7 +126,7 @@ class OverlayStream:
                 progress.advance()
 
     async def authors(self) -> tuple[bytes, ...]:
-        """The keys behind a message sent now: those that may sign it, and who issued its token (WAL §8)."""
+        """The keys behind a message sent now: its possible signers and its token's issuer (WAL §8)."""
         hub, cap = self.hub, self.access.cap
         log = await hub.log(self.stream.label(), hub.connection.origin(self.stream.id))
         named = CapToken.decode(cap.read_bytes()) if cap is not None else None
@@ -116,7 +135,7 @@ class OverlayStream:
         return signers if token is None else (*signers, token.issuer_pk)
 
     async def authors_of(self, msg: Msg) -> tuple[bytes, ...]:
-        """Who signed it, and who issued the token that it was admitted with, as the hub holds it (H18)."""
+        """The keys that a message came from: its signer, and its token's issuer by the hub's record (H18)."""
         if msg.auth_ref is None:
             return (msg.client_id,)
         try:
@@ -133,7 +152,7 @@ class OverlayStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Which hub, as whom, with whose reader keys; what a command gets before it connects."""
+    """The options of an overlay command: hub, identity, reader keys, recipient and token."""
 
     target: Target
     reader: tuple[Path, ...]
@@ -146,12 +165,14 @@ class Access:
 
     @property
     def identity(self) -> Identity:
-        """Whose keys the command acts with."""
+        """The identity that the command acts as."""
         return Identity.of(self.target.secrets())
 
     @asynccontextmanager
-    async def streams(self) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
-        """Connect; any number of streams, by name or by id."""
+    async def streams(
+        self, described: str | None = None
+    ) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
+        """Connect, and open any number of streams by name or id; errors call them ``described``."""
         readers = readers_of(self.reader, self.target)
 
         async with self.target.connect() as hub:
@@ -160,15 +181,18 @@ class Access:
 
             def at_stream(name: str | StreamId) -> OverlayStream:
                 text = name if isinstance(name, str) else name.hex()
-                keys = (*readers, *identity.dh_keys)
                 return OverlayStream(
-                    hub=hub, stream=hub.stream(text, readers=readers), keys=keys, access=self
+                    hub=hub,
+                    stream=hub.stream(text, readers=readers),
+                    keys=(*readers, *identity.dh_keys),
+                    access=self,
+                    description=described or f"stream {text}",
                 )
 
             yield at_stream
 
     def send(self, name: str | StreamId, record: Record) -> Receipt:
-        """Connect, send one record, and have its receipt."""
+        """Connect, send one record and return its receipt."""
 
         async def work() -> Receipt:
             async with self.at(name) as source:
@@ -176,24 +200,24 @@ class Access:
 
         return loop.run(work())
 
-    def state(self, name: str | StreamId, overlay: Overlay[S]) -> S:
-        """Connect, and fold one stream."""
+    def state(self, name: str | StreamId, overlay: Overlay[S], described: str | None = None) -> S:
+        """Connect and fold a stream that must exist; errors call it ``described``."""
 
         async def work() -> S:
-            async with self.at(name) as at_stream:
-                return await at_stream.state(overlay)
+            async with self.streams(described) as at_stream:
+                return await at_stream(name).state(overlay, must_exist=True)
 
         return loop.run(work())
 
     @asynccontextmanager
-    async def at(self, name: str | StreamId) -> AsyncIterator[OverlayStream]:
-        """Connect, for one stream."""
-        async with self.streams() as at_stream:
+    async def at(self, name: str | StreamId, described: str | None = None) -> AsyncIterator[OverlayStream]:
+        """Connect and open one stream; errors call it ``described``."""
+        async with self.streams(described) as at_stream:
             yield at_stream(name)
 
 
 def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of ``connects`` and those of sealing and reading; the command gets a ``access``."""
+    """Add the options of ``connects``, ``--reader``, ``--to``, ``--cap``; the command gets an ``access``."""
 
     @wraps(work)
     def run(
@@ -206,18 +230,18 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--cap",
             type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            help="Token file; one that was authorized before is found by itself.",
+            help="Token file [default: the token that was authorized for the stream].",
         ),
         click.option(
             "--to",
             shell_complete=completions.files,
-            help="Seal to: a folder, card, or X25519 key [default: the reader, or you].",
+            help="Seal to this folder, card, or X25519 key [default: the reader, or you].",
         ),
         click.option(
             "--reader",
             multiple=True,
             type=click.Path(path_type=Path, exists=True),
-            help="Folder of a shared stream's reader key, to seal to and to read with.",
+            help="Folder of a shared reader key: records are sealed to it and read with it.",
         ),
     ):
         found = option(found)
@@ -225,12 +249,12 @@ def access_options(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refused(code: str, why: str) -> CommandFailed:
-    """A rule on this side forbids it: nothing was sent."""
-    return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY)
+    """The error of a record that a rule forbids; nothing was sent."""
+    return CommandFailed(f"{code}: {why}; nothing was sent", Exit.POLICY, reason=str(code))
 
 
 def text_or_hex(content: bytes) -> str:
-    """For a person: text where it is printable text."""
+    """Bytes for a person: as text if they are printable UTF-8, else in hex."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -239,7 +263,7 @@ def text_or_hex(content: bytes) -> str:
 
 
 def bytes_data(name: str, content: bytes) -> dict[str, str]:
-    """For a program: ``name`` if it is text, else ``name_hex``."""
+    """Bytes for a program: under ``name`` if they are UTF-8, else in hex under ``name_hex``."""
     try:
         return {name: content.decode()}
     except UnicodeDecodeError:
@@ -247,4 +271,5 @@ def bytes_data(name: str, content: bytes) -> dict[str, str]:
 
 
 def sent_data(record: Record, receipt: Receipt, stream: str) -> dict[str, Any]:
+    """The JSON of a sent record: its schema, its stream and its receipt."""
     return {"schema": record.NAME, "stream": stream, **receipt_told(receipt)}

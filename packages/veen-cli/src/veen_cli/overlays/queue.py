@@ -1,4 +1,4 @@
-"""``veen queue``: jobs in a stream, delivered at least once (§11.4)."""
+"""``veen queue``: a work queue in a stream, with delivery at least once (core §11.4)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from veen_overlays.queue import (
 
 COMMANDS: Final = {
     "put": LazyCommand("veen_cli.overlays.queue:put", "Add a job."),
-    "take": LazyCommand("veen_cli.overlays.queue:take", "Claim the oldest job that nobody holds."),
-    "ack": LazyCommand("veen_cli.overlays.queue:ack", "Say that a job is done."),
+    "take": LazyCommand("veen_cli.overlays.queue:take", "Take the oldest job that no worker holds."),
+    "ack": LazyCommand("veen_cli.overlays.queue:ack", "Acknowledge that a job is done."),
 }
 queue = Group("queue", COMMANDS, path="queue", help="Jobs in a stream: put, take, acknowledge.")
 
 worker_option = click.option(
-    "--worker", type=Hex(WorkerId), help="Who works, in hex [default: your identity's key]."
+    "--worker", type=Hex(WorkerId), help="Id of the worker in hex [default: your identity's key]."
 )
 
 
@@ -60,7 +60,7 @@ def _worker(access: Access, named: WorkerId | None) -> WorkerId:
 def put(out: Output, *, access: Access, stream: str, body: str) -> Answer:
     """Add a job.
 
-    It gets an id, which also a mirrored copy has; a worker names it when it takes and acknowledges the job.
+    Prints the job's id, which `veen queue ack` takes. A mirrored copy of the message is the same job.
     """
     del out
     record = Enqueue(body=body.encode())
@@ -73,7 +73,7 @@ def put(out: Output, *, access: Access, stream: str, body: str) -> Answer:
 async def _claim(
     source: OverlayStream, worker: WorkerId, lease: int
 ) -> tuple[bytes, Job, Take, Receipt] | None:
-    """Of several that reach for one job, the first in the stream has it; the others go on to the next."""
+    """Take a job. Of several takes of one job the first wins; the others try the next job."""
     async with source.view(QUEUE) as view:
         while True:
             jobs = (await view.state()).summary.inner
@@ -90,15 +90,21 @@ async def _claim(
 
 
 @command("veen queue take --stream jobs --lease 5m", "veen queue take --stream jobs --quiet")
-@click.option("--lease", type=times.Duration(), default="1m", show_default=True, help="How long it is yours.")
+@click.option(
+    "--lease",
+    type=times.Duration(),
+    default="1m",
+    show_default=True,
+    help="How long you hold the job.",
+)
 @worker_option
 @stream_option
 @access_options
 def take(out: Output, *, access: Access, stream: str, lease: int, worker: WorkerId | None) -> Answer:
-    """Claim the oldest job that nobody holds.
+    """Take the oldest job that no worker holds.
 
-    It is yours until the lease ends; then, unless it was acknowledged, others may take it again. With
-    --quiet only its body is printed. If there is none, that is no failure: "job" is null.
+    The job is yours until the lease ends. If it is not acknowledged by then, any worker may take it again.
+    With --quiet only the body is printed. An empty queue is not an error: "job" is then null.
     """
     me = _worker(access, worker)
 
@@ -108,7 +114,7 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
 
     claimed = loop.run(work())
     if claimed is None:
-        return Answer({"stream": stream, "job": None}, [f"no job waits in {stream}"])
+        return Answer({"stream": stream, "job": None}, [f"{stream} has no job to take"])
     named, job, record, receipt = claimed
     if out.quiet and not out.as_json:
         click.echo(text_or_hex(job.body))
@@ -129,9 +135,9 @@ def take(out: Output, *, access: Access, stream: str, lease: int, worker: Worker
 @stream_option
 @access_options
 def ack(out: Output, *, access: Access, stream: str, job: JobId, worker: WorkerId | None) -> Answer:
-    """Say that a job is done.
+    """Acknowledge that a job is done.
 
-    Nothing is sent, with exit code 6, if the stream has no such job, or it is done already.
+    Ends with exit code 6, and sends nothing, if the stream has no such job or the job is done.
     """
     del out
     me = _worker(access, worker)
@@ -141,7 +147,7 @@ def ack(out: Output, *, access: Access, stream: str, job: JobId, worker: WorkerI
             jobs = await source.state(QUEUE)
             held = jobs.get(bytes(job), Job())
             if held == DONE:
-                raise refused("QUEUE.DONE", f"job {job.hex()} is done already")
+                raise refused("QUEUE.DONE", f"job {job.hex()} is already done")
             if not held.seq:
                 raise refused("QUEUE.NO_JOB", f"{stream} has no job {job.hex()}")
             record = Ack(job=job, worker=me, ts=source.now)

@@ -1,4 +1,4 @@
-"""``veen snapshot``: publish what a state is after a prefix, and check what was published (spec-3 §7)."""
+"""``veen snapshot``: publish the hash of a folded state, and verify published hashes (spec-3 §7)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,21 @@ from veen_overlays.live import Materializer
 from veen_overlays.snapshot import SNAPSHOTS, StateCheckpoint, StateId
 
 COMMANDS: Final = {
-    "publish": LazyCommand("veen_cli.overlays.snapshot:publish", "Publish the hash of a state, at a prefix."),
+    "publish": LazyCommand(
+        "veen_cli.overlays.snapshot:publish", "Publish the hash of a stream's folded state."
+    ),
     "verify": LazyCommand(
-        "veen_cli.overlays.snapshot:verify", "Fold the log and compare what was published."
+        "veen_cli.overlays.snapshot:verify", "Fold a stream and compare published snapshots."
     ),
 }
-snapshot = Group("snapshot", COMMANDS, path="snapshot", help="States published by their hash, and checked.")
+snapshot = Group(
+    "snapshot", COMMANDS, path="snapshot", help="Publish the hashes of folded states, and verify them."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Which state of which stream, and where snapshots of it are."""
+    """The options of a snapshot command: overlay, stream, prefix, state id, and where snapshots are."""
 
     overlay: str
     stream: str
@@ -51,8 +55,8 @@ class Which:
         return self.state_id or StateId(source.stream.id)
 
 
-def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Say which; the command gets a ``which``."""
+def _state_options(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the arguments and options that select a state; the command gets a ``which``."""
 
     def declare(work: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(work)
@@ -61,9 +65,9 @@ def _of_a_state(upto: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
         found: Callable[..., Any] = access_options(run)
         for option in (
-            click.option("--into", help="The stream that holds snapshots [default: STREAM itself]."),
+            click.option("--into", help="Stream that holds the snapshots [default: STREAM itself]."),
             click.option(
-                "--state-id", type=Hex(StateId), help="Which state it is, in hex [default: the stream's id]."
+                "--state-id", type=Hex(StateId), help="Id of the state in hex [default: the stream's id]."
             ),
             click.option("--upto", type=Integer(1), help=upto),
             click.argument("stream"),
@@ -88,11 +92,11 @@ def _claim_data(claim: StateCheckpoint) -> dict[str, Any]:
 @command(
     "veen snapshot publish wallet.ledger shop", "veen snapshot publish kv.map config --upto 100 --into proofs"
 )
-@_of_a_state("After this many messages [default: all].")
+@_state_options("Publish the state after this many messages [default: all].")
 def publish(out: Output, *, access: Access, which: Which) -> Answer:
-    """Publish the hash of a state, at a prefix.
+    """Publish the hash of a stream's folded state.
 
-    Whoever can read the stream can check it with `veen snapshot verify`.
+    Everyone who can read the stream can check it with `veen snapshot verify`.
     """
     del out
     into = which.holder
@@ -102,10 +106,6 @@ def publish(out: Output, *, access: Access, which: Which) -> Answer:
             source = at_stream(which.stream)
             async with _one_label(source, which.overlay) as view:
                 check_upto(which.upto, view.size, which.stream)
-                if not view.size:
-                    raise CommandFailed(
-                        f"{which.stream} holds no message yet: nothing to publish", Exit.USAGE
-                    )
                 claim = await view.snapshot(which.id(source), which.upto)
             return claim, await at_stream(into).send(claim)
 
@@ -116,18 +116,19 @@ def publish(out: Output, *, access: Access, which: Which) -> Answer:
 
 @asynccontextmanager
 async def _one_label(source: OverlayStream, overlay: str) -> AsyncIterator[Materializer[Any]]:
-    async with source.view(OVERLAYS[overlay]) as view:
+    async with source.view(OVERLAYS[overlay], must_exist=True) as view:
         if not isinstance(view, Materializer):
             raise CommandFailed(
-                "a snapshot is bound to one label's root (spec-3 7.2), and this hub gives a stream another "
-                "label each epoch: `veen fold` shows the state hash of all; publish on a hub without epochs",
+                "a snapshot is bound to the root of one label (spec-3 §7.2), and at this hub a stream has a "
+                "label per epoch",
                 Exit.POLICY,
+                action="compare the state hash that `veen fold` prints, or use a hub without epochs",
             )
         yield view
 
 
 async def _claims(holder: OverlayStream, which: Which, state_id: StateId) -> list[StateCheckpoint]:
-    """What was published of this state; of one prefix, the latest."""
+    """The published snapshots of the state, by prefix; the latest of each prefix."""
     state = await holder.state(SNAPSHOTS)
     claims = [StateCheckpoint.decode(written[1]) for written in state.values() if written is not None]
     return [
@@ -141,11 +142,11 @@ async def _claims(holder: OverlayStream, which: Which, state_id: StateId) -> lis
 @command(
     "veen snapshot verify wallet.ledger shop", "veen snapshot verify kv.map config --upto 100 --into proofs"
 )
-@_of_a_state("Only that of this prefix [default: all there are].")
+@_state_options("Verify the snapshot after this many messages only [default: all].")
 def verify(out: Output, *, access: Access, which: Which) -> Answer:
-    """Fold the log and compare what was published.
+    """Fold a stream and compare published snapshots.
 
-    Exits with 3 if a snapshot is not what the log folds to, with 1 if there is none.
+    Ends with exit code 3 if the stream folds to another state, with 1 if there is no snapshot.
     """
     del out
 
@@ -161,8 +162,10 @@ def verify(out: Output, *, access: Access, which: Which) -> Answer:
     claims = loop.run(work())
     if not claims:
         raise CommandFailed(
-            f"{which.holder} has no such snapshot of {which.overlay}: `veen snapshot publish` makes one",
+            f"{which.holder} has no such snapshot of {which.overlay}",
             Exit.USAGE,
+            action="publish one with `veen snapshot publish`",
         )
     data = {"stream": which.stream, "holds": True, "snapshots": [_claim_data(claim) for claim in claims]}
-    return Answer(data, [f"after {each.upto_stream_seq}: {each.state_hash.hex()} holds" for each in claims])
+    lines = [f"after {each.upto_stream_seq}: {each.state_hash.hex()} is correct" for each in claims]
+    return Answer(data, lines)

@@ -1,8 +1,8 @@
-"""``veen wallet``: what changes a wallet; each refused here if the log should not have it (WAL §5, §13).
+"""``veen wallet``: the commands that change a wallet, after checking the rules (WAL §5, §13).
 
-A wallet has a stream of its own, or shares a ledger with others (``--ledger``). The check looks at the log
-as it is; of two producers that act at once both may pass it. The slower one is told so right after, and
-``veen wallet verify`` reports it to everybody.
+A wallet has a stream of its own, or shares a ledger with other wallets (``--ledger``). The check folds the
+log to its end. Two producers that act at the same time may both pass it; the slower one learns so from its
+own command, and ``veen wallet verify`` reports the event to every reader.
 """
 
 from __future__ import annotations
@@ -38,33 +38,29 @@ from veen_overlays.wallet.rules import WalCode, paid_under_ref, refusal, violati
 _HERE: Final = "veen_cli.overlays.wallet"
 COMMANDS: Final = {
     "open": LazyCommand(f"{_HERE}:open_", "Open a wallet."),
-    "deposit": LazyCommand(f"{_HERE}:deposit", "Pay in from outside."),
-    "withdraw": LazyCommand(f"{_HERE}:withdraw", "Pay out to outside."),
+    "deposit": LazyCommand(f"{_HERE}:deposit", "Pay money in from outside."),
+    "withdraw": LazyCommand(f"{_HERE}:withdraw", "Pay money out."),
     "transfer": LazyCommand("veen_cli.overlays.transfer:transfer", "Pay from one wallet to another."),
     "adjust": LazyCommand(f"{_HERE}:adjust", "Correct a balance, up or down."),
-    "limit": LazyCommand(f"{_HERE}:limit", "Set the daily limit of what goes out, or clear it."),
+    "limit": LazyCommand(f"{_HERE}:limit", "Set or clear the daily limit of outgoing payments."),
     "freeze": LazyCommand(f"{_HERE}:freeze", "Stop outgoing payments."),
-    "unfreeze": LazyCommand(f"{_HERE}:unfreeze", "Let outgoing payments go again."),
-    "close": LazyCommand(f"{_HERE}:close", "Close an empty wallet, for good."),
+    "unfreeze": LazyCommand(f"{_HERE}:unfreeze", "Allow outgoing payments again."),
+    "close": LazyCommand(f"{_HERE}:close", "Close an empty wallet permanently."),
     "balance": LazyCommand("veen_cli.overlays.ledger:balance", "Show a wallet, or all wallets of a ledger."),
-    "ledger": LazyCommand(
-        "veen_cli.overlays.ledger:ledger", "List what happened to a wallet, or to all of a ledger."
-    ),
-    "verify": LazyCommand(
-        "veen_cli.overlays.ledger:verify", "Report every event that should not be in the log."
-    ),
+    "ledger": LazyCommand("veen_cli.overlays.ledger:ledger", "List the events of a wallet or a ledger."),
+    "verify": LazyCommand("veen_cli.overlays.ledger:verify", "Report every event that breaks the rules."),
 }
-wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, and its rules.")
+wallet = Group("wallet", COMMANDS, path="wallet", help="Wallets: balances folded from a log, with rules.")
 
 wallet_argument = click.argument("wallet", type=Hex(WalletId), metavar="WALLET")
 amount_argument = click.argument("amount", type=Integer(1))
-ref_option = click.option("--ref", help="What it refers to, as text.")
-reason_option = click.option("--reason", help="Why.")
+ref_option = click.option("--ref", help="Reference of the payment, as text.")
+reason_option = click.option("--reason", help="Reason, as text.")
 
 
 @dataclass(frozen=True, slots=True)
 class WalletAccount:
-    """A wallet and the stream that it is folded from."""
+    """A wallet and where its events are."""
 
     wallet: WalletId
     scope: LedgerScope
@@ -77,6 +73,12 @@ class WalletAccount:
     @property
     def overlay(self) -> Overlay[Accounts]:
         return LEDGER if self.scope.ledger is not None else one_wallet(self.wallet)
+
+    @property
+    def description(self) -> str:
+        """What errors call the stream."""
+        ledger = self.scope.ledger
+        return f"wallet {self.wallet.hex()}" if ledger is None else f"stream {ledger}"
 
     async def state(self, view: View[Accounts]) -> State:
         """The wallet as the log ends now."""
@@ -151,6 +153,7 @@ def emit(access: Access, account: WalletAccount, make: Callable[[UnixTime], Reco
 
 
 def state_data(wallet: WalletId, state: State) -> dict[str, Any]:
+    """The JSON of a wallet's state."""
     return {"wallet": wallet.hex(), **state._asdict()}
 
 
@@ -160,8 +163,10 @@ def _ref(text: str | None) -> bytes | None:
 
 @command("veen wallet open --realm shop --currency EUR", name="open")
 @realm_option
-@click.option("--currency", required=True, help="Its code, as in EUR.")
-@click.option("--ctx", type=Hex(CtxId), help="Whose: an account's id [default: yours in the realm].")
+@click.option("--currency", required=True, help="Currency code, such as EUR.")
+@click.option(
+    "--ctx", type=Hex(CtxId), help="Account that owns the wallet [default: your account in the realm]."
+)
 @scope_options
 @access_options
 def open_(
@@ -169,11 +174,12 @@ def open_(
 ) -> Answer:
     """Open a wallet.
 
-    Its id follows from realm, account and currency, so there is one of a kind. Opening it twice is refused.
+    The wallet's id is derived from realm, account and currency, so an account has one wallet per currency.
+    Opening it twice is refused.
     """
     del out
     if not currency or not currency.isascii():
-        raise refused(WalCode.INVALID_CURRENCY, "a currency code is ASCII text (WAL 2.2)")
+        raise refused(WalCode.INVALID_CURRENCY, "a currency code must be ASCII text (WAL 2.2)")
     owner = ctx or ctx_id(PrincipalPk(access.identity.client_id), realm)
     wallet = wallet_id(realm, owner, currency)
 
@@ -192,9 +198,9 @@ def open_(
 def deposit(
     out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
-    """Pay in from outside.
+    """Pay money in from outside.
 
-    The amount is in the currency's smallest unit.
+    AMOUNT is in the currency's smallest unit.
     """
     del out
 
@@ -213,10 +219,10 @@ def deposit(
 def withdraw(
     out: Output, *, access: Access, wallet: WalletId, amount: int, ref: str | None, scope: LedgerScope
 ) -> Answer:
-    """Pay out to outside.
+    """Pay money out.
 
-    Refused with exit code 6 if the balance or the day's limit does not cover it, the wallet is frozen, or
-    something was paid out of it under the same --ref: that is the first attempt, and it was made.
+    Refused with exit code 6 if AMOUNT exceeds the balance or the daily limit, if the wallet is frozen, or if
+    it has paid out under the same --ref before: a retry must not pay twice.
     """
     del out
 
@@ -230,8 +236,14 @@ def withdraw(
     "veen wallet adjust WALLET --by -20 --reason 'counted twice'",
 )
 @wallet_argument
-@click.option("--by", "delta", type=Integer(-MAX_UINT), required=True, help="How much; negative takes away.")
-@click.option("--reason", required=True, help="Why; it stands in the log.")
+@click.option(
+    "--by",
+    "delta",
+    type=Integer(-MAX_UINT),
+    required=True,
+    help="Amount to add; a negative amount is subtracted.",
+)
+@click.option("--reason", required=True, help="Reason; readers of the log see it.")
 @ref_option
 @scope_options
 @access_options
@@ -247,7 +259,7 @@ def adjust(
 ) -> Answer:
     """Correct a balance, up or down.
 
-    For operators; never below zero.
+    For operators. The balance cannot go below zero.
     """
     del out
 
@@ -266,18 +278,18 @@ def adjust(
 def limit(
     out: Output, *, access: Access, wallet: WalletId, amount: int | None, clear: bool, scope: LedgerScope
 ) -> Answer:
-    """Set the daily limit of what goes out, or clear it.
+    """Set or clear the daily limit of outgoing payments.
 
-    A day is a day of UTC.
+    A day is a UTC day.
     """
     del out
     if clear == (amount is not None):
-        raise click.UsageError("an amount, or --none to clear the limit.")
+        raise click.UsageError("name an amount, or --none to clear the limit.")
 
     def make(now: UnixTime) -> Record:
         return wal.Limit(wallet_id=wallet, daily_limit=amount, ts=now)
 
-    done = "cleared the limit" if amount is None else f"limited to {amount} a day"
+    done = "cleared the limit" if amount is None else f"limited to {amount} per day"
     return emit(access, WalletAccount(wallet, scope), make, done)
 
 
@@ -291,7 +303,7 @@ def freeze(
 ) -> Answer:
     """Stop outgoing payments.
 
-    Deposits and incoming transfers still count.
+    Deposits and incoming transfers are still possible.
     """
     del out
 
@@ -309,13 +321,13 @@ def freeze(
 def unfreeze(
     out: Output, *, access: Access, wallet: WalletId, reason: str | None, scope: LedgerScope
 ) -> Answer:
-    """Let outgoing payments go again."""
+    """Allow outgoing payments again."""
     del out
 
     def make(now: UnixTime) -> Record:
         return wal.Unfreeze(wallet_id=wallet, ts=now, reason=reason)
 
-    return emit(access, WalletAccount(wallet, scope), make, "not frozen any more")
+    return emit(access, WalletAccount(wallet, scope), make, "unfrozen")
 
 
 @command("veen wallet close WALLET")
@@ -323,9 +335,9 @@ def unfreeze(
 @scope_options
 @access_options
 def close(out: Output, *, access: Access, wallet: WalletId, scope: LedgerScope) -> Answer:
-    """Close an empty wallet, for good.
+    """Close an empty wallet permanently.
 
-    A closed wallet takes nothing and gives nothing; its id cannot be opened again.
+    A closed wallet accepts no payment and makes none. Its id cannot be opened again.
     """
     del out
 
