@@ -70,7 +70,9 @@ def test_a_label_has_a_class_and_a_schema_a_meaning(square: Town) -> None:
         "alice", "label-class", "set", "orders", "bulk", *at, "--retention", "1d", *on, "--json"
     ).json
     shown = square.as_("bob", "label-class", "show", told["record"]["label"], *on)
-    assert "is not a label in hex" in square.as_("bob", "label-class", "show", "orders", *on).failed(Exit.USAGE)
+    assert "is not a label in hex" in square.as_("bob", "label-class", "show", "orders", *on).failed(
+        Exit.USAGE
+    )
     assert "bulk" in shown.ok().out
     later = square.as_("alice", "label-class", "set", "orders", "log", *at, "--epoch", 7, *on, "--json").json
     wanted = label_of(routing_key(HubId.from_hex(square.hub_id)), stream_id("orders"), Epoch(7))
