@@ -2,10 +2,17 @@ import subprocess
 import sys
 from importlib.metadata import metadata, requires
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 import veen_storage
+from veen_core.ciphertext import Binding
+from veen_core.ids import ClientId, ClientSeq, StreamSeq
+from veen_core.msg import sign_msg
+from veen_core.profile import DEFAULT_PROFILE
+
+from .sample import ORDERS, ciphertext, signing_key
 
 
 def test_the_distribution_says_what_it_is() -> None:
@@ -40,3 +47,21 @@ def test_importing_the_errors_does_not_import_lmdb() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    example = readme.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    binding = Binding(
+        profile_id=DEFAULT_PROFILE.profile_id,
+        label=ORDERS,
+        client_id=ClientId(signing_key("alice").public),
+        client_seq=ClientSeq(1),
+        prev_ack=StreamSeq(0),
+        auth_ref=None,
+    )
+    msg = sign_msg(signing_key("alice"), binding, ciphertext(b"two coffees"))
+    values = {"random_32_bytes": bytes(range(32)), "msg": msg}
+    exec(example, values)
+    assert values["receipt"].leaf_hash == msg.leaf_hash
