@@ -18,6 +18,8 @@ from veen_core import api, status
 from veen_core.rejection import HTTP_STATUS, TABLE
 from veen_core.wire import Wire
 from veen_hub.ops import config
+from veen_overlays.fold.registry import OVERLAYS
+from veen_overlays.schema.reference import reference
 
 HERE = Path(__file__).parent
 
@@ -112,6 +114,7 @@ def words_after(body: list[ast.stmt], at: int) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "records": lambda: reference(OVERLAYS.values()),
     "envelopes": envelopes,
     "errors": errors,
     "rejections": rejections,

@@ -19,7 +19,7 @@ from veen_spark.fold import duplicates, ranges
 from veen_spark.fold.fingerprints import fingerprint
 from veen_spark.fold.folding import fold
 from veen_spark.fold.ranges import record_batch
-from veen_spark.fold.states import state, table_of
+from veen_spark.fold.states import state, state_rows, state_schema
 from veen_spark.functions.open import open_messages
 from veen_spark.functions.reader_keys import ReaderKeys
 
@@ -242,10 +242,9 @@ def test_every_state_is_a_table_with_the_prefix_it_rests_on(name: str, world: Hu
     """Without Spark: the table's declaration takes whatever the overlay shows."""
     overlay = OVERLAYS[name]
     summary = in_one_process(overlay, world, name, reader_key("world"))
-    table = table_of(overlay)
-    rows = [(b"label", 1, b"root", *row) for row in table.rows(overlay.view(summary.inner))]
+    rows = [(b"label", 1, b"root", *row) for row in state_rows(overlay, overlay.view(summary.inner))]
     assert rows
-    batch = record_batch(rows, table.schema)
+    batch = record_batch(rows, state_schema(overlay))
     assert batch.num_rows == len(rows)
     assert "state" not in batch.schema.names  # a table of its own, not the fallback
 

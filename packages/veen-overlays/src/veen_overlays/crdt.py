@@ -10,6 +10,7 @@ from veen_core.ids import FixedBytes, UnixTime
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import GROW_SET, LWW, SUM, Monoid, StampedValue, int_to_item, map_of, product
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import KEY_VALUE, ColumnType, Table
 from veen_overlays.schema.record import Record, record
 
 
@@ -79,6 +80,7 @@ LWW_REGISTERS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     monoid=map_of(LWW),
     lift=_lift_lww,
     view=_registers,
+    table=KEY_VALUE,
 )
 
 _OR_SET: Monoid[Mapping[str, Any]] = product(added=map_of(GROW_SET), gone=GROW_SET)
@@ -106,6 +108,7 @@ OR_SET: Overlay[Mapping[str, Any]] = Overlay(
     monoid=_OR_SET,
     lift=_lift_or_set,
     view=_elements,
+    table=Table({"elem": ColumnType.BYTES}, lambda view: ((elem,) for elem in view)),
 )
 
 
@@ -133,4 +136,9 @@ G_COUNTER: Overlay[Mapping[bytes, int]] = Overlay(
     monoid=map_of(SUM),
     lift=_lift_counter,
     view=_shards,
+    table=Table(
+        {"shard": ColumnType.BYTES, "total": ColumnType.INTEGER}, lambda view: view["shards"].items()
+    ),
 )
+
+OVERLAYS = (LWW_REGISTERS, OR_SET, G_COUNTER)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import KEY_VALUE
 from veen_overlays.schema.record import Record, record
 
 
@@ -74,4 +75,7 @@ KV: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     monoid=map_of(LWW),
     lift=_lift,
     view=_entries,
+    table=KEY_VALUE,
 )
+
+OVERLAYS = (KV,)

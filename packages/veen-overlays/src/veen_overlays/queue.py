@@ -18,6 +18,7 @@ from veen_core.ids import FixedBytes, LeafHash, StreamSeq, UnixTime
 from veen_overlays.fold.event import Event, Message
 from veen_overlays.fold.monoid import Monoid, map_of
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.schema.record import Record, record
 
 
@@ -174,4 +175,16 @@ QUEUE: Overlay[Jobs] = Overlay(
     monoid=map_of(_JOB),
     lift=_lift,
     view=_open_jobs,
+    table=table_of_maps(
+        {
+            "job": ColumnType.BYTES,
+            "body": ColumnType.BYTES,
+            "deliveries": ColumnType.UINT,
+            "worker": ColumnType.BYTES,
+            "ts": ColumnType.UINT,
+            "lease_sec": ColumnType.UINT,
+        }
+    ),
 )
+
+OVERLAYS = (QUEUE,)

@@ -13,6 +13,7 @@ from veen_core.ids import FixedBytes, MmrRoot, StreamSeq
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay, StateHash, Summary
+from veen_overlays.fold.table import table_of_records
 from veen_overlays.schema.record import Record, record
 
 
@@ -80,4 +81,7 @@ SNAPSHOTS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     monoid=map_of(LWW),
     lift=_lift,
     view=_published,
+    table=table_of_records(StateCheckpoint),
 )
+
+OVERLAYS = (SNAPSHOTS,)

@@ -6,5 +6,8 @@
 
 from veen_overlays.control.admission import ViewPolicy
 from veen_overlays.control.policy import Level, PolicyView
+from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
 
-__all__ = ["Level", "PolicyView", "ViewPolicy"]
+__all__ = ["OVERLAYS", "Level", "PolicyView", "ViewPolicy"]
+
+OVERLAYS = (AUTHORITIES, REVOCATIONS, LABEL_CLASSES, SCHEMAS)

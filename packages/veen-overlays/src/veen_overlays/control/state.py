@@ -17,6 +17,7 @@ from veen_overlays.control.records import (
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import GROW_SET, LWW, StampedValue, map_of
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import table_of_records
 from veen_overlays.identifiers import RealmId
 
 Records = Mapping[bytes, frozenset[bytes]]
@@ -42,6 +43,7 @@ AUTHORITIES: Final[Overlay[Records]] = Overlay(
     monoid=map_of(GROW_SET),
     lift=_lift_authority,
     view=_all,
+    table=table_of_records(Authority),
 )
 
 
@@ -76,6 +78,7 @@ REVOCATIONS: Final[Overlay[Records]] = Overlay(
     monoid=map_of(GROW_SET),
     lift=_lift_revocation,
     view=_all,
+    table=table_of_records(Revocation),
 )
 
 
@@ -103,6 +106,7 @@ LABEL_CLASSES: Final[Overlay[Registers]] = Overlay(
     monoid=map_of(LWW),
     lift=_lift_class,
     view=_registers,
+    table=table_of_records(LabelClass),
 )
 
 
@@ -125,6 +129,7 @@ SCHEMAS: Final[Overlay[Registers]] = Overlay(
     monoid=map_of(LWW),
     lift=_lift_schema,
     view=_registers,
+    table=table_of_records(SchemaDescriptor),
 )
 
 

@@ -21,6 +21,7 @@ from veen_core.hashing import Ht
 from veen_core.ids import FixedBytes, SchemaId
 from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message, SeenKeys
 from veen_overlays.fold.monoid import Monoid
+from veen_overlays.fold.table import WHOLE_STATE, Table
 from veen_overlays.schema.record import Record, Undecodable, decode_record
 
 S = TypeVar("S")
@@ -62,6 +63,8 @@ class Overlay(Generic[S]):
     """Keys of which only the first use counts, besides the event's identity."""
     bulk: Callable[[Iterable[Message], SeenKeys], tuple[S, int, list[Message]]] | None = None
     """A faster fold of many messages: its summary, how many events went into it, and what it left aside."""
+    table: Table = WHOLE_STATE
+    """The rows and columns of the state, for Spark."""
     scope: bytes = b""
     """What an overlay that looks at one thing only looks at: a wallet, a stream."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)

@@ -1,23 +1,41 @@
-"""Every overlay of this package, by name: what ``veen fold`` offers and the law tests run over."""
+"""The registry: every overlay of this package by name, found by itself.
+
+A module or package directly under ``veen_overlays`` that declares overlays lists them in a tuple
+``OVERLAYS``:
+
+    OVERLAYS = (KV,)
+
+The registry imports these modules and collects the tuples. ``veen fold``, ``veen snapshot``, Spark's folds
+and columns, the records reference and the law tests take their overlays from here, so a new overlay is one
+new module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final
 
-from veen_overlays.control.state import AUTHORITIES, LABEL_CLASSES, REVOCATIONS, SCHEMAS
-from veen_overlays.crdt import G_COUNTER, LWW_REGISTERS, OR_SET
+import veen_overlays
 from veen_overlays.fold.overlay import Overlay
-from veen_overlays.identity.state import IDENTITY
-from veen_overlays.kv import KV
-from veen_overlays.queue import QUEUE
-from veen_overlays.snapshot import SNAPSHOTS
-from veen_overlays.wallet.ledger import LEDGER
 
-OVERLAYS: Final[Mapping[str, Overlay[Any]]] = {
-    overlay.name: overlay
-    for overlay in (
-        *(LWW_REGISTERS, OR_SET, G_COUNTER, KV, QUEUE, LEDGER, IDENTITY),
-        *(AUTHORITIES, REVOCATIONS, LABEL_CLASSES, SCHEMAS, SNAPSHOTS),
-    )
-}
+FRAMEWORK: Final = frozenset(("fold", "schema", "summary_tree", "live"))
+"""The rooms that hold no overlay; they are not imported."""
+
+
+def _declared() -> Iterator[Overlay[Any]]:
+    for module in sorted(pkgutil.iter_modules(veen_overlays.__path__), key=lambda each: each.name):
+        if module.name not in FRAMEWORK:
+            yield from getattr(import_module(f"veen_overlays.{module.name}"), "OVERLAYS", ())
+
+
+def _by_name(overlays: Iterator[Overlay[Any]]) -> dict[str, Overlay[Any]]:
+    found: dict[str, Overlay[Any]] = {}
+    for overlay in overlays:
+        if found.setdefault(overlay.name, overlay) is not overlay:
+            raise ValueError(f"two overlays are named {overlay.name}")
+    return found
+
+
+OVERLAYS: Final[Mapping[str, Overlay[Any]]] = _by_name(_declared())

@@ -1,1 +1,23 @@
-"""ID: principals, devices, accounts, organisations, handles, links and revocation (id-spec v0.0.1)."""
+"""Identity: principals, devices, accounts, organisations, handles, links (id-spec v0.0.1, cited as ID).
+
+``records`` declares the records, ``state`` folds them, ``directory`` answers questions about the folded
+streams, ``authentication`` finds the account behind a message, ``oidc`` verifies ID tokens of OpenID
+Connect.
+"""
+
+from veen_overlays.identity.authentication import Authenticated, Claim, Denied, authenticate
+from veen_overlays.identity.directory import Directory
+from veen_overlays.identity.state import IDENTITY, on_stream
+
+__all__ = [
+    "IDENTITY",
+    "OVERLAYS",
+    "Authenticated",
+    "Claim",
+    "Denied",
+    "Directory",
+    "authenticate",
+    "on_stream",
+]
+
+OVERLAYS = (IDENTITY,)

@@ -14,6 +14,7 @@ from veen_core.ids import StreamId
 from veen_overlays.fold.event import Event
 from veen_overlays.fold.monoid import FIRST_WRITER, GROW_SET, LWW, Monoid, StampedValue, map_of, product
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import ColumnType, Table
 from veen_overlays.identity import records as ids
 from veen_overlays.schema.record import Record
 
@@ -158,6 +159,10 @@ def _overlay(lift_: Callable[[Event], Identity], scope: bytes = b"") -> Overlay[
         monoid=IDENTITY_MONOID,
         lift=lift_,
         view=_view,
+        table=Table(
+            {"part": ColumnType.TEXT, "key": ColumnType.BYTES, "value": ColumnType.JSON},
+            lambda view: ((part, key, value) for part, held in view.items() for key, value in held.items()),
+        ),
     )
 
 

@@ -1,8 +1,6 @@
-"""The reference of records, written from their declarations: ``docs/overlays.md`` holds it (§4.7).
+"""The reference of all records as Markdown, made from their declarations (core §4.7).
 
-    python -m veen_overlays.schema.reference docs/overlays.md
-
-writes the part of a page between ``<!-- records -->`` and ``<!-- end of records -->``.
+``docs/generate.py`` writes it into ``docs/reference/records.md``.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from veen_overlays.schema.record import Record
 
 
 def record_reference(shape: type[Record]) -> str:
-    """One record: its name, where it is specified, its schema id, fields and rules."""
-    lines = [f"#### `{shape.NAME}`", "", f"{(shape.__doc__ or '').strip()} ({shape.codec.section})", ""]
+    """The section of one record: name, specification, schema id, fields and rules."""
+    lines = [f"### `{shape.NAME}`", "", f"{_sentence(shape)} ({_cited(shape.codec.section)})", ""]
     lines += [f"Schema `{shape.SCHEMA.hex()}`.", "", "| field | type | |", "|---|---|---|"]
     for field in shape.codec.fields:
         kind = field.kind.describe().replace("|", "or")
@@ -26,34 +24,21 @@ def record_reference(shape: type[Record]) -> str:
     return "\n".join(lines)
 
 
+def _sentence(shape: type[Record]) -> str:
+    return (shape.__doc__ or "").strip().replace("``", "`")
+
+
+def _cited(section: str) -> str:
+    """A section with its document; a bare number belongs to core.md."""
+    return f"core §{section}" if section[0].isdecimal() else section
+
+
 def overlay_reference(overlay: Overlay[Any]) -> str:
-    """One overlay: what its state is, then its records."""
-    parts = [f"### `{overlay.name}`", overlay.title, *(record_reference(shape) for shape in overlay.schemas)]
+    """The section of one overlay: its title, then its records."""
+    parts = [f"## `{overlay.name}`", overlay.title, *(record_reference(shape) for shape in overlay.schemas)]
     return "\n\n".join(parts)
 
 
 def reference(overlays: Iterable[Overlay[Any]]) -> str:
-    """All of them, in the order given."""
+    """The sections of all overlays, in the given order."""
     return "\n\n".join(overlay_reference(overlay) for overlay in overlays) + "\n"
-
-
-BEGIN, END = "<!-- records -->\n", "<!-- end of records -->"
-
-
-def filled(page: str, overlays: Iterable[Overlay[Any]]) -> str:
-    """The page with its records as the code has them now."""
-    before, _, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page has no part between {BEGIN.strip()} and {END}")
-    return f"{before}{BEGIN}\n{reference(overlays)}\n{END}{after}"
-
-
-if __name__ == "__main__":
-    import sys
-    from pathlib import Path
-
-    from veen_overlays.fold.registry import OVERLAYS
-
-    page_ = Path(sys.argv[1])
-    page_.write_text(filled(page_.read_text(), OVERLAYS.values()))

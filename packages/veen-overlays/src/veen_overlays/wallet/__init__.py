@@ -12,6 +12,7 @@ from veen_overlays.wallet.rules import WalCode, WalletPolicy, refusal, violation
 
 __all__ = [
     "LEDGER",
+    "OVERLAYS",
     "State",
     "WalCode",
     "WalletPolicy",
@@ -20,3 +21,5 @@ __all__ = [
     "state_of",
     "violations",
 ]
+
+OVERLAYS = (LEDGER,)

@@ -15,6 +15,7 @@ from veen_core.hashing import H, Ht
 from veen_overlays.fold.event import EVENT_TAG, Event, Message, SeenKeys
 from veen_overlays.fold.monoid import map_of
 from veen_overlays.fold.overlay import Overlay
+from veen_overlays.fold.table import ColumnType, table_of_maps
 from veen_overlays.identifiers import WalletId
 from veen_overlays.schema.pattern import string_content, uint
 from veen_overlays.schema.record import Record, Undecodable, decode_record
@@ -189,6 +190,21 @@ def _states(accounts: Accounts) -> dict[bytes, Any]:
     return {wallet: state.item() for wallet, state in states if state != NEVER_OPENED}
 
 
+_TABLE: Final = table_of_maps(
+    {
+        "wallet_id": ColumnType.BYTES,
+        "exists": ColumnType.BOOL,
+        "closed": ColumnType.BOOL,
+        "balance": ColumnType.INTEGER,
+        "frozen": ColumnType.BOOL,
+        "daily_limit": ColumnType.UINT,
+        "pending_daily_spent": ColumnType.INTEGER,
+        "last_limit_reset_ts": ColumnType.UINT,
+    },
+    key="wallet_id",
+)
+
+
 def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
     return Overlay(
         name="wallet.ledger",
@@ -198,6 +214,7 @@ def _overlay(only: WalletId | None, title: str) -> Overlay[Accounts]:
         monoid=map_of(ACCOUNT),
         lift=_lifter(only),
         view=_states,
+        table=_TABLE,
         keys=wallet_keys,
         bulk=_BulkFold(only),
     )
