@@ -20,6 +20,7 @@ from veen_core import stream
 from veen_core.cap import CapToken, mint
 from veen_core.ciphertext import Binding
 from veen_core.entry import Entry
+from veen_core.export import ExportForm, Manifest
 from veen_core.hashing import H
 from veen_core.ids import (
     ClientId,
@@ -43,7 +44,6 @@ from veen_storage.chunks.retention import PruneRule, due
 from veen_storage.commit.writer import Batch
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import write as exports
-from veen_storage.copies.export.format import ExportForm, Manifest
 from veen_storage.disk.files import Files
 from veen_storage.disk.rotation import rotate
 from veen_storage.store import Store, create

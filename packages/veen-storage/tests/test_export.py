@@ -15,17 +15,7 @@ from veen_core import cbor, hub_identity
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import ChunkSummary, decode_peaks, parse_chunk_name
 from veen_core.entry import split_entries
-from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
-from veen_core.keys import SigningKey
-from veen_core.limits import Limits
-from veen_core.msg import Msg
-from veen_core.profile import PROFILES
-from veen_core.receipt import Receipt
-from veen_storage.chunks.retention import PruneRule
-from veen_storage.copies.export import export, export_window, verify_export
-from veen_storage.copies.export import format as export_format
-from veen_storage.copies.export import judge as export_judge
-from veen_storage.copies.export.format import (
+from veen_core.export import (
     MANIFEST,
     SIGNATURE,
     ExportedFile,
@@ -35,8 +25,16 @@ from veen_storage.copies.export.format import (
     Manifest,
     PrunedPayload,
     PrunedRange,
-    read_sequence,
 )
+from veen_core.ids import Epoch, HubId, HubPk, Label, MmrRoot, Signature, StreamSeq
+from veen_core.keys import SigningKey
+from veen_core.limits import Limits
+from veen_core.msg import Msg
+from veen_core.profile import PROFILES
+from veen_core.receipt import Receipt
+from veen_storage.chunks.retention import PruneRule
+from veen_storage.copies.export import export, export_window, range_verifier, sequence, verify_export
+from veen_storage.copies.export.sequence import read_sequence
 from veen_storage.disk.rotation import rotate
 from veen_storage.errors import AbsentError, DamageError, MismatchError, StorageError
 from veen_storage.store import Store
@@ -202,7 +200,7 @@ def test_a_token_that_is_authorized_twice_is_refused(
     for _ in range(2):
         authorize(store, token())
     export(store, CONTROL, seq(1), seq(2), tmp_path / "out", form=form)
-    with pytest.raises(DamageError, match="authorized before"):
+    with pytest.raises(DamageError, match="was authorized by entry 1"):
         verify_export(tmp_path / "out", HUB_ID)
 
 
@@ -352,11 +350,11 @@ def repeated(held: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize(
     ("stems", "edit", "why"),
     [
-        pytest.param(["payloads"], swapped, "I6: prev_ack", id="messages-swapped"),
+        pytest.param(["payloads"], swapped, "I2: leaf_hash", id="messages-swapped"),
         pytest.param(["payloads"], shortened, "nothing for receipt 6", id="message-left-out"),
         pytest.param(["payloads"], repeated, "more items", id="message-added"),
-        pytest.param(["receipts"], swapped, "I3", id="receipts-swapped"),
-        pytest.param(["receipts", "payloads"], swapped, "I3|I6", id="entries-swapped"),
+        pytest.param(["receipts"], swapped, "the index says 1", id="receipts-swapped"),
+        pytest.param(["receipts", "payloads"], swapped, "the index says 1", id="entries-swapped"),
         pytest.param(["receipts", "payloads"], shortened, "promises entry 6", id="end-cut-off"),
     ],
 )
@@ -553,7 +551,7 @@ def test_a_summary_that_lies_and_a_chunk_left_out_are_refused(written: Store, tm
     lie = dataclasses.replace(summary, entry_count=7)
     (out / f"{name}.summary").write_bytes(lie.encode())
     resealed(out)
-    with pytest.raises(DamageError, match="does not sum up"):
+    with pytest.raises(DamageError, match="does not match its chunk"):
         verify_export(out, HUB_ID)
     for suffix in ("log", "summary"):
         (out / f"{name}.{suffix}").unlink()
@@ -563,7 +561,7 @@ def test_a_summary_that_lies_and_a_chunk_left_out_are_refused(written: Store, tm
 
 
 def test_sequences_are_read_through_a_small_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_format, "WINDOW", 16)
+    monkeypatch.setattr(sequence, "WINDOW", 16)
     path = tmp_path / "items.cborseq"
     held = [cbor.encode(bytes(n)) for n in range(40)]
     path.write_bytes(b"".join(held))
@@ -595,12 +593,14 @@ def test_memory_does_not_grow_with_the_export(
 def test_more_writers_than_are_followed_still_verify(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_judge, "FOLLOWED", 3)
+    monkeypatch.setattr(range_verifier, "MAX_WRITERS", 3)
     store = make_store()
     for n in range(12):
         send(store, ORDERS, who=f"writer {n % 5}")
     export(store, ORDERS, seq(1), seq(12), tmp_path / "out")
-    assert verify_export(tmp_path / "out", HUB_ID).entries == 12
+    verified = verify_export(tmp_path / "out", HUB_ID)
+    assert verified.entries == 12
+    assert not verified.followed_all
 
 
 # --- what only the hub's signature of the manifest tells

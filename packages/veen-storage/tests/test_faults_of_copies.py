@@ -15,10 +15,10 @@ import lmdb
 import pytest
 
 from veen_core.errors import VeenError
+from veen_core.export import MANIFEST, ExportForm
 from veen_core.ids import StreamSeq
 from veen_storage.copies.clone import clone
 from veen_storage.copies.export import export, verify_export
-from veen_storage.copies.export.format import MANIFEST, ExportForm
 from veen_storage.copies.fork import fork
 from veen_storage.disk.files import Files
 from veen_storage.fsck.repair import repair

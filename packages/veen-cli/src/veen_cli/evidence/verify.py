@@ -21,12 +21,12 @@ from veen_cli.identity.identity_folder import Folder
 from veen_cli.identity.verified_roots import ClientKnowledge, client_knowledge
 from veen_core import hub_identity, stream
 from veen_core.errors import IdentityError, VeenError
+from veen_core.export import MANIFEST
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import HubId, HubPk, UnixTime
 from veen_core.wire import Wire
 from veen_hub.client.wire.connection import IDENTITY_RECORD
 from veen_storage.copies.export import Manifest, verify_export
-from veen_storage.copies.export.format import MANIFEST
 
 MARKS: Final = {True: "✓", False: "✗", None: "?"}
 

@@ -1,4 +1,4 @@
-"""The folder of an export in the making: every file buffered, hashed, and synced when it ends."""
+"""The folder that an export is written into: files are buffered, hashed, and synced when they end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from veen_storage.copies.export.format import ExportedFile, FileHash
+from veen_core.export import ExportedFile, FileHash
 from veen_storage.disk.files import Files
 
-BUFFER: Final = 1_048_576
+BUFFER_BYTES: Final = 1_048_576
 
 
 class Output:
-    """One file in the making: buffered, hashed, synced when it ends."""
+    """A file that is being written."""
 
     def __init__(self, path: Path, files: Files) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Output:
         self._parts.append(data)
         self._held += len(data)
         self.size += len(data)
-        if self._held >= BUFFER:
+        if self._held >= BUFFER_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -39,7 +39,7 @@ class Output:
         self._parts, self._held = [], 0
 
     def end(self, name: str) -> ExportedFile:
-        """Synced and closed, under its final name."""
+        """Sync and close the file, and give it its final name."""
         self._flush()
         self._files.sync(self._fd)
         self.close()
@@ -52,7 +52,7 @@ class Output:
 
 
 class Folder:
-    """The target, and what was written into it."""
+    """The target folder and the files written into it so far. A context manager."""
 
     def __init__(self, root: Path, files: Files) -> None:
         self._root = root
@@ -64,7 +64,7 @@ class Folder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for output in self._open:  # those that an error cut off
+        for output in self._open:  # left open by an error
             output.close()
 
     def begin(self, name: str) -> Output:

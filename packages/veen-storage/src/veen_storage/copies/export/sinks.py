@@ -1,4 +1,4 @@
-"""The two forms of an export, each fed entry by entry: the portable set, and framed chunks (``format``)."""
+"""The two forms of an export, written entry by entry: the portable set, and chunk files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from veen_core.chunk import (
     summary_name,
 )
 from veen_core.entry import Entry
-from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq
-from veen_core.mmr import Mmr
-from veen_core.receipt import Receipt
-from veen_storage.chunks.pruned_chunk import join_pruned, read_pruned_head
-from veen_storage.copies.consistent_prefix import chunk_starts
-from veen_storage.copies.export.folder import Folder, Output
-from veen_storage.copies.export.format import (
+from veen_core.export import (
     CHECKPOINTS,
     PAYLOADS,
     RECEIPTS,
@@ -35,18 +29,24 @@ from veen_storage.copies.export.format import (
     sequence_name,
     sidecar_name,
 )
+from veen_core.ids import Label, MmrRoot, NodeHash, StreamSeq
+from veen_core.mmr import Mmr
+from veen_core.receipt import Receipt
+from veen_storage.chunks.pruned_chunk import join_pruned, read_pruned_head
+from veen_storage.copies.consistent_prefix import chunk_starts
+from veen_storage.copies.export.folder import Folder, Output
 from veen_storage.read.observer import Source
 
 
 class Sink(Protocol):
-    """One form of export, fed entry by entry."""
+    """One form of an export, to which entries are written in order."""
 
     def take(self, entry: Entry | PrunedEntry, receipt: Receipt, before: Mmr) -> None: ...
     def finish(self, after: Mmr, checkpoints: list[Checkpoint]) -> None: ...
 
 
 class Sequence:
-    """A CBOR sequence and its sidecar."""
+    """Writes a CBOR sequence and the sidecar that indexes it."""
 
     def __init__(self, folder: Folder, stem: str) -> None:
         self._folder = folder
@@ -64,7 +64,7 @@ class Sequence:
 
 
 class SetSink:
-    """The portable set (spec-1 §15)."""
+    """Writes a portable set (spec-1 §15)."""
 
     def __init__(self, folder: Folder) -> None:
         self._receipts = Sequence(folder, RECEIPTS)
@@ -88,10 +88,10 @@ def _payload(entry: Entry | PrunedEntry) -> bytes:
     return AuthorizePayload(authorize=entry.msg_bytes).encode() if entry.is_authorize else entry.msg_bytes
 
 
-class Part:
-    """One exported chunk in the making: all its entries whole, or all pruned.
+class ChunkWriter:
+    """Writes one exported chunk: all its entries whole, or all pruned.
 
-    Pruned ones are held until it ends, since what stands before them counts them.
+    Pruned entries are held until the chunk ends, because the head before them counts them.
     """
 
     def __init__(self, output: Output, start: StreamSeq, *, pruned: bool) -> None:
@@ -117,7 +117,7 @@ class Part:
 
 
 class ChunkSink:
-    """Framed chunk files, cut where the hub's own are cut."""
+    """Writes chunk files that end where the hub's own chunks end."""
 
     def __init__(self, folder: Folder, label: Label, store: Source) -> None:
         self._folder = folder
@@ -126,11 +126,11 @@ class ChunkSink:
         self._limits = store.registry.limits
         self._index = store.index
         self._starts = chunk_starts(store.index, label)
-        self._part: Part | None = None
+        self._part: ChunkWriter | None = None
 
     def take(self, entry: Entry | PrunedEntry, receipt: Receipt, before: Mmr) -> None:
         data, pruned = entry.encode(), isinstance(entry, PrunedEntry)
-        if pruned and receipt.stream_seq > max(self._starts, default=0):  # sealed and pruned meanwhile
+        if pruned and receipt.stream_seq > max(self._starts, default=0):  # sealed since the export began
             self._starts = chunk_starts(self._index, self._label)
         part = self._part
         if part is not None and (part.pruned != pruned or self._ends_before(part, len(data))):
@@ -140,16 +140,16 @@ class ChunkSink:
             self._write_peaks(before.size, before.peaks)
             start = receipt.stream_seq
             output = self._folder.begin(chunk_name(self._label, start, None))
-            part = self._part = Part(output, start, pruned=pruned)
+            part = self._part = ChunkWriter(output, start, pruned=pruned)
         part.add(entry, data, receipt)
 
-    def _ends_before(self, part: Part, size: int) -> bool:
-        """Where the index says; by the rule of §4.8.2 for what is not applied yet."""
+    def _ends_before(self, part: ChunkWriter, size: int) -> bool:
+        """Whether the chunk ends here: by the index, or for unapplied entries by the rule of core §4.8.2."""
         return part.end in self._starts or (
             not part.pruned and rolls(part.size, part.hashes.size, size, self._limits)
         )
 
-    def _end(self, part: Part) -> None:
+    def _end(self, part: ChunkWriter) -> None:
         name = pruned_name if part.pruned else chunk_name
         if part.pruned:
             part.output.write(join_pruned(self._head(part).encode(), part.held))
@@ -165,8 +165,8 @@ class ChunkSink:
         self._folder.end(part.output, name(self._label, part.start, part.end))
         self._folder.write(summary_name(self._label, part.start, part.end), summary.encode())
 
-    def _head(self, part: Part) -> PrunedHead:
-        """Of the pruned chunk that a part is from, cut to the part."""
+    def _head(self, part: ChunkWriter) -> PrunedHead:
+        """Return the head of the hub's pruned chunk, reduced to the entries of this part."""
         end = min(end for end in self._starts if end >= part.end)
         whole = read_pruned_head(self._layout.pruned(self._label, self._starts[end], end))
         sizes = whole.sizes[part.start - whole.start_seq : part.end - whole.start_seq + 1]

@@ -1,6 +1,6 @@
-"""Writing an export, in either form of ``format``. Everything is streamed.
+"""Write an export in one of its two forms, streaming entries from a store.
 
-The manifest comes last: a folder without it was never finished.
+The manifest is written last: a folder without a manifest is an export that was never finished.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from typing import Final
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.entry import Entry
-from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.mmr import Mmr
-from veen_core.receipt import Receipt
-from veen_storage.copies.export.folder import Folder
-from veen_storage.copies.export.format import (
+from veen_core.export import (
     IDENTITY,
     MANIFEST,
     SIGNATURE,
@@ -25,17 +21,22 @@ from veen_storage.copies.export.format import (
     Manifest,
     PrunedRange,
     manifest_digest,
-    note_pruned,
 )
+from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.mmr import Mmr
+from veen_core.receipt import Receipt
+from veen_storage.copies.export.folder import Folder
+from veen_storage.copies.export.sequence import note_pruned
 from veen_storage.copies.export.sinks import ChunkSink, SetSink, Sink
 from veen_storage.disk.files import Files
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.read.observer import Source
 from veen_storage.read.reader import Reader
 
-PAGE: Final = 1_024
-Watch = Callable[[int, int], None]
-"""Hears how many entries are written, of how many."""
+PAGE_ENTRIES: Final = 1_024
+"""Entries that are read at once."""
+ReportProgress = Callable[[int, int], None]
+"""Called with the number of entries written so far, and the number of all."""
 
 
 def export(
@@ -46,10 +47,10 @@ def export(
     target: Path,
     *,
     form: ExportForm = "set",
-    progress: Watch = lambda _done, _all: None,
+    progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
-    """Write entries ``from_seq … to_seq`` into a new folder; durable when this returns."""
+    """Write entries ``from_seq`` to ``to_seq`` of a label into a new folder; return once it is durable."""
     files, read = files or Files(), store.read
     head = read.head(label)
     if head is None or not 1 <= from_seq <= to_seq <= head.stream_seq:
@@ -57,14 +58,16 @@ def export(
             f"label {label.hex()} has {head.stream_seq if head else 0} entries, not {from_seq} to {to_seq}"
         )
     if target.exists() and any(target.iterdir()):
-        raise StorageError(f"{target} is not empty: an export needs a folder of its own")
+        raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     files.make_directories(target)
     before = _tree_before(read, label, from_seq, to_seq)
     with Folder(target, files) as folder:
         sink: Sink = SetSink(folder) if form == "set" else ChunkSink(folder, label, store)
-        after, first, last, pruned = _pour(read, label, to_seq, before, sink=sink, progress=progress)
+        after, first, last, pruned = _write_entries(read, label, to_seq, before, sink=sink, progress=progress)
         sink.finish(after, _checkpoints(read, label, from_seq, to_seq))
-        identity = store.artifacts().files(store.layout)  # after the log: of keys that signed any of it
+        identity = store.artifacts().files(
+            store.layout
+        )  # read after the entries, so that it has every key that signed one of them
         for name in IDENTITY:
             folder.write(name, identity.get(name) or (store.layout.root / name).read_bytes())
     manifest = Manifest(
@@ -98,10 +101,10 @@ def export_window(
     target: Path,
     *,
     form: ExportForm = "set",
-    progress: Watch = lambda _done, _all: None,
+    progress: ReportProgress = lambda _done, _all: None,
     files: Files | None = None,
 ) -> Manifest:
-    """The entries with ``start <= hub_ts <= end``."""
+    """Export the entries with ``start <= hub_ts <= end``."""
     window = store.read.window(label, start, end)
     if window is None:
         raise AbsentError(f"label {label.hex()} has no entry from {start} to {end}")
@@ -115,10 +118,10 @@ def _tree_before(read: Reader, label: Label, from_seq: StreamSeq, to_seq: Stream
     return Mmr(from_seq - 1, proof.peaks_from)
 
 
-def _pour(
-    read: Reader, label: Label, to_seq: StreamSeq, before: Mmr, *, sink: Sink, progress: Watch
+def _write_entries(
+    read: Reader, label: Label, to_seq: StreamSeq, before: Mmr, *, sink: Sink, progress: ReportProgress
 ) -> tuple[Mmr, Receipt, Receipt, list[PrunedRange]]:
-    """Every entry into the sink; the tree after them, the first and last receipt, what is pruned."""
+    """Write every entry; return the tree after them, the first and the last receipt, the pruned ranges."""
     tree, pruned = before.copy(), list[PrunedRange]()
     first = last = None
     for entry in _entries(read, label, StreamSeq(tree.size + 1), to_seq):
@@ -129,8 +132,12 @@ def _pour(
         sink.take(entry, last, tree)
         tree.append(last.leaf_hash)
         if tree.root != last.mmr_root:
-            raise DamageError(f"label {label.hex()}", None, f"entry {last.stream_seq} does not follow (I3)")
-        if tree.size % PAGE == 0 or tree.size == to_seq:
+            raise DamageError(
+                f"label {label.hex()}",
+                None,
+                f"entry {last.stream_seq} has a root that does not follow from the log (I3)",
+            )
+        if tree.size % PAGE_ENTRIES == 0 or tree.size == to_seq:
             progress(tree.size - before.size, to_seq - before.size)
     assert first is not None
     assert last is not None
@@ -139,14 +146,14 @@ def _pour(
 
 def _entries(read: Reader, label: Label, at: StreamSeq, end: StreamSeq) -> Iterator[Entry | PrunedEntry]:
     while at <= end:
-        page = read.entries(label, at, PAGE, end=end)
+        page = read.entries(label, at, PAGE_ENTRIES, end=end)
         at = StreamSeq(at + len(page))
         yield from page
-        del page  # before the next one is read: one at a time in memory
+        del page  # so that only one page is in memory at a time
 
 
 def _checkpoints(read: Reader, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> list[Checkpoint]:
-    """Those at ``from_seq - 1 … to_seq``, oldest first."""
+    """Return the checkpoints at ``from_seq - 1`` to ``to_seq``, oldest first."""
     found = []
     at = read.checkpoint_before(label, to_seq)
     while at is not None and at.upto_seq >= from_seq - 1:

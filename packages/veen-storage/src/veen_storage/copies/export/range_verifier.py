@@ -1,0 +1,192 @@
+"""The verifier of an exported range: core's ``LogVerifier``, with the file and offset of what it refuses.
+
+Every rule of entries and checkpoints is core's. What is added here is the manifest's: the receipt before the
+range, its times and peaks, the pruned ranges, and the later checkpoint. Memory does not grow with the export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from veen_core import checkpoint, consistency, hub_identity, stream
+from veen_core.checkpoint import Checkpoint
+from veen_core.chunk import PrunedEntry
+from veen_core.entry import Entry
+from veen_core.errors import CheckpointError, InvariantError, VeenError
+from veen_core.export import MANIFEST, Manifest, PrunedRange
+from veen_core.hub_identity import HubIdentity
+from veen_core.ids import MmrRoot, StreamSeq
+from veen_core.log_rules import POSITION, LogTerms
+from veen_core.log_verifier import HubSignatures, LogVerifier
+from veen_core.mmr import Mmr
+from veen_storage.copies.export.sequence import damaged, note_pruned
+from veen_storage.disk.registry import Registry
+
+MAX_WRITERS: Final = 65_536
+"""Writers whose client_seq is followed; beyond that, ``VerifiedExport.followed_all`` is False."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedExport:
+    """What a verified export establishes."""
+
+    manifest: Manifest
+    identity: HubIdentity
+    entries: int
+    pruned: int
+    checkpoints: int
+    mmr_root: MmrRoot
+    """Root at ``to_seq``, signed by the hub in the last RECEIPT."""
+    followed_all: bool
+    """Whether client_seq of every writer and every token was followed; False beyond ``MAX_WRITERS``."""
+    signed: bool = False
+    """Whether the hub signed the manifest, and so the registry, the checkpoints and ``later`` too."""
+
+
+class RangeVerifier:
+    """Verifies the entries and checkpoints of an export in order."""
+
+    def __init__(self, manifest: Manifest, identity: HubIdentity, registry: Registry) -> None:
+        self.manifest = manifest
+        self.registry = registry
+        self._terms = LogTerms(
+            label=manifest.label, identity=identity, profile=registry.profile, limits=registry.limits
+        )
+        self._check_before(identity)
+        self._log = LogVerifier(
+            self._terms,
+            size=manifest.from_seq - 1,
+            peaks=manifest.peaks_before,
+            hub_ts=manifest.before.hub_ts if manifest.before is not None else None,
+            max_writers=MAX_WRITERS,
+        )
+        self._pruned: list[PrunedRange] = []
+        self._checkpoints = 0
+
+    @property
+    def tree(self) -> Mmr:
+        """The tree of the label after the last accepted entry."""
+        assert self._log.tree is not None
+        return self._log.tree
+
+    def _check_before(self, identity: HubIdentity) -> None:
+        manifest, before = self.manifest, self.manifest.before
+        if (before is None) != (manifest.from_seq == 1):
+            raise damaged(MANIFEST, "before must be there if and only if the range does not start at 1")
+        if before is None:
+            return
+        try:
+            hub_identity.verify_receipt(identity, before)
+        except VeenError as exc:
+            raise damaged(MANIFEST, f"before: {exc}") from exc
+        tree = Mmr(manifest.from_seq - 1, manifest.peaks_before)
+        if (before.label, before.stream_seq, before.mmr_root) != (manifest.label, tree.stream_seq, tree.root):
+            raise damaged(MANIFEST, "before is not the RECEIPT of the entry that peaks_before ends with")
+
+    def accept(self, entry: Entry | PrunedEntry, where: str, offset: int) -> None:
+        """Verify the next entry, whole or pruned."""
+        pruned = isinstance(entry, PrunedEntry)
+        seq = entry.receipt.stream_seq if isinstance(entry, PrunedEntry) else entry.stream_seq
+        try:
+            if isinstance(entry, PrunedEntry):
+                step = self._log.accept_pruned(entry)
+            else:
+                step = self._log.accept(entry)
+            if seq == self.manifest.from_seq and step.hub_ts != self.manifest.from_ts:
+                raise InvariantError("from_ts", f"hub_ts {step.hub_ts} is not the manifest's from_ts")
+        except VeenError as exc:
+            raise damaged(where, f"{'pruned entry' if pruned else 'entry'} {seq}: {exc}", offset) from exc
+        if pruned:
+            note_pruned(self._pruned, seq)
+
+    def checkpoint(self, made: Checkpoint, where: str, offset: int) -> None:
+        """Verify a checkpoint of the log up to the last accepted entry."""
+        try:
+            self._log.accept_checkpoint(made)
+        except VeenError as exc:
+            raise damaged(where, f"checkpoint at {made.upto_seq}: {exc}", offset) from exc
+        self._checkpoints += 1
+
+    def conclude(self) -> VerifiedExport:
+        """Check what the manifest says of the end of the range."""
+        manifest, tree = self.manifest, self.tree
+        if tree.stream_seq != manifest.to_seq:
+            raise damaged(MANIFEST, f"promises entry {manifest.to_seq}, the last one is {tree.size}")
+        if tree.peaks != manifest.peaks_after or self._log.hub_ts != manifest.to_ts:
+            raise damaged(MANIFEST, "peaks_after or to_ts do not follow from the last entry")
+        if tuple(self._pruned) != manifest.pruned:
+            raise damaged(MANIFEST, "pruned does not list the pruned entries")
+        self._check_later()
+        return VerifiedExport(
+            manifest,
+            self._terms.identity,
+            entries=manifest.to_seq - manifest.from_seq + 1,
+            pruned=sum(gone.end_seq - gone.start_seq + 1 for gone in self._pruned),
+            checkpoints=self._checkpoints,
+            mmr_root=tree.root,
+            followed_all=self._log.followed_all,
+        )
+
+    def _check_later(self) -> None:
+        """Check the later checkpoint: consistent with the range, signed, and by the rules a range can show.
+
+        Its epoch is at least that of the last entry; the entries in between are not in the export.
+        """
+        if (later := self.manifest.later) is None:
+            return
+        made, proof, epoch_sec = later.checkpoint, later.consistency, self.registry.profile.epoch_sec
+        try:
+            if (proof.from_seq, proof.to_seq) != (self.tree.size, made.upto_seq):
+                raise POSITION.broken("the proof is not from to_seq to the checkpoint", made.upto_seq)
+            if made.label_curr != self.manifest.label:
+                raise CheckpointError("label_curr is another label")
+            consistency.verify_consistency(proof, self.tree.root, made.mmr_root)
+            if made.epoch < stream.epoch_at(self.manifest.to_ts, epoch_sec):
+                raise CheckpointError(f"epoch {made.epoch} is before that of entry to_seq (RESOLUTIONS H9)")
+            if not epoch_sec:
+                checkpoint.check_epoch(made, epoch_sec, self.manifest.to_ts)
+            if made.rotates and (self._log.checkpointed or not epoch_sec):
+                raise CheckpointError("label_prev differs, and this is not the label's first checkpoint (H9)")
+            HubSignatures(self._terms).check_checkpoint(made)
+        except VeenError as exc:
+            raise damaged(MANIFEST, f"later: {exc}") from exc
+
+
+IndexedItem = tuple[int, bytes, StreamSeq]
+"""Offset of an item, its bytes, and the entry it is about."""
+
+
+class CheckpointQueue:
+    """The checkpoints of an export in order, each verified when the tree has grown to it."""
+
+    def __init__(
+        self,
+        made: Iterator[IndexedItem],
+        verifier: RangeVerifier,
+        name: Callable[[StreamSeq], str],
+    ) -> None:
+        """``name`` says which file holds the checkpoint at an entry."""
+        self._made = made
+        self._verifier = verifier
+        self._name = name
+        self._next = next(made, None)
+
+    def verify_due(self) -> None:
+        """Verify the checkpoints at the last accepted entry."""
+        while self._next is not None and self._next[2] == self._verifier.tree.size:
+            offset, content, upto = self._next
+            where = self._name(upto)
+            try:
+                made = Checkpoint.decode(content)
+            except VeenError as exc:
+                raise damaged(where, str(exc), offset) from exc
+            self._verifier.checkpoint(made, where, offset)
+            self._next = next(self._made, None)
+
+    def check_empty(self) -> None:
+        """Raise if a checkpoint is left that belongs to no entry of the range."""
+        if self._next is not None:
+            offset, _content, upto = self._next
+            raise damaged(self._name(upto), f"the checkpoint at {upto} is outside of the range", offset)
