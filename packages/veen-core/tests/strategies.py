@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 import veen_core
 from veen_core import kinds, limits, profile
 from veen_core.cbor import INT_MIN
+from veen_core.codec import ArrayCodec, Field, MapCodec
 from veen_core.hashing import U64_MAX
 from veen_core.ids import Secret
-from veen_core.wire import ArrayCodec, Field, MapCodec, Wire
+from veen_core.wire import Wire
 
 # --- the wire classes
 
@@ -111,7 +112,7 @@ def _strategy_of(kind: Any) -> st.SearchStrategy[Any]:
             return st.lists(_strategy_of(inner), min_size=least, max_size=3).map(tuple)
         case kinds.Nullable(inner):
             return st.none() | _strategy_of(inner)
-        case kinds.Free():
+        case kinds.AnyValue():
             return frees
     raise TypeError(f"no strategy for {kind!r}: a new kind needs a row here")
 

@@ -102,8 +102,8 @@ RULES: dict[str, tuple[Callable[[CapToken], CapToken], str]] = {
         lambda t: dataclasses.replace(t, sig_chain=t.sig_chain * 9),
         "9 signatures, want 1 to 8",
     ),
-    "per_sec too high": (lambda t: _allowing(t, rate=Rate(per_sec=100_001, burst=1)), "rate §14.1"),
-    "burst too high": (lambda t: _allowing(t, rate=Rate(per_sec=1, burst=1_000_001)), "rate §14.1"),
+    "per_sec too high": (lambda t: _allowing(t, rate=Rate(per_sec=100_001, burst=1)), "rate .core §14.1."),
+    "burst too high": (lambda t: _allowing(t, rate=Rate(per_sec=1, burst=1_000_001)), "rate .core §14.1."),
 }
 
 
@@ -154,7 +154,7 @@ CHAINS: dict[str, Callable[[CapToken], CapToken]] = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_every_link_of_the_chain_is_verified_under_the_issuer(token: CapToken, name: str) -> None:
-    with pytest.raises(CapError, match=r"sig_chain\[\d\] §6 does not verify"):
+    with pytest.raises(CapError, match=r"sig_chain\[\d\] .core §6. does not verify"):
         verify_token(CHAINS[name](resign(ISSUER, token)))
 
 

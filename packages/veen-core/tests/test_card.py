@@ -39,7 +39,7 @@ def test_the_card_signs_everything_but_its_signature(card: IdentityCard) -> None
 
 
 def test_another_owner_than_the_pinned_one_is_refused(card: IdentityCard) -> None:
-    with pytest.raises(VerificationError, match="pinned is"):
+    with pytest.raises(VerificationError, match="pinned key is"):
         verify_card(card, pinned=signing_key("somebody else").public)
 
 

@@ -49,7 +49,7 @@ def test_with_witnesses_it_has_eight(log: Hub) -> None:
 @pytest.mark.parametrize("witnesses", [None, []], ids=["null", "an empty list"])
 def test_without_witnesses_there_is_no_eighth_item(log: Hub, witnesses: object) -> None:
     items = [*log.checkpoint(5).codec.write(log.checkpoint(5)), witnesses]
-    with pytest.raises(DecodeError, match=r"witness_sigs §4\.4"):
+    with pytest.raises(DecodeError, match=r"witness_sigs .core §4\.4."):
         Checkpoint.decode(cbor.encode(items))
 
 
@@ -74,7 +74,7 @@ def test_checkpoints_are_reproducible(log: Hub) -> None:
     ],
 )
 def test_no_signed_field_can_be_changed(log: Hub, change: dict[str, object]) -> None:
-    with pytest.raises(SignatureError, match=r"CHECKPOINT\.hub_sig §4\.4"):
+    with pytest.raises(SignatureError, match=r"CHECKPOINT\.hub_sig at upto_seq \d .core §4\.4."):
         verify_signature(dataclasses.replace(log.checkpoint(5), **change), log.hub_pk)
 
 
@@ -90,12 +90,12 @@ def test_no_witness_is_required_unless_asked_for(log: Hub) -> None:
 
 
 def test_a_missing_witness_is_refused(log: Hub) -> None:
-    with pytest.raises(SignatureError, match=f"no signature of witness {OTHER.public.hex()}"):
+    with pytest.raises(SignatureError, match=f"the signature of witness {OTHER.public.hex()}"):
         verify_witnesses(log.checkpoint(5, (WITNESS,)), [WITNESS.public, OTHER.public])
 
 
 def test_a_strangers_signature_is_refused(log: Hub) -> None:
-    with pytest.raises(SignatureError, match=r"witness_sigs\[1\] §4\.4: verifies under no known"):
+    with pytest.raises(SignatureError, match=r"witness_sigs\[1\] .core §4\.4.: verifies under no known"):
         verify_witnesses(log.checkpoint(5, (WITNESS, OTHER)), [WITNESS.public])
 
 
@@ -122,7 +122,7 @@ def test_during_a_rotation_window_both_hub_keys_witness(log: Hub) -> None:
     checkpoint = log.checkpoint(5, tuple(log.keys))
     verify_hub_checkpoint(log.identity, checkpoint, 0)
     verify_witnesses(checkpoint, both)
-    with pytest.raises(SignatureError, match="no signature of witness"):
+    with pytest.raises(SignatureError, match="the signature of witness"):
         verify_witnesses(log.checkpoint(5, (log.keys[1],)), both)
 
 
@@ -136,26 +136,26 @@ def test_a_checkpoint_of_the_log_is_accepted(log: Hub) -> None:
 
 
 def test_one_before_the_last_accepted_is_refused(log: Hub) -> None:
-    with pytest.raises(CheckpointError, match="before the accepted checkpoint at 4"):
+    with pytest.raises(CheckpointError, match="before the last checkpoint at 4"):
         check_transition(log.checkpoint(3), log.tree(3), last_upto_seq=StreamSeq(4))
 
 
 @pytest.mark.parametrize("size", [2, 4], ids=["shorter prefix", "longer prefix"])
 def test_one_that_does_not_align_with_the_rebuilt_prefix_is_refused(log: Hub, size: int) -> None:
-    with pytest.raises(CheckpointError, match=f"does not align with the prefix of {size}"):
+    with pytest.raises(CheckpointError, match=f"is not the end of the log of {size}"):
         check_transition(log.checkpoint(3), log.tree(size))
 
 
 def test_one_whose_root_is_not_the_logs_is_refused(log: Hub) -> None:
     other = Hub()
     other.write("mallory", b"1", b"2", b"3")
-    with pytest.raises(CheckpointError, match="mmr_root at 3"):
+    with pytest.raises(CheckpointError, match="mmr_root at upto_seq 3"):
         check_transition(other.checkpoint(3), log.tree(3))
 
 
 def test_one_of_nothing_is_refused(log: Hub) -> None:
     empty = dataclasses.replace(log.checkpoint(1), upto_seq=StreamSeq(0), mmr_root=log.tree(0).root)
-    with pytest.raises(CheckpointError, match="covers nothing"):
+    with pytest.raises(CheckpointError, match="covers no entry"):
         check_transition(empty, log.tree(0))
 
 

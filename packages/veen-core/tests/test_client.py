@@ -103,7 +103,7 @@ def test_pipelined_messages_share_the_prev_ack_that_was_verified_when_they_were_
 
 def test_a_receipt_that_overtook_another_waits_for_it(alice: Person) -> None:
     first, second = (alice.hub.append(alice.submit(body)) for body in (b"one", b"two"))
-    with refusing(alice, StateError, "client_seq 1 has no receipt yet: settle it first"):
+    with refusing(alice, StateError, "client_seq 1 has no receipt yet; settle it first"):
         alice.client.accept_receipt(second)
     with refusing(alice, StateError, "settle it first"):
         alice.client.catch_up(second, alice.hub.proof(2), None)
@@ -133,7 +133,7 @@ def test_only_the_next_message_can_be_submitted(alice: Person, changes: dict[str
 
 def test_a_message_that_has_seen_more_than_was_verified_cannot_be_submitted(alice: Person) -> None:
     msg = alice.compose()
-    with refusing(alice, StateError, "prev_ack 1 is ahead of what was verified"):
+    with refusing(alice, StateError, "prev_ack 1 is ahead of the verified prefix"):
         alice.client.submitted(dataclasses.replace(msg, prev_ack=StreamSeq(1)))
 
 
@@ -275,7 +275,7 @@ def test_catching_up_wants_the_consistency_proof_from_prefix_to_receipt(
 ) -> None:
     alice, receipt = behind
     consistency = alice.hub.consistency(*sizes) if sizes else None
-    with refusing(alice, StateError, "wants a consistency proof from 1 to 4"):
+    with refusing(alice, StateError, "needs a consistency proof from 1 to 4"):
         alice.client.catch_up(receipt, alice.hub.proof(4), consistency)
 
 
@@ -314,9 +314,9 @@ def jumped(alice: Person) -> tuple[Person, Receipt]:
 def test_a_message_that_was_jumped_over_is_confirmed_by_proofs(jumped: tuple[Person, Receipt]) -> None:
     alice, receipt = jumped
     rk = alice.state.rk
-    with refusing(alice, StateError, "within the verified prefix: confirm it"):
+    with refusing(alice, StateError, "within the verified prefix; call confirm"):
         alice.client.accept_receipt(receipt)
-    with refusing(alice, StateError, "within the verified prefix: confirm it"):
+    with refusing(alice, StateError, "within the verified prefix; call confirm"):
         alice.client.catch_up(receipt, alice.hub.proof(2), None)
     alice.client.confirm(receipt, alice.hub.proof(2), alice.hub.consistency(2, 4))
     assert alice.state.pending == ()
@@ -335,7 +335,7 @@ def test_a_message_at_the_end_of_the_prefix_is_confirmed_by_its_inclusion_alone(
 
 def test_a_message_beyond_the_prefix_is_not_confirmed(alice: Person) -> None:
     receipt = alice.hub.append(alice.submit())
-    with refusing(alice, StateError, "beyond the verified prefix: accept_receipt"):
+    with refusing(alice, StateError, "beyond the verified prefix; call accept_receipt"):
         alice.client.confirm(receipt, alice.hub.proof(1))
 
 
@@ -348,7 +348,7 @@ def test_a_confirmation_wants_the_consistency_from_the_receipts_tree_to_the_pref
 ) -> None:
     alice, receipt = jumped
     consistency = alice.hub.consistency(*sizes) if sizes else None
-    with refusing(alice, StateError, "wants a consistency proof from 2 to 4"):
+    with refusing(alice, StateError, "needs a consistency proof from 2 to 4"):
         alice.client.confirm(receipt, alice.hub.proof(2), consistency)
 
 
@@ -470,7 +470,7 @@ def test_a_client_seq_used_by_another_message_asks_for_another_client_id(alice: 
     twin = alice.restarted()
     alice.send(b"one")
     mine = twin.submit(b"another")
-    with refusing(twin, StateError, "client_seq 1 was used by another MSG: rotate client_id"):
+    with refusing(twin, StateError, "client_seq 1 was used by another MSG; rotate client_id"):
         twin.read()
     assert twin.client.refused() == (mine,)
     twin.client.rotate(ClientId(signing_key("twin").public), BORN)
@@ -763,13 +763,13 @@ def _too_far_ahead(hub: Hub) -> list[Entry]:
         pytest.param(_damaged_ciphertext, InvariantError, "I1", id="a damaged ciphertext"),
         pytest.param(_forged_receipt, SignatureError, "hub_sig", id="a receipt the hub did not sign"),
         pytest.param(_unreadable_receipt, DecodeError, "RECEIPT", id="a receipt that does not decode"),
-        pytest.param(_swapped, StateError, "continues at 2, want 1", id="entries out of order"),
-        pytest.param(_missing_first, StateError, "continues at 2, want 1", id="a hole"),
-        pytest.param(_mislabelled, StateError, "entry of label", id="an entry of another label"),
+        pytest.param(_swapped, StateError, "continues at 2, not 1", id="entries out of order"),
+        pytest.param(_missing_first, StateError, "continues at 2, not 1", id="a hole"),
+        pytest.param(_mislabelled, StateError, "entry is of label", id="an entry of another label"),
         pytest.param(
-            _misnumbered, StateError, "continues at 7, want 1", id="an entry that misstates its place"
+            _misnumbered, StateError, "continues at 7, not 1", id="an entry that misstates its place"
         ),
-        pytest.param(_of_another_label, StateError, "entry of label", id="a receipt of another label"),
+        pytest.param(_of_another_label, StateError, "entry is of label", id="a receipt of another label"),
         pytest.param(
             _disguised_as_a_token,
             VerificationError,
@@ -814,7 +814,7 @@ def test_a_receipt_of_a_stranger_is_refused(alice: Person) -> None:
 
 def test_a_receipt_of_another_label_is_refused(alice: Person) -> None:
     receipt = alice.hub.append(alice.submit())
-    with refusing(alice, StateError, "receipt of label"):
+    with refusing(alice, StateError, "receipt is of label"):
         alice.client.accept_receipt(alice.hub.forged(receipt, label=Label(bytes(32))))
 
 
@@ -897,7 +897,7 @@ def test_a_page_read_again_is_a_wrong_page_and_no_divergence(alice: Person) -> N
         alice.hub.now = UnixTime(BORN + n)
         alice.hub.write("bob")
     alice.read()
-    with refusing(alice, StateError, "continues at 1, want 4"):
+    with refusing(alice, StateError, "continues at 1, not 4"):
         alice.client.accept_page(alice.hub.page(1))
 
 
@@ -1039,7 +1039,7 @@ def test_a_rewind_wants_the_consistency_from_the_checkpoint_to_what_was_verified
     for _ in range(4):
         alice.send()
     consistency = alice.hub.consistency(*sizes) if sizes else None
-    with refusing(alice, StateError, "wants a consistency proof from 2 to 4"):
+    with refusing(alice, StateError, "needs a consistency proof from 2 to 4"):
         alice.client.resync(*_from_checkpoint(alice.hub, 2), consistency)
 
 
@@ -1055,7 +1055,7 @@ def test_a_rewind_to_another_history_is_a_divergence(alice: Person) -> None:
 
 
 def test_a_second_rewind_is_measured_by_the_head_and_not_by_the_prefix(rewound: Person) -> None:
-    with refusing(rewound, StateError, "wants a consistency proof from 3 to 4"):
+    with refusing(rewound, StateError, "needs a consistency proof from 3 to 4"):
         rewound.client.resync(*_from_checkpoint(rewound.hub, 3), rewound.hub.consistency(2, 3))
     rewound.client.resync(*_from_checkpoint(rewound.hub, 3), rewound.hub.consistency(3, 4))
     assert rewound.state.last_stream_seq == 3
@@ -1071,10 +1071,10 @@ def test_an_earlier_checkpoint_rewinds_and_what_was_verified_ahead_comes_back(re
 
 def test_a_rewound_client_does_not_lower_its_prev_ack(rewound: Person) -> None:
     # §7: prev_ack MUST NOT decrease for a given (label, client_id).
-    with refusing(rewound, StateError, "read again up to 4"):
+    with refusing(rewound, StateError, "up to 4"):
         rewound.client.next_binding(BORN)
     rewound.client.accept_page(rewound.hub.page(3, 3))
-    with refusing(rewound, StateError, "read again up to 4"):
+    with refusing(rewound, StateError, "up to 4"):
         rewound.client.next_binding(BORN)
     rewound.read()
     assert rewound.client.next_binding(BORN).prev_ack == 4
@@ -1118,7 +1118,7 @@ def test_a_rewound_client_cannot_be_led_past_its_head_by_a_receipt(alice: Person
 
 
 def test_a_checkpoint_before_an_accepted_one_is_refused(rewound: Person) -> None:
-    with refusing(rewound, CheckpointError, "before the accepted checkpoint at 2"):
+    with refusing(rewound, CheckpointError, "before the last checkpoint at 2"):
         rewound.client.resync(*_from_checkpoint(rewound.hub, 1))
 
 
@@ -1212,7 +1212,7 @@ def test_a_client_id_ends_with_its_lifetime(alice: Person, age: int, exhausted: 
     now = UnixTime(BORN + age)
     assert alice.client.must_rotate(now) is exhausted
     if exhausted:
-        with refusing(alice, StateError, "rotate it before sending"):
+        with refusing(alice, StateError, "rotate client_id before sending"):
             alice.client.next_binding(now)
 
 
@@ -1240,13 +1240,13 @@ def test_a_fresh_client_id_starts_over_and_keeps_the_verified_prefix(alice: Pers
 
 def test_a_client_id_cannot_be_rotated_while_a_message_is_pending(alice: Person) -> None:
     alice.submit()
-    with refusing(alice, StateError, "settle what is pending"):
+    with refusing(alice, StateError, "settle it before rotating"):
         alice.client.rotate(ClientId(signing_key("alice-2").public), BORN)
 
 
 def test_a_client_id_does_not_follow_itself(alice: Person) -> None:
     alice.send()
-    with refusing(alice, StateError, "does not follow itself"):
+    with refusing(alice, StateError, "is the old one"):
         alice.client.rotate(alice.state.client_id, BORN)
 
 

@@ -58,7 +58,7 @@ def _rehashed(entry: Entry, **changes: object) -> bytes:
 DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, DecodeFault]] = {
     "cut in the header": (lambda e: e.encode()[:50], "want 82 bytes of frame header", DecodeFault.SIZE),
     "nothing": (lambda _: b"", "found 0", DecodeFault.SIZE),
-    "another version": (lambda e: b"\x02" + e.encode()[1:], "entry_ver §4.8.1", DecodeFault.VERSION),
+    "another version": (lambda e: b"\x02" + e.encode()[1:], "entry_ver .core §4.8.1.", DecodeFault.VERSION),
     "an unused flag": (lambda e: _rehashed(e, flags=0x02), "unused bits are set", DecodeFault.CBOR),
     "cut in the body": (lambda e: e.encode()[:-1], "announce", DecodeFault.SIZE),
     "a byte too many": (lambda e: e.encode() + b"\0", "announce", DecodeFault.SIZE),
@@ -74,7 +74,7 @@ DAMAGE: dict[str, tuple[Callable[[Entry], bytes], str, DecodeFault]] = {
     "another label": (lambda e: _rehashed(e, label=bytes(32)), "another label or", DecodeFault.CBOR),
     "a receipt that is none": (
         lambda e: _rehashed(e, receipt_bytes=b"\x80"),
-        "RECEIPT §4.3",
+        "RECEIPT .core §4.3.",
         DecodeFault.CBOR,
     ),
 }

@@ -38,16 +38,16 @@ def test_faults_are_in_the_order_of_the_structural_rows() -> None:
 
 
 def test_a_decode_error_says_where_and_what() -> None:
-    error = DecodeError("want bstr32, found null", where="RECEIPT.label §4.3")
-    assert str(error) == "RECEIPT.label §4.3: want bstr32, found null"
+    error = DecodeError("want bstr32, found null", where="RECEIPT.label (core §4.3)")
+    assert str(error) == "RECEIPT.label (core §4.3): want bstr32, found null"
     assert (error.found, error.fault) == ("want bstr32, found null", DecodeFault.CBOR)
     assert str(DecodeError("bare")) == "bare"
 
 
 def test_a_decode_error_is_seen_from_the_object_around_it() -> None:
     inner = DecodeError("x", fault=DecodeFault.SIZE)
-    outer = inner.within("[3]").within("A.b §1")
-    assert str(outer) == "A.b §1: [3]: x"
+    outer = inner.within("[3]").within("A.b (core §1)")
+    assert str(outer) == "A.b (core §1): [3]: x"
     assert outer.fault is DecodeFault.SIZE
 
 
@@ -77,7 +77,7 @@ def test_errors_pass_through_a_context_manager_unharmed() -> None:
 
 
 MADE: dict[type[Exception], Exception] = {
-    DecodeError: DecodeError("x", fault=DecodeFault.SIZE, where="A.b §1").within("[3]"),
+    DecodeError: DecodeError("x", fault=DecodeFault.SIZE, where="A.b (core §1)").within("[3]"),
     InvariantError: InvariantError("I3", "no"),
     DivergenceError: DivergenceError("no", held=b"a", shown=b"b"),
     AdmissionError: AdmissionError(rejection.CAP_RATE, "too fast", retry_after=1),

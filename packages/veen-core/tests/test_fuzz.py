@@ -48,8 +48,8 @@ from veen_core.ids import FixedBytes, HubPk, LeafHash, MmrRoot, Signature, Strea
 from veen_core.invariants import Before, verify_pair
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import (
-    LEAST,
-    MOST,
+    MIN_COST,
+    MAX_COST,
     Keystore,
     KeystoreNonce,
     Salt,
@@ -64,7 +64,8 @@ from veen_core.pow import verify_cookie
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt, sign_receipt
-from veen_core.wire import Wire, parse_json
+from veen_core.strict_json import parse_json
+from veen_core.wire import Wire
 
 from .strategies import JSON_CLASSES, WIRE_CLASSES, head, steady, strategy_for
 
@@ -247,7 +248,7 @@ def genuine_msg() -> Msg:
 def genuine_keystore() -> Keystore:
     secrets = Secrets(id_sign=KEY.seed, id_dh=READER.secret, created_at=UnixTime(0))
     salt, nonce = Salt(bytes(16)), KeystoreNonce(bytes(24))
-    return seal_keystore(secrets, b"passphrase", salt=salt, nonce=nonce, cost=LEAST)
+    return seal_keystore(secrets, b"passphrase", salt=salt, nonce=nonce, cost=MIN_COST)
 
 
 @functools.cache
@@ -382,7 +383,7 @@ def test_damaged_keystores_do_not_open() -> None:
         keystore = survives("Keystore", Keystore.decode, mutated(rng, rng.choice(own), own), rng)
         if keystore is None or keystore == genuine_keystore():
             continue
-        cheap = dataclasses.replace(keystore, passes=LEAST.passes, memory=LEAST.memory)
+        cheap = dataclasses.replace(keystore, passes=MIN_COST.passes, memory=MIN_COST.memory)
         if cheap != genuine_keystore():
             opened = survives("open_keystore", lambda _, k=cheap: open_keystore(k, b"passphrase"), b"", rng)
             assert opened is None
@@ -391,11 +392,11 @@ def test_damaged_keystores_do_not_open() -> None:
 @pytest.mark.parametrize(
     ("passes", "memory"),
     [
-        (0, LEAST.memory),
-        (LEAST.passes, 0),
-        (LEAST.passes, LEAST.memory - 1),
-        (MOST.passes + 1, LEAST.memory),
-        (LEAST.passes, MOST.memory + 1),
+        (0, MIN_COST.memory),
+        (MIN_COST.passes, 0),
+        (MIN_COST.passes, MIN_COST.memory - 1),
+        (MAX_COST.passes + 1, MIN_COST.memory),
+        (MIN_COST.passes, MAX_COST.memory + 1),
         (2**64 - 1, 2**64 - 1),
     ],
     ids=["no-passes", "no-memory", "little-memory", "many-passes", "much-memory", "everything"],

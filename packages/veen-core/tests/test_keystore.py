@@ -16,9 +16,9 @@ from veen_core.hashing import H
 from veen_core.hpke import OpenContext, SealContext
 from veen_core.ids import Secret, UnixTime
 from veen_core.keystore import (
-    LEAST,
+    MIN_COST,
     MODERATE,
-    MOST,
+    MAX_COST,
     Cost,
     Keystore,
     KeystoreNonce,
@@ -45,7 +45,7 @@ def secrets() -> Secrets:
 
 @pytest.fixture
 def keystore(secrets: Secrets) -> Keystore:
-    return seal_keystore(secrets, PASSPHRASE, salt=SALT, nonce=NONCE, cost=LEAST)
+    return seal_keystore(secrets, PASSPHRASE, salt=SALT, nonce=NONCE, cost=MIN_COST)
 
 
 # --- sealing and opening
@@ -59,7 +59,7 @@ def test_too_little_memory_is_said(
         raise cause
 
     monkeypatch.setattr(pwhash.argon2id, "kdf", exhausted)
-    with pytest.raises(KeystoreError, match="needs 8192 bytes of memory to open") as caught:
+    with pytest.raises(KeystoreError, match="opening the keystore takes 8192 bytes") as caught:
         open_keystore(keystore, PASSPHRASE)
     assert caught.value.__suppress_context__
 
@@ -70,7 +70,7 @@ def test_what_was_sealed_is_what_opens(keystore: Keystore, secrets: Secrets) -> 
 
 
 def test_sealing_is_deterministic_in_what_is_handed_in(keystore: Keystore, secrets: Secrets) -> None:
-    again = seal_keystore(secrets, PASSPHRASE, salt=SALT, nonce=NONCE, cost=LEAST)
+    again = seal_keystore(secrets, PASSPHRASE, salt=SALT, nonce=NONCE, cost=MIN_COST)
     assert again.encode() == keystore.encode()
 
 
@@ -86,19 +86,19 @@ def test_no_secret_stands_in_the_file(keystore: Keystore) -> None:
 
 def test_the_default_cost_is_256_mib() -> None:
     assert MODERATE.memory == 256 * 2**20
-    assert LEAST.memory < MODERATE.memory <= MOST.memory
-    assert LEAST.passes < MODERATE.passes <= MOST.passes
+    assert MIN_COST.memory < MODERATE.memory <= MAX_COST.memory
+    assert MIN_COST.passes < MODERATE.passes <= MAX_COST.passes
 
 
 def test_a_passphrase_of_text_is_said_to_be_one(keystore: Keystore, secrets: Secrets) -> None:
-    with pytest.raises(KeystoreError, match="a passphrase is bytes, not str: encode it as UTF-8"):
+    with pytest.raises(KeystoreError, match="a passphrase must be bytes, not str: encode it as UTF-8"):
         open_keystore(keystore, "correct horse")
-    with pytest.raises(KeystoreError, match="a passphrase is bytes"):
-        seal_keystore(secrets, None, salt=SALT, nonce=NONCE, cost=LEAST)
+    with pytest.raises(KeystoreError, match="a passphrase must be bytes"):
+        seal_keystore(secrets, None, salt=SALT, nonce=NONCE, cost=MIN_COST)
 
 
 def test_another_passphrase_does_not_open_it(keystore: Keystore) -> None:
-    with pytest.raises(KeystoreError, match="wrong passphrase, or the file is damaged"):
+    with pytest.raises(KeystoreError, match="the passphrase is wrong, or the file is damaged"):
         open_keystore(keystore, b"wrong")
 
 
@@ -107,8 +107,8 @@ def test_another_passphrase_does_not_open_it(keystore: Keystore) -> None:
     [
         pytest.param({"salt": Salt(bytes(16))}, id="salt"),
         pytest.param({"nonce": KeystoreNonce(bytes(24))}, id="nonce"),
-        pytest.param({"passes": LEAST.passes + 1}, id="passes"),
-        pytest.param({"memory": LEAST.memory * 2}, id="memory"),
+        pytest.param({"passes": MIN_COST.passes + 1}, id="passes"),
+        pytest.param({"memory": MIN_COST.memory * 2}, id="memory"),
         pytest.param({"sealed": b""}, id="sealed is empty"),
         pytest.param({"sealed": b"\x00" * 15}, id="sealed is shorter than a tag"),
     ],
@@ -127,10 +127,10 @@ def test_a_flipped_bit_does_not_open(keystore: Keystore, at: int) -> None:
 @pytest.mark.parametrize(
     "cost",
     [
-        pytest.param(Cost(MOST.passes + 1, LEAST.memory), id="too many passes"),
-        pytest.param(Cost(LEAST.passes, MOST.memory + 1), id="too much memory"),
-        pytest.param(Cost(LEAST.passes - 1, LEAST.memory), id="too few passes"),
-        pytest.param(Cost(LEAST.passes, LEAST.memory - 1), id="too little memory"),
+        pytest.param(Cost(MAX_COST.passes + 1, MIN_COST.memory), id="too many passes"),
+        pytest.param(Cost(MIN_COST.passes, MAX_COST.memory + 1), id="too much memory"),
+        pytest.param(Cost(MIN_COST.passes - 1, MIN_COST.memory), id="too few passes"),
+        pytest.param(Cost(MIN_COST.passes, MIN_COST.memory - 1), id="too little memory"),
     ],
 )
 def test_costs_out_of_bounds_are_refused_before_any_work(
@@ -145,9 +145,9 @@ def test_costs_out_of_bounds_are_refused_before_any_work(
 
 def _sealed_anyway(content: bytes) -> Keystore:
     """A keystore that opens, with other content than secrets."""
-    bare = Keystore(passes=LEAST.passes, memory=LEAST.memory, salt=SALT, nonce=NONCE, sealed=b"")
-    key = pwhash.argon2id.kdf(32, PASSPHRASE, SALT, LEAST.passes, LEAST.memory)
-    aad = f"1|argon2id|{LEAST.passes}|{LEAST.memory}|{SALT.hex()}|{NONCE.hex()}".encode()
+    bare = Keystore(passes=MIN_COST.passes, memory=MIN_COST.memory, salt=SALT, nonce=NONCE, sealed=b"")
+    key = pwhash.argon2id.kdf(32, PASSPHRASE, SALT, MIN_COST.passes, MIN_COST.memory)
+    aad = f"1|argon2id|{MIN_COST.passes}|{MIN_COST.memory}|{SALT.hex()}|{NONCE.hex()}".encode()
     sealed = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(content, aad, NONCE, key)
     return dataclasses.replace(bare, sealed=sealed)
 
@@ -232,13 +232,13 @@ WRONG: dict[str, Callable[[], object]] = {
     "a seed in hex with a stray letter": lambda: SigningSeed.from_hex(SEED.hex()[:-1] + "g"),
     "a seed in uppercase hex": lambda: SigningSeed.from_hex(SEED.hex().upper()),
     "a seed in hex that is too long": lambda: SigningSeed.from_hex(SEED.hex() + "00"),
-    "a wrong passphrase": lambda: open_keystore(
+    "a the passphrase is wrong": lambda: open_keystore(
         seal_keystore(
             Secrets(id_sign=SigningSeed(SEED), id_dh=DhSecret(DH), created_at=BORN),
             b"other" + SEED,
             salt=SALT,
             nonce=NONCE,
-            cost=LEAST,
+            cost=MIN_COST,
         ),
         SEED,
     ),
@@ -289,7 +289,7 @@ def test_no_error_shows_a_secret(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["content that is not CBOR", "content of another shape"])
 def test_content_that_is_not_secrets_is_said_and_not_shown(name: str) -> None:
-    with pytest.raises(KeystoreError, match="does not hold the secrets of this version"):
+    with pytest.raises(KeystoreError, match="its content is not of this version"):
         WRONG[name]()
 
 

@@ -420,8 +420,8 @@ def _checkpoint(hub: Hub, upto: int, **changes: object) -> Checkpoint:
 
 CHECKPOINTS: dict[str, tuple[str, Callable[[Hub], Checkpoint]]] = {
     "of another label": ("label_curr is 0000", lambda h: _checkpoint(h, 2, label_curr=Label(bytes(32)))),
-    "of an earlier entry": ("does not align", lambda h: h.checkpoint(1)),
-    "of a later entry": ("does not align", lambda h: h.checkpoint(3)),
+    "of an earlier entry": ("is not the end of the log", lambda h: h.checkpoint(1)),
+    "of a later entry": ("is not the end of the log", lambda h: h.checkpoint(3)),
     "with another root": ("mmr_root", lambda h: _checkpoint(h, 2, mmr_root=MmrRoot(bytes(32)))),
     "of another epoch": ("is not that of hub_ts", lambda h: _checkpoint(h, 2, epoch=Epoch(h.epoch + 1))),
     "with another label before": ("label_prev", lambda h: _checkpoint(h, 2, label_prev=Label(bytes(32)))),

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veen_core import DecodeError, Label, Msg, Receipt, cbor
+from veen_core.codec import ArrayCodec
 from veen_core.hashing import U64_MAX
 from veen_core.ids import Signature
 from veen_core.kinds import UINT, AnyValue, Bytes, Nullable, Scalar
 from veen_core.pattern import pattern_of
-from veen_core.wire import ArrayCodec, Wire, array
+from veen_core.wire import Wire, array
 
 Count = NewType("Count", int)
 NUMBERS = [0, 1, 23, 24, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, U64_MAX]

@@ -67,8 +67,8 @@ def test_the_search_is_upwards_and_deterministic() -> None:
     ("change", "match"),
     [
         pytest.param({"challenge": challenge(SALT, b"another")}, "challenge", id="another message"),
-        pytest.param({"difficulty": 7}, "the hub asks for 8", id="less than asked for"),
-        pytest.param({"difficulty": 60}, "does not do the work", id="a boast"),
+        pytest.param({"difficulty": 7}, "the hub requires 8", id="less than asked for"),
+        pytest.param({"difficulty": 60}, "does not reach the claimed difficulty", id="a boast"),
         pytest.param({"difficulty": 256}, "is not a uint8", id="more than there are bits"),
     ],
 )

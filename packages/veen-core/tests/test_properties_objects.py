@@ -52,7 +52,7 @@ from veen_core.ids import (
     UnixTime,
 )
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
-from veen_core.keystore import LEAST, Keystore, KeystoreNonce, Salt, Secrets, open_keystore, seal_keystore
+from veen_core.keystore import MIN_COST, Keystore, KeystoreNonce, Salt, Secrets, open_keystore, seal_keystore
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.mmr import Mmr
 from veen_core.msg import SealedMsg, seal_msg, verify_msg
@@ -260,7 +260,7 @@ def a_keystore() -> Specimen:
         b"passphrase",
         salt=Salt(seed("salt")[:16]),
         nonce=KeystoreNonce(seed("nonce")[:24]),
-        cost=LEAST,
+        cost=MIN_COST,
     )
     return Specimen(
         "keystore", keystore.encode(), lambda data: open_keystore(Keystore.decode(data), b"passphrase")

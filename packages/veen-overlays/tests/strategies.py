@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from veen_core.codec import MapCodec
 from veen_core.hashing import U64_MAX, H, u64be
 from veen_core.kinds import AnyValue, Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
-from veen_core.wire import MapCodec
 from veen_overlays.fold.event import MemorySeenKeys, Message
 from veen_overlays.fold.overlay import Overlay, Summary
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from veen_core.codec import MapCodec
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
 from veen_core.kinds import Bytes, Fixed, Int, Kind, ListOf, Nullable, OneOf, Scalar, Uint
-from veen_core.wire import MapCodec
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, wallet_id
 from veen_overlays.schema.record import Record

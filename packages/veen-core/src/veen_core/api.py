@@ -1,7 +1,7 @@
 """Request and response envelopes of the data plane (§10.4, §10.6, B11, H16).
 
-Maps with ascending unsigned integer keys in CBOR, the field names as keys in JSON (B17); both
-refuse unknown keys. ``server_version`` is the only field a response may lack for no reason.
+In CBOR they are maps with ascending unsigned integer keys, in JSON the keys are the field names (B17).
+Both forms refuse unknown keys. Every response may omit ``server_version``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from veen_core.wire import Wire, int_map, text_map
 @int_map("submit request", section="10.4.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitRequest(Wire):
-    """One MSG in."""
+    """A MSG to admit."""
 
     ver: Literal[1] = 1
     msg: Msg
@@ -35,7 +35,7 @@ class SubmitRequest(Wire):
 @int_map("submit response", section="10.4.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitResponse(Wire):
-    """One RECEIPT out."""
+    """The RECEIPT of an admitted MSG."""
 
     ver: Literal[1] = 1
     receipt: Receipt
@@ -46,26 +46,27 @@ _SUBMIT_PREFIX: Final = bytes.fromhex("a2010102")  # {1: 1, 2: …
 
 
 def wrap_submit(msg_bytes: bytes) -> bytes:
-    """A submit request around an encoded MSG."""
+    """Return the submit request that holds an encoded MSG."""
     return _SUBMIT_PREFIX + msg_bytes
 
 
 def unwrap_submit(envelope: bytes) -> bytes:
-    """The encoded MSG inside a submit request, still unchecked.
+    """Return the encoded MSG of a submit request; the MSG itself is not checked.
 
-    A canonical envelope is four fixed bytes and the MSG, so the hub hashes and stores the bytes
-    that arrived, without encoding them again.
+    A canonical envelope is four fixed bytes followed by the MSG. The hub hashes and stores these
+    bytes as they arrived and never encodes them again.
     """
     if envelope.startswith(_SUBMIT_PREFIX):
         return envelope[len(_SUBMIT_PREFIX) :]
     SubmitRequest.decode(envelope)  # raises with the precise reason
-    raise DecodeError("not a submit request", where="submit request §10.4.1")
+    raise DecodeError("not a submit request", where="submit request (core §10.4.1)")
 
 
 def split_submits(body: bytes) -> Iterator[bytes]:
-    """The envelopes of a sequence (H14), each as its own bytes, as ``cbor.split_sequence`` does.
+    """Split a CBOR sequence of submit requests into the bytes of each (H14).
 
-    Where a canonical MSG ends its pattern tells, at a sixth of the cost of looking at every head.
+    The pattern of a MSG finds its end in 1.5 instead of 6.6 µs; anything else is split by
+    ``cbor.item_end``.
     """
     at = 0
     while at < len(body):
@@ -81,7 +82,7 @@ def split_submits(body: bytes) -> Iterator[bytes]:
 @int_map("stream request", section="10.4.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest(Wire):
-    """``cursor``, if present, takes precedence over ``from_seq`` (§10.5)."""
+    """A page to read. ``cursor``, if present, takes precedence over ``from_seq`` (§10.5)."""
 
     ver: Literal[1] = 1
     label: Label
@@ -94,13 +95,14 @@ class StreamRequest(Wire):
 
     @property
     def start(self) -> StreamSeq:
+        """The first stream_seq to read."""
         return self.from_seq if self.cursor is None else self.cursor
 
 
 @int_map("stream item", section="10.4.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamItem(Wire):
-    """One entry of a page; ``receipt`` only where it was asked for."""
+    """One entry of a page, with its ``receipt`` if the request asked for receipts."""
 
     stream_seq: StreamSeq
     msg: Msg
@@ -110,7 +112,7 @@ class StreamItem(Wire):
 @int_map("stream response", section="10.4.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResponse(Wire):
-    """``mmr_proof`` proves the last item; no ``next_cursor`` means the end of the range (§10.5)."""
+    """A page. ``mmr_proof`` proves its last item; without ``next_cursor`` the range ends here (§10.5)."""
 
     ver: Literal[1] = 1
     label: Label
@@ -125,7 +127,7 @@ class StreamResponse(Wire):
 @int_map("control item", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlItem(Wire):
-    """An item of the control label: where other labels have a MSG, the cap token that was authorized."""
+    """One entry of the control label, which holds an authorized cap token instead of a MSG (H5)."""
 
     stream_seq: StreamSeq
     msg: CapToken
@@ -135,7 +137,7 @@ class ControlItem(Wire):
 @int_map("control response", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlResponse(Wire):
-    """A page of the control label; all but its items is a ``StreamResponse``."""
+    """A page of the control label: a ``StreamResponse`` whose items hold cap tokens."""
 
     ver: Literal[1] = 1
     label: Label
@@ -150,7 +152,7 @@ class ControlResponse(Wire):
 @int_map("receipt request", section="10.4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptRequest(Wire):
-    """Which receipt."""
+    """The place of the RECEIPT to fetch."""
 
     ver: Literal[1] = 1
     label: Label
@@ -160,7 +162,7 @@ class ReceiptRequest(Wire):
 @int_map("receipt response", section="10.4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptResponse(Wire):
-    """That receipt."""
+    """The RECEIPT that was asked for."""
 
     ver: Literal[1] = 1
     receipt: Receipt
@@ -170,7 +172,7 @@ class ReceiptResponse(Wire):
 @int_map("proof request", section="10.4.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRequest(Wire):
-    """``tree_size`` is additive: absent, the tree is the one the leaf completed (H16, B10)."""
+    """The leaf to prove, in a tree of ``tree_size``; by default, the tree that ends with it (H16, B10)."""
 
     ver: Literal[1] = 1
     label: Label
@@ -181,7 +183,7 @@ class ProofRequest(Wire):
 @int_map("proof response", section="10.4.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofResponse(Wire):
-    """The proof."""
+    """The inclusion proof that was asked for."""
 
     ver: Literal[1] = 1
     mmr_proof: MmrProof
@@ -191,7 +193,7 @@ class ProofResponse(Wire):
 @int_map("checkpoint request", section="10.4.5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRequest(Wire):
-    """Which checkpoint."""
+    """The place of the CHECKPOINT to fetch."""
 
     ver: Literal[1] = 1
     label: Label
@@ -201,7 +203,7 @@ class CheckpointRequest(Wire):
 @int_map("checkpoint response", section="10.4.5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointResponse(Wire):
-    """That checkpoint."""
+    """The CHECKPOINT that was asked for."""
 
     ver: Literal[1] = 1
     checkpoint: Checkpoint
@@ -211,7 +213,7 @@ class CheckpointResponse(Wire):
 @int_map("consistency request", section="B11")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencyRequest(Wire):
-    """Which two sizes."""
+    """The sizes of the two trees to compare."""
 
     ver: Literal[1] = 1
     label: Label
@@ -222,7 +224,7 @@ class ConsistencyRequest(Wire):
 @int_map("consistency response", section="B11")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencyResponse(Wire):
-    """The proof."""
+    """The consistency proof that was asked for."""
 
     ver: Literal[1] = 1
     mmr_consistency: MmrConsistency
@@ -232,7 +234,7 @@ class ConsistencyResponse(Wire):
 @text_map("error.detail", section="10.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetail(Wire):
-    """Machine-readable, with stable keys; ``stage`` and ``detail_enum`` on admission errors (§8.2)."""
+    """Machine-readable fields of an error; admission errors have ``stage`` and ``detail_enum`` (§8.2)."""
 
     stage: Stage | None = None
     detail_enum: str | None = None
@@ -247,7 +249,7 @@ class ErrorDetail(Wire):
 @int_map("error", section="10.6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorEnvelope(Wire):
-    """What any refusal looks like, with a code that H1 maps to HTTP."""
+    """The envelope of every refusal; H1 maps its code to an HTTP status."""
 
     ver: Literal[1] = 1
     code: Code
@@ -258,7 +260,7 @@ class ErrorEnvelope(Wire):
 
 
 def envelope_of(error: AdmissionError | ApiError, request_id: str | None = None) -> ErrorEnvelope:
-    """How an error travels (§10.6)."""
+    """Return the envelope that carries an error to the client (§10.6)."""
     if isinstance(error, AdmissionError):
         row = error.rejection
         code: Code = row.code

@@ -1,8 +1,8 @@
-"""Attachments: sealed beside a message, addressed by content, committed to by ``att_root`` (§4.6).
+"""Attachments: sealed next to a message, addressed by content, bound to it by ``att_root`` (§4.6).
 
-The nonce cannot use the message's own id, which depends on ``att_root``: it uses the draft id,
-the leaf hash with a zero ``ct_hash`` (B5). ``att_root`` is always wrapped, for one peak and for
-none as well (B6).
+The message's id depends on ``att_root``, so an attachment's nonce cannot use it. It uses the draft id
+instead: the leaf hash with a zero ``ct_hash`` (B5). ``att_root`` hashes the peaks together even if there
+is only one, or none (B6).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ KEY_CONTEXT: Final = b"veen/att-k"
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One sealed attachment, ready to travel."""
+    """One sealed attachment and its content id."""
 
     coid: Coid
     ciphertext: bytes
 
 
 def key_context(index: int) -> bytes:
-    """Exporter context of ``k_att``, index from 0 (§4.6, B5)."""
+    """Return the HPKE exporter context of ``k_att``; the index starts at 0 (§4.6, B5)."""
     return KEY_CONTEXT + u64be(index)
 
 
 def nonce(draft_id: LeafHash, index: int) -> bytes:
-    """``n_att`` over the draft id (§4.6, B5)."""
+    """Return ``n_att``, derived from the draft id (§4.6, B5)."""
     return trunc_24(Ht("veen/att-nonce", draft_id + u64be(index)))
 
 
@@ -49,19 +49,19 @@ def seal(key: bytes, draft_id: LeafHash, index: int, plaintext: bytes) -> Attach
 
 
 def open_(key: bytes, draft_id: LeafHash, index: int, ciphertext: bytes) -> bytes:
-    """Decrypt one attachment; refuse any other bytes, position or message."""
+    """Decrypt one attachment; raise ``OpenError`` for other bytes, another position or another message."""
     try:
         return bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             ciphertext, b"", nonce(draft_id, index), key
         )
     except (CryptoError, ValueError):  # ValueError: shorter than a tag
         raise OpenError(
-            f"attachment {index} does not open: it belongs to another message or position (§4.6)"
+            f"attachment {index} does not open: it belongs to another message or position (core §4.6)"
         ) from None
 
 
 def att_root(coids: Sequence[Coid]) -> AttRoot:
-    """Merkle root over coids in index order, peaks in increasing height as in §5.1."""
+    """Return the Merkle root over coids in index order; peaks in increasing height, as in §5.1."""
     peaks: list[bytes] = []  # leftmost and highest first
     for count, coid in enumerate(coids, start=1):
         node: bytes = coid
@@ -76,24 +76,26 @@ EMPTY_ATT_ROOT: Final = att_root(())
 
 
 def check_bounds(sizes: Sequence[int], limits: Limits) -> None:
-    """Count and sizes, before any root is computed (§14.2)."""
+    """Check the number and sizes of attachments, before any root is computed (§14.2)."""
     if len(sizes) > limits.max_attachments_per_msg:
         raise OpenError(
             f"{len(sizes)} attachments exceed max_attachments_per_msg = {limits.max_attachments_per_msg}"
         )
     if any(size > limits.max_attachment_bytes for size in sizes):
-        raise OpenError(f"an attachment exceeds max_attachment_bytes = {limits.max_attachment_bytes} (§14.1)")
+        raise OpenError(
+            f"an attachment exceeds max_attachment_bytes = {limits.max_attachment_bytes} (core §14.1)"
+        )
 
 
 def check_attachments(
     claimed: AttRoot | None, coids: Sequence[Coid], sizes: Sequence[int], limits: Limits
 ) -> None:
-    """Bounds first (§14.2), then ``att_root`` against the coids in hand (§4.6, I5)."""
+    """Check the bounds (§14.2), then ``att_root`` of an opened message against its coids (§4.6, I5)."""
     if len(coids) != len(sizes):
-        raise OpenError(f"{len(coids)} attachments, but {len(sizes)} sizes (§4.6)")
+        raise OpenError(f"{len(coids)} attachments, but {len(sizes)} sizes (core §4.6)")
     check_bounds(sizes, limits)
     if claimed is None:
         if coids:
-            raise OpenError(f"{len(coids)} attachments, but payload_hdr has no att_root (§4.6)")
+            raise OpenError(f"{len(coids)} attachments, but payload_hdr has no att_root (core §4.6)")
     elif claimed != att_root(coids):
-        raise OpenError("payload_hdr.att_root §4.6: is not the root of the attachments in hand")
+        raise OpenError("payload_hdr.att_root (core §4.6): is not the root of these attachments")

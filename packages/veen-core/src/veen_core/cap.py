@@ -1,4 +1,4 @@
-"""Cap tokens: scoped authority, minted and re-signed by one issuer (§6)."""
+"""Cap tokens: permission to write to named streams, signed by one issuer (§6)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClaimsRef(FixedBytes):
 
 
 class TokenHash(FixedBytes):
-    """``H(CBOR(cap_token))``: what a revocation record names (spec-2 §4.3)."""
+    """``H(CBOR(cap_token))``, by which a revocation record names a token (spec-2 §4.3)."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class TokenHash(FixedBytes):
 @int_map("cap_token.allow.rate", section="6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate(Wire):
-    """A token bucket: refilled by ``per_sec`` each second up to ``burst`` (H8)."""
+    """The rate of a token: a bucket of ``burst`` messages, refilled by ``per_sec`` each second (H8)."""
 
     per_sec: int
     burst: int
@@ -44,7 +44,7 @@ class Rate(Wire):
 @int_map("cap_token.allow", section="6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allow(Wire):
-    """What the token allows: these streams, for ``ttl`` seconds, at this rate."""
+    """The permissions of a token: these streams, for ``ttl`` seconds, at this rate."""
 
     stream_ids: tuple[StreamId, ...]
     ttl: int
@@ -54,7 +54,7 @@ class Allow(Wire):
 @int_map("cap_token", section="6")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapToken(Wire):
-    """The chain is the issuer's re-signing history; v0.0.1 knows no delegation."""
+    """A cap token. The issuer signed every link of ``sig_chain``; v0.0.1 has no delegation."""
 
     ver: Literal[1] = 1
     issuer_pk: VerifyKey
@@ -64,7 +64,7 @@ class CapToken(Wire):
 
     @property
     def auth_ref(self) -> AuthRef:
-        """``Ht("veen/cap", CBOR(cap_token))`` (§6)."""
+        """The reference by which a MSG names its token: ``Ht("veen/cap", CBOR(cap_token))`` (§6)."""
         return AuthRef(Ht("veen/cap", self.encode()))
 
     @property
@@ -78,20 +78,20 @@ class CapToken(Wire):
 
     @property
     def token_hash(self) -> TokenHash:
-        """What a revocation of kind cap-token targets (spec-2 §4.3)."""
+        """The hash that a revocation of this token names (spec-2 §4.3)."""
         return TokenHash(H(self.encode()))
 
     def expires_at(self, issued_at: UnixTime) -> UnixTime:
-        """The last second at which it holds, given the issued_at the hub bound to it (§6).
+        """Return the last second at which the token is valid, if the hub authorized it at ``issued_at`` (§6).
 
-        §6 allows any uint as ttl; the last second there is is the latest that one can end, and
-        since no hub_ts is later, ``hub_ts <= issued_at + ttl`` means the same.
+        §6 allows any uint as ttl, so the sum is capped at the largest time. No hub_ts is later, so
+        ``hub_ts <= issued_at + ttl`` has the same result.
         """
         return UnixTime(min(issued_at + self.allow.ttl, U64_MAX))
 
 
 def link_digest(token: CapToken, prev_sig: bytes) -> bytes:
-    """What one link of the chain signs: the token without its chain, and the link before (§6)."""
+    """Return the digest that a link signs: the token without its chain, and the signature before (§6)."""
     return Ht("veen/cap-link", _claims(token) + prev_sig)
 
 
@@ -105,7 +105,7 @@ def _claims(token: CapToken) -> bytes:
 def mint(
     issuer: SigningKey, subject: ClientId, stream_ids: Iterable[StreamId], ttl: int, rate: Rate | None = None
 ) -> CapToken:
-    """Deterministic in its inputs (§6.1); stream ids are sorted and made unique."""
+    """Return a token with one signature; the same inputs give the same bytes (§6.1)."""
     allow = Allow(stream_ids=tuple(sorted(set(stream_ids))), ttl=ttl, rate=rate)
     bare = CapToken(issuer_pk=issuer.public, subject_pk=subject, allow=allow, sig_chain=())
     return resign(issuer, bare)
@@ -114,7 +114,7 @@ def mint(
 def resign(issuer: SigningKey, token: CapToken) -> CapToken:
     """Append the issuer's next signature; a token with a longer chain has another auth_ref."""
     if issuer.public != token.issuer_pk:
-        raise CapError("cap_token.sig_chain §6: only the issuer re-signs a token")
+        raise CapError("cap_token.sig_chain (core §6): only the issuer may sign a token again")
     prev_sig = token.sig_chain[-1] if token.sig_chain else _NO_SIGNATURE
     signed = dataclasses.replace(
         token, sig_chain=(*token.sig_chain, issuer.sign(link_digest(token, prev_sig)))
@@ -124,39 +124,46 @@ def resign(issuer: SigningKey, token: CapToken) -> CapToken:
 
 
 def check_rules(token: CapToken, limits: Limits = DEFAULT_LIMITS) -> None:
-    """§6's rules that need no signature, bounds first (SH0.4)."""
+    """Check the rules of §6 that need no signature, bounds first (SH0.4)."""
     if not 1 <= len(token.sig_chain) <= MAX_CAP_CHAIN:
         raise CapError(
-            f"cap_token.sig_chain §14: {len(token.sig_chain)} signatures, want 1 to {MAX_CAP_CHAIN}"
+            f"cap_token.sig_chain (core §14): {len(token.sig_chain)} signatures, want 1 to {MAX_CAP_CHAIN}"
         )
     ids = token.allow.stream_ids
     if not ids:
-        raise CapError("cap_token.allow.stream_ids §6: must not be empty")
+        raise CapError("cap_token.allow.stream_ids (core §6): must not be empty")
     if any(a >= b for a, b in pairwise(ids)):
-        raise CapError("cap_token.allow.stream_ids §6: must be ascending without duplicates")
+        raise CapError("cap_token.allow.stream_ids (core §6): must be ascending without duplicates")
     rate = token.allow.rate
     if rate is not None and (
         rate.per_sec > limits.max_cap_rate_per_sec or rate.burst > limits.max_cap_rate_burst
     ):
         raise CapError(
-            f"cap_token.allow.rate §14.1: {rate.per_sec}/s and burst {rate.burst} exceed "
+            f"cap_token.allow.rate (core §14.1): {rate.per_sec}/s and burst {rate.burst} exceed "
             f"{limits.max_cap_rate_per_sec}/s and {limits.max_cap_rate_burst}"
         )
 
 
 def verify_token(token: CapToken, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Rules, then every link of the chain under the issuer's key (§6)."""
+    """Check the rules of §6, then verify every link of the chain under the issuer's key."""
     check_rules(token, limits)
     prev_sig: bytes = _NO_SIGNATURE
     for position, sig in enumerate(token.sig_chain):
         try:
-            verify(token.issuer_pk, link_digest(token, prev_sig), sig, f"cap_token.sig_chain[{position}] §6")
+            verify(
+                token.issuer_pk,
+                link_digest(token, prev_sig),
+                sig,
+                f"cap_token.sig_chain[{position}] (core §6)",
+            )
         except SignatureError as exc:
             raise CapError(str(exc)) from None
         prev_sig = sig
 
 
 def verify_ttl(token: CapToken, issued_at: UnixTime, now: UnixTime) -> None:
-    """``hub_ts <= issued_at + ttl`` (§6)."""
+    """Raise ``CapError`` if the token has expired: ``now > issued_at + ttl`` (§6)."""
     if now > token.expires_at(issued_at):
-        raise CapError(f"cap_token.allow.ttl §6: expired at {token.expires_at(issued_at)}, it is {now}")
+        raise CapError(
+            f"cap_token.allow.ttl (core §6): expired at {token.expires_at(issued_at)}, and it is {now}"
+        )

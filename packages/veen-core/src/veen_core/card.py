@@ -1,4 +1,4 @@
-"""Identity cards: published so that others can write to their owner (KEX0.2, spec-1 §3, §15)."""
+"""Identity cards: the signed public keys that others need to write to a person (KEX0.2, spec-1 §3, §15)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 @int_map("prekey", section="spec-1 §3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prekey(Wire):
-    """A receiving key with an end; signed by ``id_sign`` together with that end (KEX0.2)."""
+    """A receiving key that expires; ``id_sign`` signs the key together with its expiry (KEX0.2)."""
 
     dh_pk: DhPublicKey
     expires_at: UnixTime
@@ -29,7 +29,7 @@ class Prekey(Wire):
 @int_map("identity_card", section="spec-1 §15")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityCard(Wire):
-    """Public and signed: long-term keys and the current prekeys."""
+    """The long-term keys and current prekeys of one identity, signed by ``id_sign``."""
 
     ver: Literal[1] = 1
     id_sign: VerifyKey
@@ -38,34 +38,39 @@ class IdentityCard(Wire):
     sig: Signature = _UNSIGNED
 
     def recipient_at(self, now: UnixTime) -> DhPublicKey:
-        """The key to seal to: the freshest prekey that has not expired, else ``id_dh`` (H11)."""
+        """Return the key to seal to: the prekey that expires last, or ``id_dh`` if none is valid (H11)."""
         usable = [prekey for prekey in self.prekeys if now < prekey.expires_at]
         return max(usable, key=lambda p: (p.expires_at, p.dh_pk)).dh_pk if usable else self.id_dh
 
 
 def prekey_digest(id_sign: VerifyKey, dh_pk: DhPublicKey, expires_at: UnixTime) -> bytes:
+    """Return the digest that ``id_sign`` signs for a prekey."""
     return Ht("veen/prekey", id_sign + dh_pk + u64be(expires_at))
 
 
 def sign_prekey(key: SigningKey, dh_pk: DhPublicKey, expires_at: UnixTime) -> Prekey:
+    """Return a prekey signed by its owner's long-term key."""
     sig = key.sign(prekey_digest(key.public, dh_pk, expires_at))
     return Prekey(dh_pk=dh_pk, expires_at=expires_at, sig=sig)
 
 
 def card_digest(card: IdentityCard) -> bytes:
+    """Return the digest that ``id_sign`` signs for the whole card."""
     return Ht("veen/identity-card", dataclasses.replace(card, sig=_UNSIGNED).encode())
 
 
 def sign_card(key: SigningKey, id_dh: DhPublicKey, prekeys: Iterable[Prekey] = ()) -> IdentityCard:
-    """Publishable bytes: ``sign_card(...).encode()``."""
+    """Return a signed card, ready to be published."""
     unsigned = IdentityCard(id_sign=key.public, id_dh=id_dh, prekeys=tuple(prekeys))
     return dataclasses.replace(unsigned, sig=key.sign(card_digest(unsigned)))
 
 
 def verify_card(card: IdentityCard, *, pinned: VerifyKey | None = None) -> None:
-    """The card's signature and every prekey's; ``pinned`` is the id_sign the verifier expects."""
+    """Verify the signatures of a card and its prekeys; ``pinned`` is the id_sign that must be in it."""
     if pinned is not None and card.id_sign != pinned:
-        raise VerificationError(f"identity_card.id_sign: is {card.id_sign.hex()}, pinned is {pinned.hex()}")
+        raise VerificationError(
+            f"identity_card.id_sign is {card.id_sign.hex()}, but the pinned key is {pinned.hex()}"
+        )
     verify(card.id_sign, card_digest(card), card.sig, "identity_card.sig")
     for position, prekey in enumerate(card.prekeys):
         digest = prekey_digest(card.id_sign, prekey.dh_pk, prekey.expires_at)

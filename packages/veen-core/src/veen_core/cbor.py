@@ -1,10 +1,9 @@
-"""Deterministic CBOR: one value, one byte string (§3.1, B3).
+"""Deterministic CBOR: every value has one encoding (§3.1, RESOLUTIONS B3).
 
-Decoding accepts bytes if and only if encoding what was decoded gives the same bytes back with
-nothing after them. That one rule refuses long integer and length forms; indefinite lengths,
-tags, floats, duplicate keys and deep nesting are refused before it, while decoding, so that no
-hostile input reaches cbor2's semantic decoders (dates, regular expressions, shared references).
-Which keys a map may have, and in which order, is its declaration's business (``wire``).
+Bytes are canonical if and only if encoding the decoded value gives the same bytes, with nothing after
+them. This rule refuses long forms of integers and lengths. Indefinite lengths, tags, floats, duplicate
+keys and deep nesting are refused earlier, while decoding, so that hostile input never reaches cbor2's
+decoders for dates, regular expressions or shared references. ``wire`` checks the keys of maps.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import U64_MAX
 
 Item: TypeAlias = "int | bytes | str | bool | list[Item] | dict[int | str | bytes, Item] | None"
-"""What deterministic CBOR can hold here: no floats, no tags, no other simple values (§3.1)."""
+"""A value of deterministic CBOR: no floats, no tags, no other simple values (§3.1)."""
 
 MAX_DEPTH: Final = 32
-"""Deepest nesting any object of the specification needs is 6; overlays may carry free values."""
+"""Deepest nesting that is accepted. Objects of the specification need 6; overlays may hold any value."""
 
 INT_MIN: Final = -(2**64)
 _SCALARS: Final = frozenset({bytes, str, bool, type(None)})
 
 
 def _refuse_tag(*_: object) -> NoReturn:
-    raise ValueError("CBOR tags are not allowed (§3.1)")
+    raise ValueError("CBOR tags are not allowed (core §3.1)")
 
 
-# Every tag cbor2 6 gives a meaning to; any other reaches ``tag_hook``.
+# Every tag that cbor2 6 decodes itself; any other tag is passed to ``tag_hook``.
 _KNOWN_TAGS: Final = frozenset(
     {0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799}
 )
@@ -46,20 +45,20 @@ _STRICT: Final[Mapping[str, Any]] = {
 
 
 _ARRAYS: Final = frozenset(bytes([0x80 + n]) for n in range(24))
-"""First bytes of arrays of up to 23 items."""
+"""The first byte of an array of up to 23 items."""
 
 
 def encode(item: object) -> bytes:
-    """The canonical bytes of an item; lists and maps keep the order they have.
+    """Return the canonical bytes of an item; lists and maps keep their order.
 
-    What §3.1 has no place for (floats, integers beyond 64 bits, whatever cbor2 would tag) is refused.
+    Floats, integers beyond 64 bits and values that cbor2 would tag raise ``EncodeError`` (§3.1).
     """
     _check_writable(item, MAX_DEPTH)
     return encode_items(item)
 
 
 def encode_items(item: object) -> bytes:
-    """The same for an item whose every leaf a declaration has checked: no look at what is in it."""
+    """Return the canonical bytes of an item whose values a declaration has checked."""
     try:
         return cbor2.dumps(item)
     except (cbor2.CBOREncodeError, UnicodeEncodeError, RecursionError) as exc:
@@ -71,7 +70,7 @@ def _check_writable(item: object, depth: int) -> None:
         return
     if isinstance(item, int):
         if not INT_MIN <= item <= U64_MAX:
-            raise EncodeError("no canonical encoding: integer beyond 64 bits (§3.1)")
+            raise EncodeError("no canonical encoding: integer beyond 64 bits (core §3.1)")
     elif isinstance(item, list | tuple | dict):
         if not depth:
             raise EncodeError(f"no canonical encoding: nested deeper than {MAX_DEPTH}")
@@ -82,25 +81,25 @@ def _check_writable(item: object, depth: int) -> None:
         for element in item.values() if isinstance(item, dict) else item:
             _check_writable(element, depth - 1)
     elif not isinstance(item, bytes | str):
-        raise EncodeError(f"no canonical encoding: {type(item).__name__} has no place in it (§3.1)")
+        raise EncodeError(f"no canonical encoding: {type(item).__name__} is not allowed (core §3.1)")
 
 
 def array_head(length: int) -> bytes:
-    """The head of an array whose items are encoded already."""
+    """Return the head of an array of ``length`` items."""
     head = encode(length)
     return bytes([head[0] | 0x80]) + head[1:]
 
 
 def uint_size(n: int) -> int:
-    """How many bytes an unsigned integer takes (§3.1: its shortest form)."""
+    """Return the encoded size of an unsigned integer, in its shortest form (§3.1)."""
     return 1 if n < 24 else 2 if n < 2**8 else 3 if n < 2**16 else 5 if n < 2**32 else 9
 
 
 def decode_items(data: bytes, *, flat: bool = False) -> Any:
-    """Decode canonical bytes whose every leaf the caller checks against a declaration.
+    """Decode canonical bytes; the caller checks each value against a declaration.
 
-    ``flat``: an array that holds no array and no map but empty ones, which cbor2 itself makes sure
-    of. Anything else is looked over first (``item_end``), so that no map with odd keys is ever built.
+    ``flat``: the item is an array that holds no other array or map, except empty ones; cbor2 ensures it.
+    Any other item is scanned first (``item_end``), so that no map with unusual keys is ever built.
     """
     flat = flat and data[:1] in _ARRAYS
     if not flat and (end := item_end(data)) != len(data):
@@ -112,14 +111,14 @@ def decode_items(data: bytes, *, flat: bool = False) -> Any:
 
 
 def decode(data: bytes) -> Item:
-    """Decode canonical bytes into plain items (free values inside overlays' records)."""
+    """Decode canonical bytes of any value, such as a free value in an overlay's record."""
     item = decode_items(data)
     check_plain(item)
-    return item  # type: ignore[no-any-return]  # check_plain has just established it
+    return item  # type: ignore[no-any-return]  # check_plain ensures it
 
 
 def split_sequence(data: bytes) -> Iterator[bytes]:
-    """The items of a CBOR sequence (RFC 8742), each as its own bytes, still to be decoded."""
+    """Split a CBOR sequence (RFC 8742) into the bytes of each item, without decoding them."""
     offset = 0
     while offset < len(data):
         end = item_end(data, offset)
@@ -128,10 +127,10 @@ def split_sequence(data: bytes) -> Iterator[bytes]:
 
 
 def item_end(data: bytes, start: int = 0) -> int:
-    """Where the item at ``start`` ends: heads only, in linear time, building nothing.
+    """Return where the item at ``start`` ends, by reading heads only, in linear time.
 
-    Refuses what §3.1 refuses, and map keys that are neither integers nor strings: Python hashes
-    tuples without a seed, so a map with array keys can be made to cost quadratic time.
+    Refuses what §3.1 refuses, and map keys that are neither integers nor strings: Python hashes tuples
+    without a seed, so an attacker could make a map with array keys take quadratic time.
     """
     at, size = start, len(data)
     open_: list[tuple[int, bool]] = []  # items still to come of each array or map around this one
@@ -159,15 +158,15 @@ def item_end(data: bytes, start: int = 0) -> int:
 
 
 def _head(data: bytes, at: int, size: int) -> tuple[int, int, int]:
-    """Major type, argument, and where the head ends."""
+    """Return the major type and argument of the head at ``at``, and where the head ends."""
     if at >= size:
         raise DecodeError("not CBOR: ends early")
     major, info = data[at] >> 5, data[at] & 31
     if major == 6:
-        raise DecodeError("not CBOR: tags are not allowed (§3.1)")
+        raise DecodeError("not CBOR: tags are not allowed (core §3.1)")
     if info > 27 or (major == 7 and info not in (20, 21, 22)):
         raise DecodeError(
-            "not CBOR: indefinite lengths, floats and other simple values are not allowed (§3.1)"
+            "not CBOR: indefinite lengths, floats and other simple values are not allowed (core §3.1)"
         )
     if info < 24:
         return major, info, at + 1
@@ -182,7 +181,7 @@ def _container_fault(is_key: bool, too_long: bool) -> str:
 
 
 def check_plain(item: object, depth: int = MAX_DEPTH) -> None:
-    """Refuse what cbor2 can hold and deterministic CBOR cannot (§3.1), and nesting beyond ``depth``."""
+    """Refuse values that deterministic CBOR does not allow (§3.1), and nesting beyond ``depth``."""
     kind = type(item)
     if not depth and kind in (list, dict):
         raise DecodeError(f"nested deeper than {MAX_DEPTH}")
@@ -198,7 +197,7 @@ def check_plain(item: object, depth: int = MAX_DEPTH) -> None:
                 raise DecodeError(f"map key of type {type(key).__name__}")
             check_plain(value, depth - 1)
     elif kind not in _SCALARS:
-        raise DecodeError(f"{kind.__name__} has no place in deterministic CBOR")
+        raise DecodeError(f"{kind.__name__} is not allowed in deterministic CBOR")
 
 
 _loads: Final = partial(cbor2.loads, **_STRICT)
@@ -206,14 +205,14 @@ _loads_flat: Final = partial(cbor2.loads, **{**_STRICT, "max_depth": 1})
 
 
 def _refusing(decode: Callable[..., Any], *data: bytes) -> Any:
-    """Whatever cbor2 raises on hostile bytes, a caller sees a ``DecodeError``."""
+    """Call a decoder of cbor2; whatever it raises becomes a ``DecodeError`` without content."""
     try:
         return decode(*data)
     except cbor2.CBORDecodeError as exc:
         why = "duplicate map key" if "uplicate" in str(exc) else str(exc)[:120]  # no content in an error
     except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as exc:
         why = type(exc).__name__
-    # Outside the handlers: a __context__ would carry the bytes, which may be a secret's.
+    # Raised outside the handlers: a __context__ would carry the bytes, which may hold a secret.
     raise DecodeError(f"not CBOR: {why}")
 
 

@@ -34,7 +34,7 @@ SIGNED_FIELDS: Final = 6
 @array("CHECKPOINT", section="4.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint(Wire):
-    """Fields in wire order; without witnesses the array has seven items."""
+    """A CHECKPOINT, fields in wire order; without witnesses the array has seven items."""
 
     ver: Literal[1] = 1
     label_prev: Label
@@ -52,33 +52,33 @@ class Checkpoint(Wire):
 
 
 def signing_digest(checkpoint: Checkpoint) -> bytes:
-    """Over the first six fields; hub and witnesses sign the same digest (B7)."""
+    """Return the digest of the first six fields, which hub and witnesses sign (B7)."""
     return Ht("veen/sig", cbor.encode_items(checkpoint.codec.write(checkpoint)[:SIGNED_FIELDS]))
 
 
 def sign_checkpoint(
     key: SigningKey, unsigned: Checkpoint, witnesses: Sequence[SigningKey] = ()
 ) -> Checkpoint:
-    """The same checkpoint with the hub's signature, and each witness's in the order given."""
+    """Return the checkpoint with the signature of the hub, and of each witness in the order given."""
     digest = signing_digest(unsigned)
     sigs = tuple(witness.sign(digest) for witness in witnesses)
     return dataclasses.replace(unsigned, hub_sig=key.sign(digest), witness_sigs=sigs or None)
 
 
 def verify_signature(checkpoint: Checkpoint, hub_pk: HubPk) -> None:
-    """``hub_sig`` under one key; ``hub_identity`` chooses the key by epoch (§8.4)."""
+    """Verify ``hub_sig`` under one key; ``hub_identity`` selects the key by epoch (§8.4)."""
     verify(
         hub_pk,
         signing_digest(checkpoint),
         checkpoint.hub_sig,
-        f"CHECKPOINT.hub_sig §4.4 at {checkpoint.upto_seq}",
+        f"CHECKPOINT.hub_sig at upto_seq {checkpoint.upto_seq} (core §4.4)",
     )
 
 
 def verify_witnesses(
     checkpoint: Checkpoint, required: Iterable[VerifyKey], known: Iterable[VerifyKey] = ()
 ) -> None:
-    """Every witness signature is one key's, and every required key has signed (KEX0.1, B7)."""
+    """Verify every witness signature, each under another key, and that each required key signed (B7)."""
     digest = signing_digest(checkpoint)
     missing = list(dict.fromkeys(required))
     candidates = [*missing, *(key for key in dict.fromkeys(known) if key not in missing)]
@@ -86,18 +86,20 @@ def verify_witnesses(
         signer = _signer(digest, sig, candidates)
         if signer is None:
             raise SignatureError(
-                f"CHECKPOINT.witness_sigs[{position}] §4.4: verifies under no known witness key"
+                f"CHECKPOINT.witness_sigs[{position}] (core §4.4): verifies under no known witness key"
             )
-        candidates.remove(signer)  # one signature a key
+        candidates.remove(signer)  # a key signs once
         missing = [key for key in missing if key != signer]
     if missing:
-        raise SignatureError(f"CHECKPOINT.witness_sigs §4.4: no signature of witness {missing[0].hex()}")
+        raise SignatureError(
+            f"CHECKPOINT.witness_sigs (core §4.4): the signature of witness {missing[0].hex()} is missing"
+        )
 
 
 def _signer(digest: bytes, sig: Signature, candidates: Iterable[VerifyKey]) -> VerifyKey | None:
     for key in candidates:
         try:
-            verify(key, digest, sig, "CHECKPOINT.witness_sigs §4.4")
+            verify(key, digest, sig, "CHECKPOINT.witness_sigs (core §4.4)")
         except SignatureError:
             continue
         return key
@@ -106,7 +108,7 @@ def _signer(digest: bytes, sig: Signature, candidates: Iterable[VerifyKey]) -> V
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOrigin:
-    """What a verifier that may know the stream knows of a label's derivation (§2, H4)."""
+    """How a label was derived, for a verifier that knows the stream (§2, H4)."""
 
     routing_key: RoutingKey
     stream_id: StreamId
@@ -114,10 +116,11 @@ class LabelOrigin:
     max_skew_sec: int
 
     def epochs_around(self, epoch: Epoch) -> range:
-        """Epochs whose label may still receive a message admitted in ``epoch`` (§12)."""
+        """Return the epochs whose label may receive a message that is admitted in ``epoch`` (§12)."""
         return stream.epoch_window(UnixTime(epoch * self.epoch_sec), self.epoch_sec, self.max_skew_sec)
 
     def label_at(self, epoch: int) -> Label:
+        """Return the stream's label in an epoch."""
         return stream.label(self.routing_key, self.stream_id, Epoch(epoch))
 
 
@@ -129,25 +132,28 @@ def check_transition(
     origin: LabelOrigin | None = None,
     hub_ts: UnixTime | None = None,
 ) -> None:
-    """§4.4.1's rejections, in its order. No signature is looked at: ``hub_identity.verify_checkpoint``.
+    """Check the rules of §4.4.1, in its order; signatures are ``hub_identity.verify_checkpoint``'s.
 
-    ``prefix`` is the MMR that the verifier rebuilt for ``label_curr``; ``last_upto_seq`` that of
-    the last checkpoint it accepted; ``hub_ts`` is the receipt's at ``upto_seq`` if it holds it (H9).
+    ``prefix`` is the tree that the verifier rebuilt for ``label_curr``. ``last_upto_seq`` is the
+    ``upto_seq`` of the last checkpoint it accepted. ``hub_ts`` is that of the receipt at ``upto_seq``,
+    if the verifier has it (H9).
     """
     if origin is not None:
         _check_labels(checkpoint, origin, hub_ts)
     if checkpoint.upto_seq < last_upto_seq:
         raise CheckpointError(
-            f"upto_seq {checkpoint.upto_seq} is before the accepted checkpoint at {last_upto_seq}"
+            f"upto_seq {checkpoint.upto_seq} is before the last checkpoint at {last_upto_seq} (core §4.4.1)"
         )
     if checkpoint.upto_seq < 1:
-        raise CheckpointError("upto_seq 0 covers nothing")
+        raise CheckpointError("upto_seq is 0, so the checkpoint covers no entry (core §4.4)")
     if checkpoint.upto_seq != prefix.size:
         raise CheckpointError(
-            f"upto_seq {checkpoint.upto_seq} does not align with the prefix of {prefix.size} entries"
+            f"upto_seq {checkpoint.upto_seq} is not the end of the log of {prefix.size} entries (core §4.4.1)"
         )
     if checkpoint.mmr_root != prefix.root:
-        raise CheckpointError(f"mmr_root at {checkpoint.upto_seq} is not the root of the log")
+        raise CheckpointError(
+            f"mmr_root at upto_seq {checkpoint.upto_seq} is not the root of the log (core §4.4.1)"
+        )
 
 
 def check_epoch(checkpoint: Checkpoint, epoch_sec: int, hub_ts: UnixTime | None) -> None:
@@ -157,21 +163,23 @@ def check_epoch(checkpoint: Checkpoint, epoch_sec: int, hub_ts: UnixTime | None)
 
 
 def _check_labels(checkpoint: Checkpoint, origin: LabelOrigin, hub_ts: UnixTime | None) -> None:
-    """Epoch and labels agree (§4.4.1).
+    """Check that epoch and labels agree (§4.4.1).
 
-    The epoch is that of the last receipt's hub_ts (H9); a label still takes messages within the
-    skew window (§12), so its own epoch may differ by that much.
+    The epoch is that of the last receipt's hub_ts (H9). A label accepts messages within the skew window
+    (§12), so the epoch that the label was derived from may differ by that much.
     """
     check_epoch(checkpoint, origin.epoch_sec, hub_ts)
     if checkpoint.epoch > U64_MAX // max(1, origin.epoch_sec) - 1 - origin.max_skew_sec:
         raise CheckpointError(f"epoch {checkpoint.epoch} is out of range")
     if origin.epoch_sec == 0 and checkpoint.epoch != 0:
-        raise CheckpointError(f"epoch {checkpoint.epoch} of a profile without epochs (§3.2)")
+        raise CheckpointError(f"epoch is {checkpoint.epoch}, but the profile has no epochs (core §3.2)")
     own = next(
         (e for e in origin.epochs_around(checkpoint.epoch) if origin.label_at(e) == checkpoint.label_curr),
         None,
     )
     if own is None:
-        raise CheckpointError(f"label_curr is not the stream's label at epoch {checkpoint.epoch}")
+        raise CheckpointError(
+            f"label_curr is not the stream's label in epoch {checkpoint.epoch} (core §4.4.1)"
+        )
     if checkpoint.rotates and (own == 0 or checkpoint.label_prev != origin.label_at(own - 1)):
-        raise CheckpointError("label_prev is not the stream's label of the epoch before")
+        raise CheckpointError("label_prev is not the stream's label of the epoch before (core §4.4.1)")

@@ -1,8 +1,8 @@
-"""Chunks: how a label's log is cut into files, what they are called and what sums them up (§4.8.2, §4.8.3).
+"""Chunks: the files of a label's log, their names and summaries (§4.8.2, §4.8.3).
 
-Names and summaries follow from log contents and the limit registry alone, so that two hubs with
-the same log have the same files. A chunk that is still growing has no end yet: it is called
-``chunk-<label>-<start>.open`` until the entry that does not fit rolls it.
+Names and summaries depend only on the log and the limit registry, so that two hubs with the same log have
+the same files. The chunk that still grows has the name ``chunk-<label>-<start>.open``; the entry that no
+longer fits closes it and starts the next chunk.
 """
 
 from __future__ import annotations
@@ -36,33 +36,37 @@ from veen_core.receipt import Receipt
 from veen_core.wire import Wire, array, int_map
 
 SEQ_WIDTH: Final = 20
-"""Zero-padded decimal, for stable ordering (§4.8.3)."""
+"""Digits of a stream_seq in a file name, zero-padded so that names sort by number (§4.8.3)."""
 
 
 def chunk_name(label: Label, start: StreamSeq, end: StreamSeq | None) -> str:
-    """Of the chunk's entries; without an ``end``, of one that still grows."""
+    """Return the name of the file with entries ``start`` to ``end``; None: the chunk still grows."""
     stem = f"chunk-{label.hex()}-{start:0{SEQ_WIDTH}d}"
     return f"{stem}.open" if end is None else f"{stem}-{end:0{SEQ_WIDTH}d}.log"
 
 
 def summary_name(label: Label, start: StreamSeq, end: StreamSeq) -> str:
+    """Return the name of a chunk's summary."""
     return f"chunk-{label.hex()}-{start:0{SEQ_WIDTH}d}-{end:0{SEQ_WIDTH}d}.summary"
 
 
 def pruned_name(label: Label, start: StreamSeq, end: StreamSeq) -> str:
-    """What stays of a chunk whose payloads were pruned."""
+    """Return the name of the file that replaces a chunk whose payloads were pruned."""
     return f"chunk-{label.hex()}-{start:0{SEQ_WIDTH}d}-{end:0{SEQ_WIDTH}d}.pruned"
 
 
 def peaks_name(label: Label, upto: StreamSeq) -> str:
+    """Return the name of the peak snapshot after entry ``upto``."""
     return f"peaks-{label.hex()}-{upto:0{SEQ_WIDTH}d}.cbor"
 
 
 def checkpoint_name(label: Label, upto: StreamSeq) -> str:
+    """Return the name of the checkpoint at entry ``upto``."""
     return f"checkpoint-{label.hex()}-{upto:0{SEQ_WIDTH}d}.cbor"
 
 
 def checkpoint_index_name(label: Label) -> str:
+    """Return the name of a label's checkpoint index."""
     return f"checkpoint-index-{label.hex()}.cbor"
 
 
@@ -73,7 +77,7 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ChunkName:
-    """A chunk's name, parsed."""
+    """The parts of a chunk's file name."""
 
     label: Label
     start: StreamSeq
@@ -82,18 +86,18 @@ class ChunkName:
 
 
 def parse_chunk_name(name: str) -> ChunkName | None:
-    """The name's parts, or None if it is not a chunk's."""
+    """Return the parts of a chunk's file name; None for any other name."""
     if (match := _NAME.fullmatch(name)) is None or (match["kind"] == "open") != (match["end"] is None):
         return None
     end = None if match["end"] is None else StreamSeq(int(match["end"]))
-    return ChunkName(Label.from_hex(match["label"]), StreamSeq(int(match["start"])), end, match["kind"])  # type: ignore[arg-type]  # one of the four, by the pattern
+    return ChunkName(Label.from_hex(match["label"]), StreamSeq(int(match["start"])), end, match["kind"])  # type: ignore[arg-type]  # the pattern allows only these four
 
 
 def rolls(chunk_bytes: int, chunk_entries: int, entry_size: int, limits: Limits) -> bool:
-    """Whether the next entry starts a new chunk (§4.8.2).
+    """Return whether the next entry starts a new chunk (§4.8.2).
 
-    "Since the last checkpoint" counts from the chunk's start: every roll makes a checkpoint, and
-    one made by hand in between must not move boundaries, or they would depend on more than the log.
+    Entries count from the start of the chunk, where every hub makes a checkpoint. A checkpoint that an
+    operator makes in between must not count, or chunk boundaries would depend on more than the log.
     """
     if chunk_entries == 0:
         return False
@@ -105,7 +109,7 @@ def rolls(chunk_bytes: int, chunk_entries: int, entry_size: int, limits: Limits)
 @array("chunk summary", section="4.8.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSummary(Wire):
-    """Fields as §4.8.3 lists them."""
+    """The summary of a chunk, fields in the order of §4.8.3."""
 
     label: Label
     start_seq: StreamSeq
@@ -117,7 +121,7 @@ class ChunkSummary(Wire):
 
 
 def entry_hashes_root(hashes: Iterable[EntryHash]) -> MmrRoot:
-    """The MMR root over entry hashes, in entry order (§4.8.3)."""
+    """Return the MMR root over entry hashes, in the order of entries (§4.8.3)."""
     tree = Mmr()
     for entry_hash in hashes:
         tree.add(entry_hash)
@@ -125,21 +129,22 @@ def entry_hashes_root(hashes: Iterable[EntryHash]) -> MmrRoot:
 
 
 def encode_peaks(peaks: Iterable[NodeHash]) -> bytes:
-    """A peak snapshot: the peak array, nothing else (§4.8.3)."""
+    """Encode a peak snapshot: an array of peaks (§4.8.3)."""
     return cbor.encode([bytes(peak) for peak in peaks])
 
 
 def decode_peaks(data: bytes) -> tuple[NodeHash, ...]:
+    """Decode a peak snapshot (§4.8.3)."""
     item = cbor.decode(data)
     if not isinstance(item, list) or not all(isinstance(peak, bytes) for peak in item):
-        raise DecodeError("want an array of peaks", where="peaks §4.8.3")
+        raise DecodeError("want an array of peaks", where="peaks (core §4.8.3)")
     return tuple(NodeHash(peak) for peak in item if isinstance(peak, bytes))
 
 
 @array("checkpoint index entry", section="4.8.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointIndexEntry(Wire):
-    """One line of a label's checkpoint index, a CBOR sequence: upto_seq to root, chunk range, peaks."""
+    """One item of a label's checkpoint index, which is a CBOR sequence (§4.8.3)."""
 
     upto_seq: StreamSeq
     mmr_root: MmrRoot
@@ -151,9 +156,10 @@ class CheckpointIndexEntry(Wire):
 @int_map("pruned entry", section="retention")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedEntry(Wire):
-    """What stays of an entry when its payload goes.
+    """What retention keeps of an entry whose payload it prunes.
 
-    The receipt, the entry hash, and every MSG field that leaf hash and indices are made from.
+    It keeps the receipt, the entry hash, and the MSG fields from which the leaf hash and the indices
+    are computed.
     """
 
     receipt: Receipt
@@ -167,25 +173,25 @@ class PrunedEntry(Wire):
 
     @property
     def leaf_hash(self) -> LeafHash:
-        """Recomputed, to be held against the receipt's."""
+        """The leaf hash, recomputed from the fields, to be compared with the receipt's."""
         return leaf_hash(self.receipt.label, self.profile_id, self.ct_hash, self.client_id, self.client_seq)
 
 
 @int_map("pruned chunk", section="retention")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedHead(Wire):
-    """The first item of a pruned chunk's file: what the entries after it do not say themselves."""
+    """The first item of a pruned chunk's file; the pruned entries follow."""
 
     label: Label
     start_seq: StreamSeq
     end_seq: StreamSeq
     pruned_at: UnixTime
     sizes: tuple[int, ...]
-    """Of each entry's frame, in order: where it lay."""
+    """Bytes of each entry's frame before pruning, in order."""
 
 
 def prune(entry: Entry) -> PrunedEntry:
-    """Drop the ciphertext and the signature over it."""
+    """Return an entry without its ciphertext and its signature."""
     msg = entry.msg
     return PrunedEntry(
         receipt=entry.receipt,

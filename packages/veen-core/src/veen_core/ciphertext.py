@@ -1,10 +1,10 @@
-"""The ciphertext of a MSG: what it is bound to, how it is sealed, split and opened (§4.2).
+"""The ciphertext of a MSG: the fields it is bound to, and how to seal, split and open it (§4.2).
 
     ciphertext = enc || hdr_len || body_len || hpke_ct_hdr || aead_ct_body || zeros
 
-Lengths are checked against the limits before any decryption (§14.2, SH0.4). Zero padding beyond
-the encoded lengths is ignored, anything else there is refused; all of it is covered by
-``ct_hash`` and thus by the sender's signature.
+Lengths are checked against the limits before any decryption (§14.2, SH0.4). After the encoded lengths,
+zeros are ignored and any other byte is refused. ``ct_hash``, and with it the sender's signature, covers
+the padding too.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ PREFIX_SIZE: Final = hpke.ENC_SIZE + _LENGTHS.size
 def leaf_hash(
     label: Label, profile_id: ProfileId, ct_hash: CtHash, client_id: ClientId, client_seq: ClientSeq
 ) -> LeafHash:
-    """MsgID (§2, §4.2 step 13)."""
+    """Return the leaf hash of a message, which is also its MsgID (§2, §4.2 step 13)."""
     return LeafHash(Ht("veen/leaf", b"".join((label, profile_id, ct_hash, client_id, u64be(client_seq)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """The MSG fields that a ciphertext is bound to; it opens under no others."""
+    """The MSG fields that a ciphertext is bound to: with other values, it does not open."""
 
     profile_id: ProfileId
     label: Label
@@ -60,7 +60,7 @@ class Binding:
 
     @property
     def aad(self) -> bytes:
-        """§4.2 step 3."""
+        """The additional authenticated data of header and body (§4.2 step 3)."""
         counters = u64be(self.client_seq) + u64be(self.prev_ack)
         return Ht(
             "veen/aad", self.profile_id + self.label + self.client_id + counters + (self.auth_ref or ZERO_32)
@@ -68,21 +68,21 @@ class Binding:
 
     @property
     def nonce(self) -> bytes:
-        """§4.2 step 6."""
+        """The nonce of the body (§4.2 step 6)."""
         return trunc_24(
             Ht("veen/nonce", self.label + u64be(self.prev_ack) + self.client_id + u64be(self.client_seq))
         )
 
     @property
     def draft_id(self) -> LeafHash:
-        """The leaf hash with a zero ct_hash, for attachment nonces (B5)."""
+        """The leaf hash with a zero ct_hash, from which attachment nonces are derived (B5)."""
         return leaf_hash(self.label, self.profile_id, CtHash(ZERO_32), self.client_id, self.client_seq)
 
 
 class Sealer:
-    """Seals one message: attachments first, since the header commits to them, then header and body.
+    """Seals one message: attachments first, because the header commits to them, then header and body.
 
-    Once: a second body under the same key and nonce would give both of them away.
+    A Sealer seals once. A second body under the same key and nonce would reveal both bodies.
     """
 
     __slots__ = ("_attached", "_binding", "_context", "_used")
@@ -94,7 +94,7 @@ class Sealer:
         self._used = False
 
     def attach(self, plaintext: bytes) -> Attachment:
-        """Seal the next attachment (§4.6); its coid goes into ``att_root``."""
+        """Seal the next attachment; ``att_root`` must include its coid (§4.6)."""
         self._check_unused()
         index = self._attached
         self._attached += 1
@@ -104,11 +104,11 @@ class Sealer:
     def seal(
         self, header: PayloadHeader, body: bytes, *, pad_block: int, limits: Limits = DEFAULT_LIMITS
     ) -> bytes:
-        """Steps 3 to 11 of §4.2."""
+        """Seal header and body and return the padded ciphertext (§4.2 steps 3 to 11)."""
         self._check_unused()
         check_cap_ref(header, self._binding.auth_ref)
         if pad_block > limits.max_msg_bytes:
-            raise _fail(f"padded to a block of {pad_block} it exceeds max_msg_bytes = {limits.max_msg_bytes}")
+            raise _fail(f"pad_block = {pad_block} exceeds max_msg_bytes = {limits.max_msg_bytes}")
         self._used = True
         aad = self._binding.aad
         sealed_header = self._context.seal(header.encode(), aad)
@@ -122,7 +122,7 @@ class Sealer:
     def _check_unused(self) -> None:
         if self._used:
             raise StateError(
-                "this Sealer has sealed its message (§4.2): make another, with a fresh ephemeral key"
+                "this Sealer has sealed its message (core §4.2): make a new one with a fresh ephemeral key"
             )
 
 
@@ -133,7 +133,7 @@ def pad(data: bytes, pad_block: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CiphertextParts:
-    """A ciphertext taken apart; nothing in it is decrypted or authenticated yet."""
+    """The parts of a ciphertext, neither decrypted nor authenticated."""
 
     enc: bytes
     header: bytes
@@ -141,7 +141,7 @@ class CiphertextParts:
 
 
 def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> CiphertextParts:
-    """Take a ciphertext apart, or say which bound it breaks (§4.2, §14.2)."""
+    """Split a ciphertext into its parts; raise ``DecodeError`` if a length is out of bounds (§4.2, §14.2)."""
     body_at, end = check_layout(ciphertext, limits)
     return CiphertextParts(
         ciphertext[: hpke.ENC_SIZE], ciphertext[PREFIX_SIZE:body_at], ciphertext[body_at:end]
@@ -149,7 +149,10 @@ def split(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> CiphertextParts
 
 
 def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
-    """Where the body starts and ends, or which bound is broken: all that a hub may look at (§14.2)."""
+    """Return where the body starts and ends; raise if a length or the padding is wrong (§14.2).
+
+    A hub checks no more than this of a ciphertext.
+    """
     if len(ciphertext) < PREFIX_SIZE:
         raise _fail(f"{len(ciphertext)} bytes cannot hold enc, hdr_len and body_len ({PREFIX_SIZE})")
     hdr_len, body_len = _LENGTHS.unpack_from(ciphertext, hpke.ENC_SIZE)
@@ -157,25 +160,25 @@ def check_layout(ciphertext: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[in
     body_at = PREFIX_SIZE + hdr_len
     end = body_at + body_len
     if len(ciphertext) < end:
-        raise _fail(f"{len(ciphertext)} bytes are shorter than the {end} that hdr_len and body_len announce")
+        raise _fail(f"{len(ciphertext)} bytes are fewer than the {end} that hdr_len and body_len announce")
     if ciphertext.count(0, end) != len(ciphertext) - end:
-        raise _fail("padding holds a byte that is not zero")
+        raise _fail("the padding contains a byte that is not zero")
     return body_at, end
 
 
 def _check_lengths(hdr_len: int, body_len: int, limits: Limits) -> None:
     if hdr_len > limits.max_hdr_bytes:
-        raise _fail(f"hdr_len {hdr_len} exceeds max_hdr_bytes = {limits.max_hdr_bytes} (§14.2)")
+        raise _fail(f"hdr_len {hdr_len} exceeds max_hdr_bytes = {limits.max_hdr_bytes} (core §14.2)")
     if body_len > limits.max_body_bytes:
-        raise _fail(f"body_len {body_len} exceeds max_body_bytes = {limits.max_body_bytes} (§14.2)")
+        raise _fail(f"body_len {body_len} exceeds max_body_bytes = {limits.max_body_bytes} (core §14.2)")
 
 
 def _fail(found: str) -> DecodeError:
-    return DecodeError(found, fault=DecodeFault.SIZE, where="MSG.ciphertext §4.2")
+    return DecodeError(found, fault=DecodeFault.SIZE, where="MSG.ciphertext (core §4.2)")
 
 
 class Opened:
-    """A message that opened: header and body authenticated, attachments on demand."""
+    """An opened message: header and body are authenticated, attachments are opened on demand."""
 
     __slots__ = ("_binding", "_context", "body", "header")
 
@@ -188,7 +191,7 @@ class Opened:
         self._binding = binding
 
     def attachment(self, index: int, ciphertext: bytes) -> bytes:
-        """The plaintext of attachment ``index`` (§4.6)."""
+        """Decrypt attachment ``index`` (§4.6)."""
         key = self._context.export(attachment.key_context(index))
         return attachment.open_(key, self._binding.draft_id, index, ciphertext)
 
@@ -196,7 +199,7 @@ class Opened:
 def open_ciphertext(
     reader: DhKey, binding: Binding, ciphertext: bytes, limits: Limits = DEFAULT_LIMITS
 ) -> Opened:
-    """Bounds, header, cap_ref rule, body: in this order, the first failure raises."""
+    """Check the bounds, then open the header, check cap_ref, and open the body (§4.2, §6)."""
     parts = split(ciphertext, limits)
     context = hpke.OpenContext(reader, parts.enc)
     aad = binding.aad
@@ -207,5 +210,5 @@ def open_ciphertext(
             parts.body, aad, binding.nonce, context.export(BODY_KEY)
         )
     except (CryptoError, ValueError):  # ValueError: shorter than a tag
-        raise OpenError("the body does not open: it is not the one sealed with this header (§4.2)") from None
+        raise OpenError("the body does not open: it was not sealed with this header (core §4.2)") from None
     return Opened(header, body, context, binding)

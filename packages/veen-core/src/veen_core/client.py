@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from veen_core import hub_identity
 from veen_core.checkpoint import Checkpoint, check_transition
@@ -31,6 +32,8 @@ from veen_core.proof import MmrProof, peaks_of_proof
 from veen_core.receipt import Receipt
 
 __all__ = ["Gap", "LabelClient", "Trust"]
+
+ROTATE: Final = "rotate client_id before sending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +60,21 @@ class LabelClient(VerifiedPrefix):
         first = state.client_seq - len(pending) + 1
         for position, msg in enumerate(pending):
             if (msg.label, msg.client_id, msg.client_seq) != (state.label, state.client_id, first + position):
-                raise StateError(f"the state's pending MSG {position + 1} is not one of its own, in order")
+                raise StateError(
+                    f"pending MSG {position + 1} of the state has another label, client_id or client_seq"
+                )
 
     # --- sending
 
     def next_binding(self, now: UnixTime, auth_ref: AuthRef | None = None) -> Binding:
         """Return the fields of the next MSG: client_seq plus 1, prev_ack the verified head (core §4.1)."""
         if self.must_rotate(now):
-            raise StateError("client_id has reached its bounds: rotate it before sending (KEX1+ 4.1)")
+            raise StateError("client_id has reached its bounds (KEX1+ 4.1)", action=ROTATE)
         if (furthest := self._furthest[0]) > self._log.size:
-            raise StateError(f"read again up to {furthest} before sending, prev_ack must not fall (core §7)")
+            raise StateError(
+                f"the verified prefix ends at {self._log.size}, and prev_ack must not fall (core §7)",
+                action=f"read the entries up to {furthest} again before sending",
+            )
         return Binding(
             profile_id=self.state.profile_id,
             label=self.state.label,
@@ -81,13 +89,15 @@ class LabelClient(VerifiedPrefix):
         state = self.state
         expected = (state.label, state.profile_id, state.client_id, state.client_seq + 1)
         if (msg.label, msg.profile_id, msg.client_id, msg.client_seq) != expected:
-            raise StateError(f"a MSG with client_seq {msg.client_seq} is not the next one, {expected[3]}")
+            raise StateError(
+                f"a MSG with client_seq {msg.client_seq} is not the next one, which is {expected[3]}"
+            )
         if msg.prev_ack > state.last_stream_seq:
-            raise StateError(f"prev_ack {msg.prev_ack} is ahead of what was verified (core §7)")
+            raise StateError(f"prev_ack {msg.prev_ack} is ahead of the verified prefix (core §7)")
         if state.pending and msg.prev_ack < (before := self.unanswered[-1].prev_ack):
-            raise StateError(f"prev_ack {msg.prev_ack} is behind {before} of the MSG before it (core §7)")
+            raise StateError(f"prev_ack {msg.prev_ack} is behind {before}, that of the MSG before (core §7)")
         if msg.client_seq > self.bounds.max_msgs_per_client_id_per_label:
-            raise StateError("client_id has reached its bounds: rotate it before sending (KEX1+ 4.1)")
+            raise StateError("client_id has reached its bounds (KEX1+ 4.1)", action=ROTATE)
         wire = msg.encode()
         verify_signature(msg, wire)
         pending = (*self.state.pending, wire)
@@ -142,7 +152,9 @@ class LabelClient(VerifiedPrefix):
         """
         self._verify_answer(receipt)
         if receipt.stream_seq > self._log.size:
-            raise StateError(f"stream_seq {receipt.stream_seq} is beyond the verified prefix: accept_receipt")
+            raise StateError(
+                f"stream_seq {receipt.stream_seq} is beyond the verified prefix", action="call accept_receipt"
+            )
         tree = peaks_of_proof(proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
         self._verify_part(tree, (self._log.size, self._log.root), consistency, receipt.encode())
         self.state = self._answered((receipt,))
@@ -196,10 +208,12 @@ class LabelClient(VerifiedPrefix):
         """Raise unless the entry is of this label and at the place that was asked for."""
         for label in (entry.label, entry.receipt.label):
             if label != self.state.label:
-                raise StateError(f"an entry of label {label.hex()}, want {self.state.label.hex()}")
+                raise StateError(f"the entry is of label {label.hex()}, not {self.state.label.hex()}")
         for seq in (entry.stream_seq, entry.receipt.stream_seq):
             if seq != expected:
-                raise StateError(f"page continues at {seq}, want {expected}: read again from there")
+                raise StateError(
+                    f"the page continues at {seq}, not {expected}", action=f"read again from {expected}"
+                )
 
     def _last_used(self, entries: Sequence[Entry]) -> ClientSeq:
         """The last client_seq used under this client_id, also if the log shows one unknown to the state."""
@@ -209,7 +223,7 @@ class LabelClient(VerifiedPrefix):
             if entry.is_authorize or (msg := entry.msg).client_id != self.state.client_id:
                 continue
             if pending.get(msg.client_seq, msg.leaf_hash) != msg.leaf_hash:
-                raise StateError(f"client_seq {msg.client_seq} was used by another MSG: rotate client_id")
+                raise StateError(f"client_seq {msg.client_seq} was used by another MSG", action=ROTATE)
             used = max(used, msg.client_seq)
         return used
 
@@ -272,9 +286,11 @@ class LabelClient(VerifiedPrefix):
         which ids came before the last.
         """
         if self.state.pending:
-            raise StateError("settle what is pending before rotating client_id")
+            raise StateError(
+                "a MSG is pending under this client_id", action="settle it before rotating client_id"
+            )
         if client_id == self.state.client_id:
-            raise StateError("a client_id does not follow itself: its client_seqs are used up")
+            raise StateError("the new client_id is the old one, whose client_seqs are used up")
         self.state = dataclasses.replace(self.state, client_id=client_id, created_at=now, client_seq=UNUSED)
 
     # --- shared by all paths
@@ -287,7 +303,7 @@ class LabelClient(VerifiedPrefix):
         oldest = pending[0]
         if oldest.leaf_hash != receipt.leaf_hash:
             raise StateError(
-                f"the MSG with client_seq {oldest.client_seq} has no receipt yet: settle it first"
+                f"the MSG with client_seq {oldest.client_seq} has no receipt yet", action="settle it first"
             )
         self._verify_receipt(receipt)
         entry = Entry(receipt.label, receipt.stream_seq, self.state.pending[0], receipt.encode())
@@ -306,7 +322,9 @@ class LabelClient(VerifiedPrefix):
 
     def _refuse_within(self, receipt: Receipt) -> None:
         if receipt.stream_seq <= self._log.size:
-            raise StateError(f"stream_seq {receipt.stream_seq} lies within the verified prefix: confirm it")
+            raise StateError(
+                f"stream_seq {receipt.stream_seq} is within the verified prefix", action="call confirm"
+            )
 
     def _advance(self, log: LogVerifier, receipt: Receipt, answered: Sequence[Receipt]) -> None:
         """Replace the verified prefix by a longer one: the only place where it grows."""

@@ -1,8 +1,7 @@
-"""Log entries as they lie on disk and travel: a frame around MSG and RECEIPT (§4.8.1, B8, H5).
+"""Log entries: a frame around a MSG and its RECEIPT, on disk and in transit (§4.8.1, B8, H5).
 
-A control entry (flag bit 0) carries a cap token's bytes where a MSG would stand, with a RECEIPT
-whose leaf is ``Ht("veen/authorize", auth_ref || H(token bytes))``: that is how ``issued_at`` is
-replayed from the log alone.
+A control entry (flag bit 0) holds a cap token instead of a MSG. The leaf in its RECEIPT is
+``Ht("veen/authorize", auth_ref || H(token bytes))``, so that the log alone shows when a token was authorized.
 
 ``decode_entry`` and ``split_entries`` judge frame and pair; ``unframe`` and ``split_frames`` the frame
 alone, for whoever judges the pair against the log, or wrote it.
@@ -25,7 +24,7 @@ from veen_core.receipt import Receipt
 
 _FRAME: Final = struct.Struct(">BB32sQII32s")
 _SIZES: Final = struct.Struct(">BB40xII32x")
-"""The same frame, for who wants to know no more than where it ends."""
+"""The same header, reading only what is needed to find the end of the entry."""
 FRAME_SIZE: Final = _FRAME.size
 ENTRY_VERSION: Final = 1
 FLAG_AUTHORIZE: Final = 0x01
@@ -33,12 +32,12 @@ _KNOWN_FLAGS: Final = FLAG_AUTHORIZE
 
 
 def entry_hash(msg_bytes: bytes, receipt_bytes: bytes) -> EntryHash:
-    """``H("veen/entry" || msg_bytes || receipt_bytes)``, with no separator (§4.8.1, B8)."""
+    """Return ``H("veen/entry" || msg_bytes || receipt_bytes)``, with no separator (§4.8.1, B8)."""
     return bytes.__new__(EntryHash, H(b"".join((b"veen/entry", msg_bytes, receipt_bytes))))
 
 
 def authorize_leaf(auth_ref: AuthRef, token_bytes: bytes) -> LeafHash:
-    """The leaf of a control entry (H5)."""
+    """Return the leaf hash of a control entry (H5)."""
     return LeafHash(Ht("veen/authorize", auth_ref + H(token_bytes)))
 
 
@@ -47,7 +46,7 @@ _keep: Final = object.__setattr__
 
 
 class FrameHeader(NamedTuple):
-    """The fixed header of one entry."""
+    """The decoded frame header of one entry."""
 
     flags: int
     label: Label
@@ -58,7 +57,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Of the whole entry, header included."""
+        """Bytes of the whole entry, header included."""
         return FRAME_SIZE + self.msg_len + self.receipt_len
 
 
@@ -110,21 +109,21 @@ class Entry:
         return receipt
 
     def encode(self) -> bytes:
-        """Frame header and body (§4.8.1)."""
+        """Return the framed entry (§4.8.1)."""
         return self.frame(self.entry_hash)
 
     def frame(self, digest: EntryHash) -> bytes:
-        """The same, for a caller that has computed the entry hash already."""
+        """Return the framed entry, for a caller that knows its entry hash."""
         lengths = (len(self.msg_bytes), len(self.receipt_bytes))
         try:
             header = _FRAME.pack(ENTRY_VERSION, self.flags, self.label, self.stream_seq, *lengths, digest)
         except struct.error as exc:
-            raise EncodeError(f"entry §4.8.1: a field does not fit its frame ({exc})") from None
+            raise EncodeError(f"entry (core §4.8.1): a field does not fit its frame ({exc})") from None
         return header + self.msg_bytes + self.receipt_bytes
 
 
 def decode_frame(data: bytes, at: int = 0) -> FrameHeader:
-    """Read the frame header at ``at``; says which field is wrong."""
+    """Decode the frame header at byte ``at``; ``DecodeError`` names the wrong field."""
     if len(data) - at < FRAME_SIZE:
         raise _fail(
             f"want {FRAME_SIZE} bytes of frame header, found {len(data) - at}", fault=DecodeFault.SIZE
@@ -134,13 +133,13 @@ def decode_frame(data: bytes, at: int = 0) -> FrameHeader:
         raise _fail(f"want entry_ver {ENTRY_VERSION}, found {version}", "entry_ver", DecodeFault.VERSION)
     if flags & ~_KNOWN_FLAGS:
         raise _fail(f"unused bits are set, found {flags:#04x}", "flags")
-    # The struct has seen to the sizes of both; every entry of a log comes through here.
+    # The struct guarantees both sizes, so the checking constructors are skipped on this hot path.
     label, digest = bytes.__new__(Label, label), bytes.__new__(EntryHash, digest)
     return FrameHeader(flags, label, StreamSeq(stream_seq), msg_len, receipt_len, digest)
 
 
 def frame_size(data: bytes, at: int = 0) -> int:
-    """Of the whole entry whose frame header is at ``at``; raises as ``decode_frame`` does."""
+    """Return the size of the entry whose frame header is at byte ``at``; raises as ``decode_frame``."""
     if len(data) - at >= FRAME_SIZE:
         version, flags, msg_len, receipt_len = _SIZES.unpack_from(data, at)
         if version == ENTRY_VERSION and not flags & ~_KNOWN_FLAGS:
@@ -215,9 +214,11 @@ def verify_authorize(entry: Entry) -> CapToken:
     """
     token = entry.token
     if entry.receipt.leaf_hash != authorize_leaf(token.auth_ref, entry.msg_bytes):
-        raise VerificationError("entry §4.8.1: the RECEIPT is not for the token beside it (H5)")
+        raise VerificationError("entry (core §4.8.1): the RECEIPT is not for the token beside it (H5)")
     return token
 
 
 def _fail(found: str, field: str = "", fault: DecodeFault = DecodeFault.CBOR) -> DecodeError:
-    return DecodeError(found, fault=fault, where=f"entry.{field} §4.8.1" if field else "entry §4.8.1")
+    return DecodeError(
+        found, fault=fault, where=f"entry.{field} (core §4.8.1)" if field else "entry (core §4.8.1)"
+    )

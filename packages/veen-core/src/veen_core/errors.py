@@ -1,27 +1,27 @@
-"""Every way VEEN says no: one root, families by who can act.
+"""The errors of VEEN: one root, and one class per kind of failure that a caller may want to handle.
 
     VeenError
     ├── DecodeError          the bytes are not the object they claim to be     §3.1
     ├── EncodeError          a value has no canonical encoding                 §3.1
     ├── ConfigError          a chosen setting is not allowed                   §3.5, §14.1
-    ├── KeystoreError        a keystore does not open                          keystore.py
+    ├── KeystoreError        a keystore does not open                          spec-1 §15
     ├── OpenError            a ciphertext does not open with this key          §4.2
     ├── VerificationError    well-formed, but does not verify
-    │   ├── SignatureError   a signature does not hold                         §4.1, §4.3
-    │   ├── ProofError       an inclusion or consistency proof does not hold   §5.4, B11
+    │   ├── SignatureError   a signature does not verify                       §4.1, §4.3
+    │   ├── ProofError       an inclusion or consistency proof is wrong        §5.4, B11
     │   ├── CheckpointError  a CHECKPOINT breaks a rule of §4.4.1              §4.4.1
     │   ├── CapError         a cap token breaks a rule of §6                   §6
     │   ├── IdentityError    a hub identity does not chain to its anchor       §8.4
-    │   ├── InvariantError   an accepted pair breaks an invariant; names it    §7
+    │   ├── InvariantError   an entry breaks a rule of the log; names it       §7, H3, H5
     │   ├── EvidenceError    equivocation evidence proves nothing              spec-1 §14
     │   └── DivergenceError  the hub contradicts what it signed before         §9
-    │       └── UnprovenError  or has not shown that it does not               B11
+    │       └── UnprovenError  a consistency proof is wrong or damaged         B11
     ├── StateError           the client is asked for a step it cannot take     §9
     ├── AdmissionError       the hub refuses a MSG; carries a Rejection        §8.2
     └── ApiError             any other refusal on the API; carries a Code      §10.6
 
-No message, argument or attribute of any of them ever holds a secret. All of them survive pickle and
-copy with their message, their attributes and their notes: they cross process boundaries.
+No message, argument or attribute of an error holds a secret. Errors cross process boundaries: pickle and
+copy keep their message, attributes and notes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class VeenError(Exception):
-    """Base of every error this project raises on purpose.
+    """Base of every error that this project raises.
 
     ``action`` is the next step for the user, as an imperative phrase ("run `veen hub fsck`"), or
     None. ``str(error)`` is the message, followed by "; " and the action.
@@ -61,14 +61,14 @@ class VeenError(Exception):
 
 
 def _rebuilt(cls: type[VeenError], args: tuple[Any, ...]) -> VeenError:
-    """An error as it was, without the constructor that composed its message."""
+    """Rebuild an error without its constructor, which composed the message in ``args``."""
     error = cls.__new__(cls, *args)
     error.args = args
     return error
 
 
 class DecodeFault(enum.IntEnum):
-    """What kind of decode error, in the order of §8.2's structural rows: the lowest is reported."""
+    """The kind of a decode error. If several fields are wrong, the lowest is reported (§8.2)."""
 
     CBOR = 0
     SIZE = 1
@@ -78,8 +78,8 @@ class DecodeFault(enum.IntEnum):
 class DecodeError(VeenError):
     """The bytes are not the object they claim to be (§3.1).
 
-    ``where`` names object, field and section (``"RECEIPT.label §4.3"``); ``found`` says what was
-    there instead of what was wanted.
+    ``where`` names object, field and clause, such as ``"RECEIPT.label (core §4.3)"``. ``found`` says what
+    was expected and what was found.
     """
 
     def __init__(self, found: str, *, fault: DecodeFault = DecodeFault.CBOR, where: str = "") -> None:
@@ -89,7 +89,7 @@ class DecodeError(VeenError):
         self.where = where
 
     def within(self, where: str) -> DecodeError:
-        """The same fault, seen from the object that contains it."""
+        """Return the same error with the name of the object that contains the field."""
         path = f"{where}: {self.where}" if self.where else where
         return DecodeError(self.found, fault=self.fault, where=path)
 
@@ -103,11 +103,11 @@ class ConfigError(VeenError):
 
 
 class KeystoreError(VeenError):
-    """A keystore does not open: wrong passphrase, damage, or costs out of bounds."""
+    """A keystore does not open: wrong passphrase, damaged file, or cost out of bounds."""
 
 
 class OpenError(VeenError):
-    """A ciphertext does not open with this key, or is not built as §4.2 says."""
+    """A ciphertext or attachment does not open with this key, or breaks a rule of §4.2 or §4.6."""
 
 
 class VerificationError(VeenError):
@@ -115,11 +115,11 @@ class VerificationError(VeenError):
 
 
 class SignatureError(VerificationError):
-    """An Ed25519 signature does not hold."""
+    """An Ed25519 signature does not verify."""
 
 
 class ProofError(VerificationError):
-    """An inclusion proof (§5.4) or consistency proof (B11) does not hold."""
+    """An inclusion proof (§5.4) or consistency proof (B11) is wrong."""
 
 
 class CheckpointError(VerificationError):
@@ -135,11 +135,11 @@ class IdentityError(VerificationError):
 
 
 class EvidenceError(VerificationError):
-    """Equivocation evidence proves nothing (spec-1 §14)."""
+    """Evidence of equivocation does not prove it (spec-1 §14)."""
 
 
 class InvariantError(VerificationError):
-    """An accepted (MSG, RECEIPT) pair breaks an invariant of §7; ``invariant`` is its name."""
+    """An entry breaks a rule of the log; ``invariant`` is the rule's name, such as "I3" (``log_rules``)."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
@@ -149,8 +149,8 @@ class InvariantError(VerificationError):
 class DivergenceError(VerificationError):
     """The hub contradicts what it signed before (§9 Resync).
 
-    ``held`` is the encoded RECEIPT or CHECKPOINT that was verified earlier (empty if none),
-    ``shown`` the one that contradicts it: keep both, they are the evidence.
+    ``held`` is the encoded RECEIPT or CHECKPOINT that was verified earlier (empty if there is none),
+    ``shown`` the one that contradicts it. Keep both: they are the evidence.
     """
 
     def __init__(self, message: str, *, held: bytes = b"", shown: bytes = b"") -> None:
@@ -160,19 +160,19 @@ class DivergenceError(VerificationError):
 
 
 class UnprovenError(DivergenceError):
-    """The hub has not shown that what it signed now extends what it signed before (B11).
+    """The hub has not proved that its later signed tree extends the earlier one (B11).
 
-    Not yet a contradiction: a consistency proof carries no signature, and may be damaged on its way.
-    Ask again; a hub that cannot show it has two histories.
+    This is not a contradiction yet: a consistency proof has no signature and may be damaged in transit.
+    Ask for the proof again; a hub that cannot give a valid one has two histories.
     """
 
 
 class StateError(VeenError):
-    """The client is asked for a step that its state does not allow (§9)."""
+    """The state of the client does not allow this step (§9)."""
 
 
 class AdmissionError(VeenError):
-    """The hub refuses a MSG; ``rejection`` is the row of the admission table (§8.2)."""
+    """The hub refuses a MSG; ``rejection`` is the row of the admission table that applies (§8.2)."""
 
     def __init__(self, rejection: Rejection, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -181,7 +181,7 @@ class AdmissionError(VeenError):
 
 
 class ApiError(VeenError):
-    """Any other refusal on the API (§10.6)."""
+    """The hub refuses a request other than a MSG (§10.6)."""
 
     def __init__(self, code: Code, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -1,24 +1,24 @@
-"""What an export consists of: its manifest, and the items of its files (spec-1 §15, ADR 0007).
+"""The format of an export: its manifest, and the items of its files (spec-1 §15, ADR 0007).
 
-An export is a folder that proves itself: entries ``from_seq … to_seq`` of one label, the hub's identity,
-the registry, and a manifest. It comes in two forms.
+An export is a folder that can be verified by itself. It holds entries ``from_seq … to_seq`` of one label,
+the hub's identity, the registry and a manifest, in one of two forms.
 
 ``set``, the portable set of spec-1 §15:
 
-    receipts.cborseq      every RECEIPT, pruned or not
-    payloads.cborseq      one item for each: the MSG; {"authorize": token} for a control entry (H5);
-                          {"pruned": …} where retention took the payload: never silently missing
+    receipts.cborseq      the RECEIPT of every entry
+    payloads.cborseq      one item per entry: the MSG, or {"authorize": token} for a control entry (H5),
+                          or {"pruned": …} for an entry whose payload retention has pruned
     checkpoints.cborseq   every CHECKPOINT from from_seq - 1 to to_seq
-    *.index.cborseq       beside each: {offset, stream_seq} of every item (COMP0.1)
+    *.index.cborseq       for each of the three: {offset, stream_seq} of every item (COMP0.1)
 
-``chunks``, framed files under the names of §4.8.3, uncompressed, cut to the range: chunk-….log (or
-.pruned) with its .summary, the peaks before each, the checkpoints. Each chunk can be verified apart.
+``chunks``, uncompressed files with the names of §4.8.3, cut to the range: chunk-….log (or .pruned) with its
+.summary, the peaks before each chunk, and the checkpoints. Each chunk can be verified separately.
 
-Why it verifies alone: the first RECEIPT's signed root commits to the peaks before it, so that these need
-no signature of their own; every later root follows. ``before``, the RECEIPT at from_seq - 1, is the last
-one of the export that this one continues; ``later`` ties it to a newer checkpoint, which may be anchored.
-What no RECEIPT commits to (the registry, that no checkpoint was left out, ``later``) the hub vouches for by
-manifest.sig, if its key was at hand when the export was made.
+Why an export needs no other source: the signed root in the first RECEIPT commits to the peaks before it,
+so these need no signature of their own, and every later root follows. ``before`` is the RECEIPT at
+from_seq - 1, the last one of an export that this one continues. ``later`` links the export to a newer
+checkpoint, which may be anchored. No RECEIPT commits to the registry, to ``later``, or to the completeness
+of the checkpoints; the hub signs these with manifest.sig, if its key was available to the exporter.
 """
 
 from __future__ import annotations
@@ -42,19 +42,21 @@ RECEIPTS: Final = "receipts"
 PAYLOADS: Final = "payloads"
 CHECKPOINTS: Final = "checkpoints"
 IDENTITY: Final = ("hub-identity.cbor", "hub-identity.sig", "hub-key-map.cbor", "registry.cbor")
-"""Copied from the data directory, under the names they have there (``layout``)."""
+"""Files copied from the data directory under the same names."""
 
 
 def sequence_name(stem: str) -> str:
+    """Return the file name of a CBOR sequence."""
     return f"{stem}.cborseq"
 
 
 def sidecar_name(stem: str) -> str:
+    """Return the file name of the index of a CBOR sequence."""
     return f"{stem}.index.cborseq"
 
 
 class FileHash(FixedBytes):
-    """SHA-256 of a file."""
+    """SHA-256 of a file's content."""
 
     __slots__ = ()
 
@@ -62,7 +64,7 @@ class FileHash(FixedBytes):
 @array("exported file", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile(Wire):
-    """One file of the export."""
+    """Name, size and hash of one file of the export."""
 
     name: str
     size: int
@@ -72,7 +74,7 @@ class ExportedFile(Wire):
 @array("pruned range", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedRange(Wire):
-    """Entries whose payloads are gone, both ends included."""
+    """Consecutive entries whose payloads were pruned, both ends included."""
 
     start_seq: StreamSeq
     end_seq: StreamSeq
@@ -81,7 +83,7 @@ class PrunedRange(Wire):
 @int_map("later checkpoint", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterCheckpoint(Wire):
-    """A checkpoint beyond the range, and the proof that the range is a part of what it covers (B11)."""
+    """A checkpoint after the range, and the proof that it covers the range (B11)."""
 
     checkpoint: Checkpoint
     consistency: MmrConsistency
@@ -90,7 +92,7 @@ class LaterCheckpoint(Wire):
 @int_map("export manifest", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Wire):
-    """The last file written: without it, the folder is no export."""
+    """The manifest, written last: a folder without it is not an export."""
 
     ver: Literal[1] = 1
     form: ExportForm
@@ -101,24 +103,24 @@ class Manifest(Wire):
     from_ts: UnixTime
     to_ts: UnixTime
     peaks_before: tuple[NodeHash, ...]
-    """Of the tree of ``from_seq - 1`` entries, in increasing height."""
+    """Peaks of the tree of ``from_seq - 1`` entries, in increasing height."""
     peaks_after: tuple[NodeHash, ...]
     pruned: tuple[PrunedRange, ...]
     files: tuple[ExportedFile, ...]
-    """In order of names."""
+    """All files, in the order of their names."""
     before: Receipt | None = None
     later: LaterCheckpoint | None = None
 
 
 def manifest_digest(manifest: bytes) -> bytes:
-    """What the hub signs of an export: the manifest, which names every file by its hash."""
+    """Return the digest that the hub signs for an export; the manifest holds the hash of every file."""
     return Ht("veen/export", manifest)
 
 
 @text_map("index row", section="COMP0.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRow(Wire):
-    """Where an item of a sequence begins."""
+    """The byte at which the item of one entry begins."""
 
     offset: int
     stream_seq: StreamSeq
@@ -127,7 +129,7 @@ class IndexRow(Wire):
 @text_map("pruned payload", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedPayload(Wire):
-    """Stands where a MSG would, had retention not taken it."""
+    """The item of an entry whose payload retention has pruned."""
 
     pruned: PrunedEntry
 
@@ -135,6 +137,6 @@ class PrunedPayload(Wire):
 @text_map("authorize payload", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizePayload(Wire):
-    """Stands where a MSG would, for a control entry: the token's own bytes (H5)."""
+    """The item of a control entry: the bytes of its token (H5)."""
 
     authorize: bytes

@@ -17,31 +17,31 @@ U32_MAX: Final = 2**32 - 1
 
 
 def H(x: bytes) -> bytes:  # noqa: N802 - the spec's own name
-    """SHA-256 (§3.3)."""
+    """Return the SHA-256 hash (§3.3)."""
     return sha256(x).digest()
 
 
 def Ht(tag: str, x: bytes) -> bytes:  # noqa: N802 - the spec's own name
-    """``H(tag || 0x00 || x)``: one domain per tag (§3.3)."""
+    """Return ``H(tag || 0x00 || x)``; the tag separates the uses of the hash (§3.3)."""
     return sha256(tag.encode() + b"\x00" + x).digest()
 
 
 def u64be(n: int) -> bytes:
-    """Eight bytes, big-endian (§3.3)."""
+    """Encode an unsigned integer in eight bytes, big-endian (§3.3)."""
     if not 0 <= n <= U64_MAX:
         raise EncodeError(f"{n} is not an unsigned 64-bit integer")
     return n.to_bytes(8, "big")
 
 
 def u32be(n: int) -> bytes:
-    """Four bytes, big-endian (§3.3)."""
+    """Encode an unsigned integer in four bytes, big-endian (§3.3)."""
     if not 0 <= n <= U32_MAX:
         raise EncodeError(f"{n} is not an unsigned 32-bit integer")
     return n.to_bytes(4, "big")
 
 
 def trunc_24(x: bytes) -> bytes:
-    """The first 24 bytes: an XChaCha20 nonce (§3.3)."""
+    """Return the first 24 bytes, the size of an XChaCha20 nonce (§3.3)."""
     return x[:24]
 
 

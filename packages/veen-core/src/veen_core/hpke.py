@@ -1,7 +1,7 @@
 """HPKE base mode with exporter (RFC 9180), the one suite of §3.2, with an empty ``info`` (B4).
 
-The ephemeral key is handed in, so that sealing is a pure function; a fresh sender context per
-message means that any message opens alone, from ``enc``, at sequence 0.
+The caller passes the ephemeral key, so that sealing is a pure function. Each message has its own sender
+context: any message opens by itself, from ``enc``, at sequence 0.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ TAG_SIZE: Final = 16
 
 
 class _X25519(KEMKeyInterface):
-    """An X25519 key as pyhpke asks for one, by libsodium.
+    """An X25519 key for pyhpke, computed by libsodium.
 
-    pyhpke's own goes through OpenSSL, which derives the public key on loading a secret and again
-    serializes it on asking: 20 of the 190 µs that sealing takes.
+    pyhpke's own key class uses OpenSSL, which derives the public key when it loads a secret and again
+    when it serializes it: 20 of the 190 µs that sealing takes.
     """
 
     def to_public_bytes(self) -> bytes:
-        return self._key  # type: ignore[no-any-return]  # bytes, in every public one
+        return self._key  # type: ignore[no-any-return]  # a public key holds bytes
 
 
 class _Secret:
-    """Pyhpke calls ``private.raw.exchange(public.raw)``."""
+    """The secret half of a key; pyhpke calls ``private.raw.exchange(public.raw)``."""
 
     __slots__ = ("_secret",)
 
@@ -46,7 +46,7 @@ class _Secret:
 
 
 class SealContext:
-    """The sender's side of one message."""
+    """The sender's HPKE context of one message."""
 
     __slots__ = ("_context", "enc")
 
@@ -66,7 +66,7 @@ class SealContext:
 
 
 class OpenContext:
-    """The recipient's side of one message."""
+    """The recipient's HPKE context of one message."""
 
     __slots__ = ("_context",)
 
@@ -75,14 +75,14 @@ class OpenContext:
         try:
             self._context: ContextInterface = SUITE.create_recipient_context(enc, secret)
         except (ValueError, PyHPKEError):
-            raise OpenError("enc is not a usable X25519 key (§4.2)") from None
+            raise OpenError("enc is not a usable X25519 key (core §4.2)") from None
 
     def open(self, ciphertext: bytes, aad: bytes) -> bytes:
         try:
             return self._context.open(ciphertext, aad)
         except PyHPKEError:
             raise OpenError(
-                "the payload header does not open: wrong reader key, or not this MSG's header (§4.2)"
+                "the payload header does not open: another reader key, or an altered MSG (core §4.2)"
             ) from None
 
     def export(self, exporter_context: bytes, length: int = 32) -> bytes:

@@ -1,13 +1,11 @@
-"""Who a hub is: its keys over time, chained to one anchor (§8.4, B13).
+"""The identity of a hub: its keys over time, chained to one anchor (§8.4, RESOLUTIONS B13).
 
-``hub_id`` is the hash of the first key and never changes. Every later key is endorsed by the key
-before it, so that whoever pinned ``hub_id`` (or the first ``hub_pk``) can follow the chain to any
-key without trusting anything else. Keys that are no longer used stay in the list: old receipts
-remain verifiable for ever.
+``hub_id`` is the hash of the first key and never changes. The key before endorses each later key, so that
+a client that pinned ``hub_id`` (or the first ``hub_pk``) can follow the chain to any key without trusting
+anything else. Retired keys stay in the list, so that old receipts remain verifiable.
 
-Selection rule: keys are ordered by ``valid_from``, then by ``hub_pk``; the one that signs at a
-time is the last active one in that order; a signature counts if it verifies under any key that
-was active then.
+Which key counts: keys are ordered by ``valid_from``, then by ``hub_pk``. At any time, the last active key
+in this order signs. A signature is valid if it verifies under any key that was active at its time.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ from veen_core.wire import Wire, int_map
 
 
 def key_id(hub_pk: HubPk) -> KeyId:
-    """Maps a signature to its key in identity artifacts (§8.4)."""
+    """Return the id under which identity artifacts name a key (§8.4)."""
     return KeyId(Ht("veen/key-id", hub_pk))
 
 
 @int_map("hub_key", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubKey(Wire):
-    """One key; ``endorsement`` is the previous key's signature, absent only for the first."""
+    """One key of a hub. ``endorsement`` is the signature of the key before; the first key has none."""
 
     key_id: KeyId
     hub_pk: HubPk
@@ -64,7 +62,7 @@ class HubKey(Wire):
 @int_map("hub-identity", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubIdentity(Wire):
-    """The identity record; ``hub_keys`` in the order in which they were added."""
+    """The identity record of a hub, with its keys in the order in which they were added."""
 
     ver: Literal[1] = 1
     hub_id: HubId
@@ -72,59 +70,61 @@ class HubIdentity(Wire):
     anchoring: Literal["data-directory", "fingerprint", "certificate"] = "data-directory"
 
     def in_order(self) -> list[HubKey]:
-        """All keys by the selection rule."""
+        """Return all keys, ordered by ``valid_from``, then by ``hub_pk``."""
         return sorted(self.hub_keys, key=lambda key: (key.valid_from, key.hub_pk))
 
     def active_at(self, now: UnixTime) -> list[HubKey]:
-        """The keys that count at a time, by the selection rule."""
+        """Return the keys that are active at a time, in the same order."""
         return [key for key in self.in_order() if key.active_at(now)]
 
     def signing_key_at(self, now: UnixTime) -> HubKey:
-        """The one key that signs at a time: the last active one."""
+        """Return the key that signs at a time: the last active one."""
         if not (active := self.active_at(now)):
-            raise IdentityError(f"hub-identity §8.4: no key is active at {now}")
+            raise IdentityError(f"hub-identity (core §8.4): no key is active at {now}")
         return active[-1]
 
     @property
     def newest(self) -> HubKey:
-        """The key that endorses the next one and signs the record."""
+        """The key added last: it endorses the next key and signs the record."""
         if not self.hub_keys:
-            raise IdentityError("hub-identity.hub_keys §8.4: empty")
+            raise IdentityError("hub-identity.hub_keys (core §8.4): empty")
         return self.hub_keys[-1]
 
     @property
     def key_map(self) -> dict[KeyId, HubPk]:
-        """The hub-key-map artifact (§8.4)."""
+        """The content of the hub-key-map artifact (§8.4)."""
         return {key.key_id: key.hub_pk for key in self.hub_keys}
 
 
 def new_identity(first: SigningKey, valid_from: UnixTime) -> HubIdentity:
-    """A hub is born with one key, which fixes its hub_id (B13)."""
+    """Return the identity of a new hub, whose first key fixes its hub_id (B13)."""
     hub_pk = HubPk(first.public)
     key = HubKey(key_id=key_id(hub_pk), hub_pk=hub_pk, valid_from=valid_from)
     return HubIdentity(hub_id=stream.hub_id(hub_pk), hub_keys=(key,))
 
 
 def endorsement_digest(hub: HubId, hub_pk: HubPk, valid_from: UnixTime) -> bytes:
-    """What the previous key signs to bring in the next one."""
+    """Return the digest that a key signs to endorse the next one."""
     return Ht("veen/hub-key", hub + hub_pk + u64be(valid_from))
 
 
 def rotate(
     identity: HubIdentity, current: SigningKey, next_pk: HubPk, valid_from: UnixTime, window_sec: int
 ) -> HubIdentity:
-    """Bring in a key; the one before stays active for ``window_sec`` more (KEX0.1)."""
+    """Add a key; the key before stays active until ``window_sec`` after ``valid_from`` (KEX0.1)."""
     last = identity.newest
     if current.public != last.hub_pk:
-        raise IdentityError("hub-identity §8.4: only the newest key can endorse the next one")
+        raise IdentityError("hub-identity (core §8.4): only the newest key can endorse the next one")
     if valid_from <= last.valid_from:
         raise IdentityError(
-            f"hub-identity §8.4: a key becomes valid after the last one did, at {last.valid_from}"
+            f"hub-identity (core §8.4): valid_from must be after {last.valid_from}, that of the key before"
         )
     if last.valid_until is not None or window_sec < 0:
-        raise IdentityError("hub-identity §8.4: the newest key must be open, and the window not negative")
+        raise IdentityError(
+            "hub-identity (core §8.4): the newest key must have no valid_until, and the window must be >= 0"
+        )
     if window_sec > U64_MAX - valid_from:
-        raise IdentityError(f"hub-identity §8.4: a window of {window_sec} s ends at no time there is")
+        raise IdentityError(f"hub-identity (core §8.4): a window of {window_sec} s is out of range")
     endorsement = current.sign(endorsement_digest(identity.hub_id, next_pk, valid_from))
     added = HubKey(key_id=key_id(next_pk), hub_pk=next_pk, valid_from=valid_from, endorsement=endorsement)
     retiring = dataclasses.replace(last, valid_until=UnixTime(valid_from + window_sec))
@@ -134,27 +134,28 @@ def rotate(
 
 
 def identity_digest(identity: HubIdentity) -> bytes:
+    """Return the digest that the newest key, or a root key, signs for the record."""
     return Ht("veen/hub-identity", identity.encode())
 
 
 def sign_identity(key: SigningKey, identity: HubIdentity) -> Signature:
-    """The hub-identity.sig artifact (§8.4)."""
+    """Return the content of the hub-identity.sig artifact (§8.4)."""
     return key.sign(identity_digest(identity))
 
 
 def verify_identity(identity: HubIdentity, *, pinned: HubId | None = None) -> None:
-    """Every key chains to ``hub_id``; ``pinned`` is what the verifier anchored (§8.4)."""
+    """Verify that every key chains to ``hub_id``, and that this is the ``pinned`` hub_id, if given (§8.4)."""
     if pinned is not None and identity.hub_id != pinned:
         raise IdentityError(
-            f"hub-identity §8.4: this is hub {identity.hub_id.hex()}, pinned is {pinned.hex()}"
+            f"hub-identity (core §8.4): this is hub {identity.hub_id.hex()}, but pinned is {pinned.hex()}"
         )
     if not identity.hub_keys:
-        raise IdentityError("hub-identity.hub_keys §8.4: empty")
+        raise IdentityError("hub-identity.hub_keys (core §8.4): empty")
     first, *later = identity.hub_keys
     if stream.hub_id(first.hub_pk) != identity.hub_id or first.endorsement is not None:
-        raise IdentityError("hub-identity §8.4: the first key is not the one hub_id was made from (B13)")
+        raise IdentityError("hub-identity (core §8.4): hub_id is not the hash of the first key (B13)")
     if len(identity.key_map) != len(identity.hub_keys):
-        raise IdentityError("hub-identity.hub_keys §8.4: a key is listed twice")
+        raise IdentityError("hub-identity.hub_keys (core §8.4): a key is listed twice")
     for key in identity.hub_keys:
         _check_key(key)
     for before, key in zip(identity.hub_keys, later, strict=False):
@@ -163,19 +164,19 @@ def verify_identity(identity: HubIdentity, *, pinned: HubId | None = None) -> No
 
 def _check_key(key: HubKey) -> None:
     if key.key_id != key_id(key.hub_pk):
-        raise IdentityError("hub_key.key_id §8.4: is not that of hub_pk")
+        raise IdentityError("hub_key.key_id (core §8.4): is not the id of hub_pk")
     if key.valid_until is not None and key.valid_until <= key.valid_from:
-        raise IdentityError("hub_key.valid_until §8.4: is not after valid_from")
+        raise IdentityError("hub_key.valid_until (core §8.4): is not after valid_from")
 
 
 def _check_link(hub: HubId, before: HubKey, key: HubKey) -> None:
     if key.valid_from <= before.valid_from:
-        raise IdentityError("hub-identity.hub_keys §8.4: not in the order of valid_from")
+        raise IdentityError("hub-identity.hub_keys (core §8.4): the keys are not in the order of valid_from")
     if key.endorsement is None:
-        raise IdentityError("hub_key.endorsement §8.4: missing")
+        raise IdentityError("hub_key.endorsement (core §8.4): missing")
     digest = endorsement_digest(hub, key.hub_pk, key.valid_from)
     try:
-        verify(before.hub_pk, digest, key.endorsement, "hub_key.endorsement §8.4")
+        verify(before.hub_pk, digest, key.endorsement, "hub_key.endorsement (core §8.4)")
     except SignatureError as exc:
         raise IdentityError(str(exc)) from None
 
@@ -183,9 +184,9 @@ def _check_link(hub: HubId, before: HubKey, key: HubKey) -> None:
 def verify_identity_signature(
     identity: HubIdentity, signature: Signature, *, root_key: VerifyKey | None = None
 ) -> None:
-    """hub-identity.sig under the newest key, or under an offline root key if one is configured (§8.4)."""
+    """Verify hub-identity.sig under the newest key, or under the configured offline root key (§8.4)."""
     signer = root_key if root_key is not None else identity.newest.hub_pk
-    verify(signer, identity_digest(identity), signature, "hub-identity.sig §8.4")
+    verify(signer, identity_digest(identity), signature, "hub-identity.sig (core §8.4)")
 
 
 def verify_successor(
@@ -196,36 +197,39 @@ def verify_successor(
     root_key: VerifyKey | None = None,
     seen: UnixTime | None = None,
 ) -> None:
-    """``shown`` may add keys to ``held`` and end a key when the next one is in; it may take nothing back.
+    """Verify that the record ``shown`` continues the record ``held``.
 
-    ``signature`` is its hub-identity.sig: endorsements cover keys, not their ends. ``seen`` is the
-    ``hub_ts`` of the newest receipt that was verified under ``held``: without it, a record whose next
-    key came in earlier than that cannot be told from an honest one.
+    It may add keys, and set the end of a key once the next key is in; it may not remove or change
+    anything else. ``signature`` is the hub-identity.sig of ``shown``: endorsements cover keys, but not
+    their ends. ``seen`` is the ``hub_ts`` of the newest receipt verified under ``held``; without it, a
+    record that ends a key before that time is not detected.
     """
     verify_identity(shown, pinned=held.hub_id)
     verify_identity_signature(shown, signature, root_key=root_key)
     if len(shown.hub_keys) < len(held.hub_keys):
-        raise IdentityError("hub-identity §8.4: keys that were there are gone")
+        raise IdentityError("hub-identity (core §8.4): a key of the earlier record is missing")
     for old, new in zip(held.hub_keys, shown.hub_keys, strict=False):
         if dataclasses.replace(new, valid_until=None) != dataclasses.replace(old, valid_until=None):
-            raise IdentityError("hub-identity §8.4: a key was replaced")
+            raise IdentityError("hub-identity (core §8.4): a key was replaced")
         if old.valid_until is not None and new.valid_until != old.valid_until:
-            raise IdentityError("hub-identity §8.4: a key's valid_until was changed")
+            raise IdentityError("hub-identity (core §8.4): the valid_until of a key was changed")
     for position, old in enumerate(held.hub_keys):
         if old.valid_until is None:
             _check_end(shown, position, seen)
 
 
 def _check_end(shown: HubIdentity, position: int, seen: UnixTime | None) -> None:
-    """An end set on a key that had none: old receipts must remain verifiable (§8.4)."""
+    """Check the end of a key that had none before: old receipts must remain verifiable (§8.4)."""
     until = shown.hub_keys[position].valid_until
     if until is None:
         return
     later = shown.hub_keys[position + 1 :]
     if not later or until < later[0].valid_from:
-        raise IdentityError("hub-identity §8.4: a key was ended before the next one came in")
+        raise IdentityError("hub-identity (core §8.4): a key ends before the next one begins")
     if seen is not None and until <= seen:
-        raise IdentityError(f"hub-identity §8.4: a key was ended at {until}, its receipts go on to {seen}")
+        raise IdentityError(
+            f"hub-identity (core §8.4): a key ends at {until}, but it signed a receipt at {seen}"
+        )
 
 
 def verify_receipt(identity: HubIdentity, receipt: Receipt) -> HubKey:
@@ -246,13 +250,14 @@ def verify_receipt_under(active: Sequence[HubKey], receipt: Receipt, wire: bytes
 
 
 def verify_checkpoint(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec: int) -> HubKey:
-    """Under any key active in the checkpoint's epoch; without epochs, any key of the hub (§8.4)."""
+    """Verify hub_sig under any key active in the epoch; without epochs, under any key of the hub (§8.4)."""
     digest = checkpoints.signing_digest(checkpoint)
     for key in _active_in(identity, checkpoint.epoch, epoch_sec):
         if _verifies(key, digest, checkpoint.hub_sig):
             return key
     raise SignatureError(
-        f"CHECKPOINT.hub_sig §4.4: no key of the hub active in epoch {checkpoint.epoch} made it (§8.4)"
+        f"CHECKPOINT.hub_sig at upto_seq {checkpoint.upto_seq}: no key of the hub active in epoch "
+        f"{checkpoint.epoch} made it (core §4.4, §8.4)"
     )
 
 
@@ -301,7 +306,7 @@ def _verifies(key: HubKey, digest: bytes, signature: Signature) -> bool:
 @int_map("checkpoint-binding", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointBinding(Wire):
-    """One line of the manifest that ties checkpoint files to the hub and the key (§8.4)."""
+    """One line of the checkpoint-binding manifest: which hub and key signed a checkpoint (§8.4)."""
 
     hub_id: HubId
     key_id: KeyId
@@ -312,7 +317,7 @@ class CheckpointBinding(Wire):
 
 
 def bind_checkpoint(identity: HubIdentity, signer: HubKey, checkpoint: Checkpoint) -> CheckpointBinding:
-    """The binding of a checkpoint that ``signer`` signed."""
+    """Return the manifest line of a checkpoint that ``signer`` signed."""
     return CheckpointBinding(
         hub_id=identity.hub_id,
         key_id=signer.key_id,

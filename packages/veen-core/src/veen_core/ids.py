@@ -1,7 +1,7 @@
-"""Identifiers of §2: same bytes, different meanings, different types.
+"""Identifiers (§2): each meaning of a byte string or counter has its own type.
 
-A byte string whose length is part of its meaning is a ``FixedBytes``; a counter is a
-``NewType`` of ``int``. Inside the project there are no hex strings.
+A byte string of fixed length is a ``FixedBytes``, a counter a ``NewType`` of ``int``. Hex strings are parsed
+at the edge and not used inside the project.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import ClassVar, NewType, Self
 from veen_core.errors import DecodeError, DecodeFault
 
 StreamSeq = NewType("StreamSeq", int)
-"""1-based position within a label; 0 stands for "nothing yet" (§2, B16)."""
+"""Position of an entry within its label, from 1; 0 means before the first entry (§2, B16)."""
 ClientSeq = NewType("ClientSeq", int)
-"""Per-(label, client) counter, strictly +1, from 1 (§7 I9, B16)."""
+"""Number of a message among those of one client_id on one label, from 1 (§7 I9, B16)."""
 Epoch = NewType("Epoch", int)
-"""Routing epoch (§3.2)."""
+"""Number of a period of ``epoch_sec`` seconds; labels change with it (§3.2)."""
 NO_ENTRIES = StreamSeq(0)
-"""Before the first entry of a label (B16)."""
+"""The ``StreamSeq`` of a label without entries (B16)."""
 UnixTime = NewType("UnixTime", int)
 """Seconds since the Unix epoch; ``hub_ts`` is one (§4.3)."""
 
@@ -37,7 +37,7 @@ class FixedBytes(bytes):
 
     @classmethod
     def from_hex(cls, text: str) -> Self:
-        """Parse at the edge: lowercase hex, nothing else (B17)."""
+        """Parse lowercase hex; refuse any other text (B17)."""
         try:
             value = bytes.fromhex(text)
         except ValueError:
@@ -53,7 +53,7 @@ class FixedBytes(bytes):
 
 
 class Secret(FixedBytes):
-    """Key material. Never shown: not in ``repr``, not in ``str``, not in an error."""
+    """Secret key material. Neither ``repr``, ``str`` nor an error shows it."""
 
     __slots__ = ()
 
@@ -64,91 +64,91 @@ class Secret(FixedBytes):
 
 
 class StreamId(FixedBytes):
-    """Application-defined logical stream (§2, B12)."""
+    """Id of a logical stream, which the application defines (§2, B12)."""
 
     __slots__ = ()
 
 
 class RoutingKey(FixedBytes):
-    """Hub-scoped salt of labels (§2, B13)."""
+    """Salt from which a hub derives its labels (§2, B13)."""
 
     __slots__ = ()
 
 
 class Label(FixedBytes):
-    """Routing identifier that a hub orders by (§2)."""
+    """Id of one log of a hub: a stream in one epoch (§2)."""
 
     __slots__ = ()
 
 
 class ProfileId(FixedBytes):
-    """Hash of the profile's parameters (§3.2)."""
+    """Hash of a profile's parameters (§3.2)."""
 
     __slots__ = ()
 
 
 class HubId(FixedBytes):
-    """A hub's identity, fixed at creation (B13)."""
+    """Id of a hub, fixed by its first key (B13)."""
 
     __slots__ = ()
 
 
 class KeyId(FixedBytes):
-    """Names one hub key in identity artifacts (§8.4)."""
+    """Id of one hub key in identity artifacts (§8.4)."""
 
     __slots__ = ()
 
 
 class CtHash(FixedBytes):
-    """``H(ciphertext)`` (§4.2)."""
+    """Hash of a ciphertext (§4.2)."""
 
     __slots__ = ()
 
 
 class LeafHash(FixedBytes):
-    """MsgID: what the MMR commits to (§2)."""
+    """Leaf of the MMR, and id of a message (MsgID) (§2)."""
 
     __slots__ = ()
 
 
 class OperationId(FixedBytes):
-    """``Ht("veen/operation-id", leaf_hash)`` (spec-3 §1)."""
+    """Id of an operation, ``Ht("veen/operation-id", leaf_hash)`` (spec-3 §1)."""
 
     __slots__ = ()
 
 
 class NodeHash(FixedBytes):
-    """A node of an MMR: a leaf, an inner node or a peak (§5.1)."""
+    """Hash of a node of an MMR: a leaf, an inner node or a peak (§5.1)."""
 
     __slots__ = ()
 
 
 class MmrRoot(FixedBytes):
-    """Fold of the peaks (§5.1)."""
+    """Root of an MMR, computed from its peaks (§5.1)."""
 
     __slots__ = ()
 
 
 class EntryHash(FixedBytes):
-    """Durable integrity check of one log entry (§4.8.1)."""
+    """Hash over the bytes of one log entry (§4.8.1)."""
 
     __slots__ = ()
 
 
 class SchemaId(FixedBytes):
-    """Names an overlay's record type (§4.7, B14)."""
+    """Id of a record type of an overlay (§4.7, B14)."""
 
     __slots__ = ()
 
 
 class AuthRef(FixedBytes):
-    """``Ht("veen/cap", token)``: names a cap token (§6)."""
+    """Reference to a cap token, ``Ht("veen/cap", token)`` (§6)."""
 
     __slots__ = ()
 
 
 class Coid(FixedBytes):
-    """Content id of an attachment's ciphertext (§4.6)."""
+    """Content id of an attachment: the hash of its ciphertext (§4.6)."""
 
     __slots__ = ()
 
@@ -166,13 +166,13 @@ class VerifyKey(FixedBytes):
 
 
 class ClientId(VerifyKey):
-    """The key that verifies ``MSG.sig`` (§2)."""
+    """Public key that verifies ``MSG.sig`` (§2)."""
 
     __slots__ = ()
 
 
 class HubPk(VerifyKey):
-    """The key that verifies ``hub_sig`` (§8.4)."""
+    """Public key that verifies ``hub_sig`` (§8.4)."""
 
     __slots__ = ()
 

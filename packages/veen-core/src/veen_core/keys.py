@@ -1,9 +1,8 @@
 """Key pairs: Ed25519 to sign, X25519 to receive (§3.2).
 
-Randomness is handed in: a key is made from 32 secret bytes that the caller drew. Secrets never
-show in ``repr``, and no error raised here has one among its arguments. Signatures are verified
-as libsodium does: canonical scalars only, small-order keys refused; everything verified is public, so
-its timing tells nothing (SH0.2).
+A key is made from 32 secret bytes that the caller draws. Neither ``repr`` nor an error shows a secret.
+Signatures are verified by libsodium, which refuses non-canonical scalars and small-order keys. All inputs
+of a verification are public, so its timing reveals nothing (SH0.2).
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ class SigningKey:
         self._expanded = expanded
 
     def sign(self, digest: bytes) -> Signature:
-        """Deterministic (RFC 8032): the same digest gives the same signature."""
+        """Sign a digest; the same digest gives the same signature (RFC 8032)."""
         return Signature(bindings.crypto_sign(digest, self._expanded)[: Signature.SIZE])
 
     def __repr__(self) -> str:
         return f"SigningKey(public={self.public.hex()})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a signing key is not pickled: hand over its keystore")
+        raise TypeError("a signing key cannot be pickled: pass its keystore instead")
 
 
 class DhKey:
@@ -60,22 +59,22 @@ class DhKey:
     def __init__(self, secret: DhSecret) -> None:
         self.secret = secret
         self.loaded = X25519PrivateKey.from_private_bytes(bytes(secret))
-        """Once: loading derives the public key, a fifth of what it takes to open a message."""
+        """Loaded once: loading derives the public key, a fifth of the time to open a message."""
         self.public = DhPublicKey(self.loaded.public_key().public_bytes_raw())
 
     def __repr__(self) -> str:
         return f"DhKey(public={self.public.hex()})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret key is not pickled: hand over its keystore")
+        raise TypeError("a secret key cannot be pickled: pass its keystore instead")
 
 
 def verify(key: VerifyKey, digest: bytes, signature: Signature, what: str) -> None:
-    """Raise ``SignatureError`` unless ``signature`` is ``key``'s over ``digest``.
+    """Raise ``SignatureError`` unless ``key`` made ``signature`` over ``digest``.
 
-    ``what`` names the signature in the error, e.g. ``"MSG.sig §4.1"``.
+    ``what`` names the signature in the error, for example ``"MSG.sig (core §4.1)"``.
     """
-    # The binding is 8 of 73 µs cheaper than nacl.signing.VerifyKey and releases the GIL alike.
+    # The binding takes 65 instead of 73 µs with nacl.signing.VerifyKey; both release the GIL.
     try:
         bindings.crypto_sign_open(signature + digest, key)
     except (BadSignatureError, CryptoError):

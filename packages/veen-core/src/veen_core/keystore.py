@@ -1,7 +1,7 @@
-"""Keystores: a person's or service's secret keys, sealed with a passphrase (spec-1 §15 keystore.enc).
+"""Keystores: the secret keys of a person or service, sealed with a passphrase (spec-1 §15 keystore.enc).
 
-argon2id derives a key from the passphrase, XChaCha20-Poly1305 seals the secrets under it, and the
-costs, salt and nonce are authenticated with them. Salt and nonce are handed in.
+argon2id derives a key from the passphrase, and XChaCha20-Poly1305 seals the secrets under that key. The
+costs, salt and nonce are public and authenticated. The caller passes salt and nonce.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from veen_core.wire import Wire, int_map
 
 
 class Salt(FixedBytes):
-    """argon2id's salt; public."""
+    """The salt of argon2id, which is public."""
 
     __slots__ = ()
     SIZE = 16
 
 
 class KeystoreNonce(FixedBytes):
-    """XChaCha20's nonce; public."""
+    """The nonce of XChaCha20, which is public."""
 
     __slots__ = ()
     SIZE = 24
@@ -35,23 +35,23 @@ class KeystoreNonce(FixedBytes):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How much work a guess costs: passes, and bytes of memory."""
+    """The cost of one guess of the passphrase: passes, and bytes of memory."""
 
     passes: int
     memory: int
 
 
 MODERATE: Final = Cost(pwhash.argon2id.OPSLIMIT_MODERATE, pwhash.argon2id.MEMLIMIT_MODERATE)
-"""Default: 256 MiB and 3 passes, under a second on a laptop."""
-LEAST: Final = Cost(pwhash.argon2id.OPSLIMIT_MIN, pwhash.argon2id.MEMLIMIT_MIN)
-MOST: Final = Cost(16, 2**30)
-"""A keystore that asks for more is refused, so that a hostile file cannot exhaust the machine."""
+"""The default: 256 MiB and 3 passes, less than a second on a laptop."""
+MIN_COST: Final = Cost(pwhash.argon2id.OPSLIMIT_MIN, pwhash.argon2id.MEMLIMIT_MIN)
+MAX_COST: Final = Cost(16, 2**30)
+"""A keystore with a higher cost is refused, so that a hostile file cannot exhaust the machine."""
 
 
 @int_map("prekey_secret", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrekeySecret(Wire):
-    """The secret half of a published prekey; kept after expiry to open older messages (KEX0.2)."""
+    """The secret half of a published prekey, kept after its expiry to open older messages (KEX0.2)."""
 
     secret: DhSecret
     expires_at: UnixTime
@@ -60,7 +60,7 @@ class PrekeySecret(Wire):
 @int_map("secrets", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets(Wire):
-    """Long-term keys, and prekeys in the order in which they were made."""
+    """The long-term keys of an identity, and its prekeys in the order of their creation."""
 
     ver: Literal[1] = 1
     id_sign: SigningSeed
@@ -74,14 +74,14 @@ class Secrets(Wire):
 
     @property
     def dh_keys(self) -> tuple[DhKey, ...]:
-        """Every key that may open a message for this identity, long-term one first."""
+        """Every key that may open a message for this identity, the long-term key first."""
         return (DhKey(self.id_dh), *(DhKey(prekey.secret) for prekey in self.prekeys))
 
 
 @int_map("keystore", section="keystore")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keystore(Wire):
-    """The file's content; everything but ``sealed`` is public and authenticated."""
+    """The content of a keystore file. All fields are authenticated; only ``sealed`` is encrypted."""
 
     ver: Literal[1] = 1
     kdf: Literal["argon2id"] = "argon2id"
@@ -99,7 +99,7 @@ class Keystore(Wire):
 def seal_keystore(
     secrets: Secrets, passphrase: bytes, *, salt: Salt, nonce: KeystoreNonce, cost: Cost = MODERATE
 ) -> Keystore:
-    """Seal under a passphrase; the same inputs give the same bytes."""
+    """Seal secrets under a passphrase; the same inputs give the same bytes."""
     bare = Keystore(passes=cost.passes, memory=cost.memory, salt=salt, nonce=nonce, sealed=b"")
     key = _stretch(bare, passphrase)
     sealed = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(secrets.encode(), bare._aad(), nonce, key)
@@ -107,32 +107,39 @@ def seal_keystore(
 
 
 def open_keystore(keystore: Keystore, passphrase: bytes) -> Secrets:
-    """The secrets, or ``KeystoreError``; what was wrong with a decrypted content is never shown."""
+    """Return the secrets or raise ``KeystoreError``, which never shows decrypted content."""
     key = _stretch(keystore, passphrase)
     try:
         plain = bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             keystore.sealed, keystore._aad(), keystore.nonce, key
         )
     except (CryptoError, ValueError):  # ValueError: shorter than a tag
-        raise KeystoreError("keystore does not open: wrong passphrase, or the file is damaged") from None
+        raise KeystoreError(
+            "the keystore does not open: the passphrase is wrong, or the file is damaged"
+        ) from None
     try:
         return Secrets.decode(plain)
     except DecodeError:
-        raise KeystoreError("keystore opened, but does not hold the secrets of this version") from None
+        raise KeystoreError("the keystore opens, but its content is not of this version") from None
 
 
 def _stretch(keystore: Keystore, passphrase: bytes) -> bytes:
-    if not isinstance(passphrase, bytes):  # argon2's own error would read like one of memory
-        raise KeystoreError(f"a passphrase is bytes, not {type(passphrase).__name__}: encode it as UTF-8")
-    within = LEAST.passes <= keystore.passes <= MOST.passes and LEAST.memory <= keystore.memory <= MOST.memory
+    if not isinstance(passphrase, bytes):  # argon2 would report it as a lack of memory
+        raise KeystoreError(
+            f"a passphrase must be bytes, not {type(passphrase).__name__}: encode it as UTF-8"
+        )
+    within = (
+        MIN_COST.passes <= keystore.passes <= MAX_COST.passes
+        and MIN_COST.memory <= keystore.memory <= MAX_COST.memory
+    )
     if not within:
         raise KeystoreError(
-            f"keystore costs of {keystore.passes} passes and {keystore.memory} bytes are out of bounds "
-            f"(at most {MOST.passes} and {MOST.memory})"
+            f"the keystore's cost, {keystore.passes} passes and {keystore.memory} bytes, is out of bounds "
+            f"(at most {MAX_COST.passes} and {MAX_COST.memory})"
         )
     try:
         return pwhash.argon2id.kdf(32, passphrase, keystore.salt, keystore.passes, keystore.memory)
     except (CryptoError, NaclRuntimeError, MemoryError):
         raise KeystoreError(
-            f"keystore needs {keystore.memory} bytes of memory to open: there are not enough"
+            f"not enough memory: opening the keystore takes {keystore.memory} bytes"
         ) from None

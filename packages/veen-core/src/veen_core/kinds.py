@@ -1,7 +1,7 @@
-"""What a field can be: how each kind of value is written to CBOR and JSON, and read back (§3.1, B17).
+"""The kinds of fields: how each kind of value is written to CBOR and JSON and read back (§3.1, B17).
 
-A ``Kind`` is derived from a field's annotation (``kind_of``), so that a wire object declares a
-field once. Reading is strict: no coercion, booleans are not integers, and what was found is said.
+``kind_of`` derives the kind from a field's annotation, so that a wire object declares each field once.
+Reading is strict: nothing is converted, booleans are not integers, and an error says what was found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from veen_core.ids import FixedBytes, Secret
 
 
 class Kind(Protocol):
-    """One kind of field. ``read``/``write`` speak CBOR items, the other two speak JSON (B17)."""
+    """One kind of field. ``read`` and ``write`` convert CBOR items, the other two JSON (B17)."""
 
     def read(self, item: Any) -> Any: ...
     def write(self, value: Any) -> Any: ...
@@ -29,7 +29,7 @@ class Kind(Protocol):
 
 
 def found(item: object) -> str:
-    """What stands there, without repeating untrusted content."""
+    """Describe an item for an error, without repeating untrusted content."""
     match item:
         case None:
             return "null"
@@ -51,7 +51,7 @@ def found(item: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Uint:
-    """An unsigned integer of at most 64 bits; booleans are not integers on this wire."""
+    """An unsigned integer of at most 64 bits; booleans are refused."""
 
     def read(self, item: Any) -> int:
         if type(item) is not int or not 0 <= item <= U64_MAX:
@@ -91,7 +91,7 @@ class Int:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of a few fixed values: a version, a direction, a policy word."""
+    """One of a few fixed values, such as a version, a direction or a word."""
 
     allowed: tuple[int | str, ...]
     fault: DecodeFault = DecodeFault.CBOR
@@ -118,7 +118,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class WordOf:
-    """One of an enumeration's words."""
+    """One of the words of an enumeration."""
 
     type: type[enum.StrEnum]
 
@@ -140,7 +140,7 @@ class WordOf:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Text, boolean, or any other value that CBOR and JSON hold alike."""
+    """Text, or a boolean: a value that CBOR and JSON represent alike."""
 
     type: type
     word: str
@@ -163,7 +163,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """A byte string of any length; lowercase hex in JSON (B17)."""
+    """A byte string of any length, which is lowercase hex in JSON (B17)."""
 
     def read(self, item: Any) -> bytes:
         if type(item) is not bytes:
@@ -187,7 +187,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A byte string of the size its type fixes."""
+    """A byte string whose type fixes its size."""
 
     type: type[FixedBytes]
     size: int
@@ -196,8 +196,8 @@ class Fixed:
         if type(item) is not bytes:
             raise DecodeError(f"want bstr{self.size}, found {found(item)}")
         if len(item) != self.size:
-            return self.type(item)  # raises, saying what was wanted
-        return bytes.__new__(self.type, item)  # half the cost of self.type(item); 6 of them in a MSG
+            return self.type(item)  # raises with the expected size
+        return bytes.__new__(self.type, item)  # half the time of self.type(item); a MSG has 6
 
     def write(self, value: Any) -> bytes:
         if not isinstance(value, bytes) or len(value) != self.size:
@@ -206,12 +206,12 @@ class Fixed:
 
     def read_json(self, item: Any) -> FixedBytes:
         if issubclass(self.type, Secret):
-            raise DecodeError(f"{self.type.__name__} has no JSON form: it is a secret")
+            raise DecodeError(f"{self.type.__name__} is a secret and has no JSON form")
         return self.type(_from_hex(item))
 
     def write_json(self, value: FixedBytes) -> str:
         if issubclass(self.type, Secret):
-            raise EncodeError(f"{self.type.__name__} has no JSON form: it is a secret")
+            raise EncodeError(f"{self.type.__name__} is a secret and has no JSON form")
         return value.hex()
 
     def describe(self) -> str:
@@ -220,7 +220,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """An array of one kind, of at least so many; a tuple in Python."""
+    """An array of at least ``least`` items of one kind; a tuple in Python."""
 
     kind: Kind
     least: int = 0
@@ -259,7 +259,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """A value or an explicit null (§3.1: only where a field says so)."""
+    """A value or an explicit null, for a field that allows null (§3.1)."""
 
     kind: Kind
 
@@ -281,7 +281,7 @@ class Nullable:
 
 @dataclass(frozen=True, slots=True)
 class AnyValue:
-    """Any deterministic CBOR value: arguments, results, machine-readable detail."""
+    """Any deterministic CBOR value, such as the arguments of a call."""
 
     def read(self, item: Any) -> Any:
         cbor.check_plain(item)
@@ -303,7 +303,7 @@ class AnyValue:
             case dict():
                 named = {str(k): self.write_json(v) for k, v in value.items()}
                 if len(named) != len(value):
-                    raise EncodeError("two keys of a map have one name in JSON")
+                    raise EncodeError("two keys of a map have the same name in JSON")
                 return named
             case _:
                 return value
@@ -339,7 +339,7 @@ def optional_of(annotation: Any) -> tuple[Any, bool]:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The kind that a field's annotation declares."""
+    """Return the kind that a field's annotation declares."""
     if isinstance(annotation, NewType):
         return kind_of(annotation.__supertype__)
     origin, args = get_origin(annotation), get_args(annotation)
@@ -362,7 +362,7 @@ def _kind_of_type(annotation: type) -> Kind:
     if issubclass(annotation, enum.StrEnum):
         return WordOf(annotation)
     if hasattr(annotation, "codec"):
-        return annotation.codec  # type: ignore[no-any-return]  # a wire object is a kind of field
+        return annotation.codec  # type: ignore[no-any-return]  # the codec of a wire object is a kind
     simple: dict[type, Kind] = {
         bool: Scalar(bool, "bool"),
         int: UINT,

@@ -58,7 +58,7 @@ class VerifiedPrefix:
         if head is not None and head.label != state.label:
             raise StateError("the state holds a receipt of another label")
         if head is not None and known and head.mmr_root != self._log.root:
-            raise StateError("the state's peaks do not fold to the root of its last receipt")
+            raise StateError("the peaks of the state do not fold to the root of its last receipt")
 
     @property
     def trust(self) -> Trust:
@@ -115,7 +115,7 @@ class VerifiedPrefix:
     def check_against_head(self, receipt: Receipt) -> None:
         """Raise ``DivergenceError`` if a signed receipt contradicts the furthest one held (core §9)."""
         if receipt.label != self.state.label:
-            raise StateError(f"a receipt of label {receipt.label.hex()}, want {self.state.label.hex()}")
+            raise StateError(f"the receipt is of label {receipt.label.hex()}, not {self.state.label.hex()}")
         head = self.state.head
         if head is None:
             return
@@ -152,10 +152,12 @@ class VerifiedPrefix:
         sizes = (smaller[0], larger[0])
         if sizes[0] == sizes[1]:
             if smaller[1] != larger[1]:
-                raise self._divergence(f"another tree of {sizes[0]} entries than the verified one", shown)
+                raise self._divergence(
+                    f"the hub signed another tree of {sizes[0]} entries than the verified one", shown
+                )
             return
         if consistency is None or (consistency.from_seq, consistency.to_seq) != sizes:
-            raise StateError(f"wants a consistency proof from {sizes[0]} to {sizes[1]}")
+            raise StateError(f"this step needs a consistency proof from {sizes[0]} to {sizes[1]}")
         try:
             verify_consistency(consistency, smaller[1], larger[1])
         except ProofError as exc:

@@ -1,7 +1,7 @@
-"""The limit registry: every size and time bound, fixed for a hub's life (§3.5, §14, §14.1).
+"""The limit registry: every bound on sizes and times, fixed for the life of a hub (§3.5, §14, §14.1).
 
-The defaults are §14's maxima and, where §14 names none, ours (see the ADR on limits). A
-deployment may lower any of them; raising one would break wire compatibility and is refused.
+The defaults are the maxima of §14 or, where §14 names none, those of ADR 0004. A deployment may lower a
+limit. Raising one would break wire compatibility and is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from veen_core.errors import ConfigError
 from veen_core.wire import Wire, int_map
 
 MAX_PROOF_PATH: Final = 64
-"""Longest inclusion path that is verified (§14). Not configurable: 2^64 leaves need no more."""
+"""Longest path of an inclusion proof (§14); enough for 2^64 leaves, so it is not configurable."""
 MAX_CAP_CHAIN: Final = 8
 """Longest signature chain of a cap token (§14)."""
 
@@ -23,7 +23,7 @@ MAX_CAP_CHAIN: Final = 8
 @int_map("LIMITS", section="14.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits(Wire):
-    """Names and order as §14.1 lists them; sizes in bytes, times in seconds."""
+    """The limits of a hub, in the order of §14.1; sizes in bytes, times in seconds."""
 
     max_msg_bytes: int = 1_048_576
     max_hdr_bytes: int = 16_384
@@ -39,33 +39,34 @@ class Limits(Wire):
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, most = getattr(self, field.name), MAXIMA[field.name]
-            if type(value) is not int or value < _LEAST.get(field.name, 1):
-                raise ConfigError(
-                    f"{field.name} must be a whole number of at least {_LEAST.get(field.name, 1)}"
-                )
+            if type(value) is not int or value < _MINIMA.get(field.name, 1):
+                raise ConfigError(f"{field.name} must be an integer of at least {_MINIMA.get(field.name, 1)}")
             if value > most:
                 raise ConfigError(
-                    f"{field.name} = {value} is above the maximum {most}: limits may only be lowered (§14.1)"
+                    f"{field.name} = {value} is above the maximum {most}; limits may only be lowered "
+                    "(core §14.1)"
                 )
         if self.max_chunk_bytes < self.max_msg_bytes + ENTRY_OVERHEAD:
             raise ConfigError(
                 f"max_chunk_bytes = {self.max_chunk_bytes} cannot hold one entry of max_msg_bytes = "
-                f"{self.max_msg_bytes}: use at least {self.max_msg_bytes + ENTRY_OVERHEAD}"
+                f"{self.max_msg_bytes}; it must be at least {self.max_msg_bytes + ENTRY_OVERHEAD}"
             )
 
     def lowered(self, changes: Mapping[str, int]) -> Limits:
-        """These limits with some of them changed; an unknown name or a raised value is refused."""
+        """Return these limits with some lowered; an unknown name or a raised value is a ``ConfigError``."""
         for name, value in changes.items():
             if name not in MAXIMA:
-                raise ConfigError(f"unknown limit {name}: the registry has {', '.join(MAXIMA)}")
+                raise ConfigError(f"unknown limit {name}; known are {', '.join(MAXIMA)}")
             if type(value) is int and value > getattr(self, name):
-                raise ConfigError(f"{name} = {value} would raise the limit of {getattr(self, name)} (§14.1)")
+                raise ConfigError(
+                    f"{name} = {value} would raise the limit of {getattr(self, name)} (core §14.1)"
+                )
         return dataclasses.replace(self, **changes)
 
 
 ENTRY_OVERHEAD: Final = 1_024
-"""Room for an entry's frame header and RECEIPT beside the largest MSG (§4.8.1)."""
-_LEAST: Final[Mapping[str, int]] = {
+"""Bytes that an entry may take in addition to its MSG: frame header and RECEIPT (§4.8.1)."""
+_MINIMA: Final[Mapping[str, int]] = {
     "max_attachments_per_msg": 0,
     "max_attachment_bytes": 0,
     "max_epoch_skew_sec": 0,

@@ -255,7 +255,9 @@ class LogVerifier:
     def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
         terms, upto = self.terms, checkpoint.upto_seq
         if checkpoint.label_curr != terms.label:
-            raise CheckpointError(f"label_curr is {checkpoint.label_curr.hex()}, not {terms.label.hex()}")
+            raise CheckpointError(
+                f"label_curr is {checkpoint.label_curr.hex()}, not {terms.label.hex()} (core §4.4.1)"
+            )
         checkpoints.check_transition(
             checkpoint,
             self._known_tree,
@@ -264,13 +266,15 @@ class LogVerifier:
             hub_ts=self.hub_ts,
         )
         if upto == self.checkpointed:
-            raise CheckpointError(f"upto_seq {upto} has a checkpoint already")
+            raise CheckpointError(f"upto_seq {upto} has a checkpoint already (core §4.4.1)")
         if terms.profile is None:
             return
         epoch_sec = terms.profile.epoch_sec
         checkpoints.check_epoch(checkpoint, epoch_sec, self.hub_ts)
         if checkpoint.rotates and (self.checkpointed or not epoch_sec):
-            raise CheckpointError("label_prev differs, and this is not the label's first checkpoint (H9)")
+            raise CheckpointError(
+                "label_prev differs, but this is not the label's first checkpoint (RESOLUTIONS H9)"
+            )
 
     # --- copies
 

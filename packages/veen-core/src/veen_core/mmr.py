@@ -1,8 +1,8 @@
-"""Merkle Mountain Range: the authenticated log of one label (§5.1).
+"""Merkle Mountain Range (MMR): the hash tree over one label's log (§5.1).
 
-A node is addressed by ``(height, index)`` and covers leaves ``index·2^height`` up to but not
-including ``(index+1)·2^height``, counted from 0. An MMR of ``size`` leaves has one peak for each
-set bit of ``size``; peaks are listed in increasing height, which is right to left.
+A node has the address ``(height, index)`` and covers the leaves from ``index·2^height`` to
+``(index+1)·2^height - 1``, counted from 0. An MMR of ``size`` leaves has one peak for each set bit of
+``size``. Peaks are listed in increasing height, that is, from right to left.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from veen_core.hashing import HASH_SIZE
 from veen_core.ids import MmrRoot, NodeHash, StreamSeq
 
 NodeLookup = Callable[[int, int], bytes]
-"""``lookup(height, index)`` gives the hash of a complete node; storage serves it."""
+"""``lookup(height, index)`` returns the hash of a complete node; storage implements it."""
 
 _NODE_TAG: Final = b"veen/mmr-node\x00"
 _ROOT_TAG: Final = b"veen/mmr-root\x00"
 
 
 def node_hash(left: bytes, right: bytes) -> NodeHash:
-    """``Ht("veen/mmr-node", left || right)`` (§5.1)."""
+    """Return the hash of an inner node: ``Ht("veen/mmr-node", left || right)`` (§5.1)."""
     return NodeHash(_node(left, right))
 
 
@@ -33,24 +33,24 @@ def _node(left: bytes, right: bytes) -> bytes:
 
 
 def root_of(peaks: Sequence[bytes]) -> MmrRoot:
-    """The single peak bare, or the fold of several in increasing height (§5.1)."""
+    """Return the root: a single peak as it is, several hashed together in increasing height (§5.1)."""
     if len(peaks) == 1:
         return MmrRoot(peaks[0])
     return bytes.__new__(MmrRoot, sha256(b"".join((_ROOT_TAG, *peaks))).digest())
 
 
 def peak_heights(size: int) -> list[int]:
-    """Heights of the peaks of an MMR of ``size`` leaves, increasing."""
+    """Return the heights of the peaks of an MMR of ``size`` leaves, increasing."""
     return [height for height in range(size.bit_length()) if size >> height & 1]
 
 
 def peak_positions(size: int) -> list[tuple[int, int]]:
-    """The peaks as ``(height, index)``, in increasing height."""
+    """Return the addresses of the peaks of an MMR of ``size`` leaves, in increasing height."""
     return [(height, (size >> height) - 1) for height in peak_heights(size)]
 
 
 def subtrees(start: int, end: int) -> list[tuple[int, int]]:
-    """The fewest aligned perfect subtrees that tile leaves ``start … end-1``, left to right (B11)."""
+    """Return the fewest aligned perfect subtrees that cover leaves ``start … end-1``, left to right (B11)."""
     tiles: list[tuple[int, int]] = []
     while start < end:
         aligned = (start & -start).bit_length() - 1 if start else end.bit_length()
@@ -62,7 +62,7 @@ def subtrees(start: int, end: int) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class Node:
-    """A node that an append completed: leaf first, then the parents it closed."""
+    """A node that an append completed."""
 
     height: int
     index: int
@@ -70,7 +70,7 @@ class Node:
 
 
 class Mmr:
-    """Size and peaks: all that appending needs. O(log n) worst case, O(1) amortised."""
+    """An MMR as its size and peaks, which is all that appending needs: O(1) amortized, O(log n) worst."""
 
     __slots__ = ("_stack", "size")
 
@@ -79,12 +79,12 @@ class Mmr:
         self.size = size
         self._stack = list(peaks)[::-1]  # highest first, so that the lowest is at the end
         if len(self._stack) != size.bit_count():
-            raise ProofError(f"an MMR of {size} leaves has {size.bit_count()} peaks, not {len(self._stack)}")
+            raise ProofError(f"a tree of {size} leaves has {size.bit_count()} peaks, not {len(self._stack)}")
         if any(len(peak) != HASH_SIZE for peak in self._stack):
             raise ProofError("a peak is 32 bytes")
 
     def append(self, leaf: bytes) -> list[Node]:
-        """Add a leaf; returns the nodes it completed, for whoever stores them (§5.1)."""
+        """Add a leaf and return the nodes that it completed, leaf first, to be stored (§5.1)."""
         position = self.size
         node, height = leaf, 0
         completed = [Node(0, position, leaf)]
@@ -97,11 +97,11 @@ class Mmr:
         return completed
 
     def add(self, leaf: bytes) -> None:
-        """Add a leaf for its root only."""
+        """Add a leaf without returning nodes."""
         self._merge(0, leaf)
 
     def append_subtree(self, height: int, root: bytes) -> None:
-        """Add 2^height leaves at once by their root; the MMR must end on that boundary (B11)."""
+        """Add 2^height leaves by the root of their subtree; ``size`` must be a multiple of 2^height (B11)."""
         if self.size % (1 << height):
             raise ProofError(f"a subtree of height {height} cannot follow {self.size} leaves")
         self._merge(height, root)
@@ -116,21 +116,21 @@ class Mmr:
 
     @property
     def peaks(self) -> tuple[NodeHash, ...]:
-        """In increasing height (§5.1)."""
+        """The peaks in increasing height (§5.1)."""
         return tuple(NodeHash(peak) for peak in reversed(self._stack))
 
     @property
     def root(self) -> MmrRoot:
-        """``mmr_root`` of the log so far; of nothing, the fold of no peaks."""
+        """``mmr_root`` of the leaves so far."""
         return root_of(self._stack[::-1])
 
     @property
     def stream_seq(self) -> StreamSeq:
-        """Of the last leaf: 1-based, so it is the size (§2)."""
+        """stream_seq of the last leaf: it counts from 1, so it equals the size (§2)."""
         return StreamSeq(self.size)
 
     def copy(self) -> Mmr:
-        twin = object.__new__(Mmr)  # what this one checked, its copy need not check: 0.3 instead of 1.1 µs
+        twin = object.__new__(Mmr)  # skips the checks of __init__: 0.3 instead of 1.1 µs
         twin.size, twin._stack = self.size, self._stack.copy()
         return twin
 
@@ -144,5 +144,5 @@ class Mmr:
 
 
 def mmr_at(size: int, lookup: NodeLookup) -> Mmr:
-    """The MMR as it was at any earlier size, from its stored nodes: O(log n) lookups."""
+    """Return the MMR as it was at an earlier size, with O(log n) lookups of stored nodes."""
     return Mmr(size, [lookup(height, index) for height, index in peak_positions(size)])

@@ -1,4 +1,4 @@
-"""The payload header: typed meaning that the hub never sees (§4.5)."""
+"""The payload header: schema and references of a message, encrypted for its readers (§4.5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veen_core.wire import Wire, int_map
 @int_map("payload_hdr", section="4.5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadHeader(Wire):
-    """``expires_at`` is for overlays only and never affects admission."""
+    """The header. Only overlays use ``expires_at``; it never affects admission."""
 
     schema: SchemaId
     parent_id: LeafHash | None = None
@@ -22,6 +22,6 @@ class PayloadHeader(Wire):
 
 
 def check_cap_ref(header: PayloadHeader, auth_ref: AuthRef | None) -> None:
-    """``MSG.auth_ref`` equals ``cap_ref`` where there is one (§6); clients and overlays enforce it."""
+    """Check that ``cap_ref``, if present, is ``MSG.auth_ref`` (§6). Readers check it; the hub cannot."""
     if header.cap_ref is not None and header.cap_ref != auth_ref:
-        raise OpenError("payload_hdr.cap_ref §4.5: is not the auth_ref of the MSG that carries it (§6)")
+        raise OpenError("payload_hdr.cap_ref (core §6): is not the auth_ref of its MSG")

@@ -1,4 +1,4 @@
-"""Proof-of-work cookies, an optional stateless prefilter (SH1+ 5.2, H13)."""
+"""Proof-of-work cookies: an optional, stateless check before admission (SH1+ 5.2, RESOLUTIONS H13)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from veen_core.ids import FixedBytes, HubId, UnixTime
 from veen_core.wire import Wire, text_map
 
 SALT_PERIOD: Final = 3_600
+"""Seconds for which a salt is current."""
 MAX_DIFFICULTY: Final = 255
+"""In leading zero bits; a uint8 (SH1+ 5.2)."""
 
 
 class PowSalt(FixedBytes):
-    """What a hub publishes in its status for the hour (H13)."""
+    """The salt that a hub publishes in its status for one hour (H13)."""
 
     __slots__ = ()
 
@@ -24,7 +26,7 @@ class PowSalt(FixedBytes):
 @text_map("pow_cookie", section="SH1+ 5.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowCookie(Wire):
-    """Carried as hex in the ``VEEN-PoW`` header; one cookie serves one message."""
+    """A cookie for one message, sent as hex in the ``VEEN-PoW`` header."""
 
     challenge: bytes
     nonce: int
@@ -32,17 +34,17 @@ class PowCookie(Wire):
 
 
 def pow_salt(hub: HubId, now: UnixTime) -> PowSalt:
-    """Derived from hub_id and the hour: stateless, and old cookies die (H13)."""
+    """Derive the salt from hub_id and the hour, so that the hub keeps no state and cookies expire (H13)."""
     return PowSalt(Ht("veen/pow-salt", hub + u64be(now // SALT_PERIOD)))
 
 
 def accepted_salts(hub: HubId, now: UnixTime) -> tuple[PowSalt, PowSalt]:
-    """The salt of now and of an hour ago: a cookie made just before the hour still counts after it."""
+    """Return the salts of this hour and the last: a cookie made just before the hour stays valid."""
     return pow_salt(hub, now), pow_salt(hub, UnixTime(max(0, now - SALT_PERIOD)))
 
 
 def challenge(salt: PowSalt, msg_bytes: bytes) -> bytes:
-    """``salt || H(MSG)`` (H13)."""
+    """Return ``salt || H(MSG)``, the challenge of one message (H13)."""
     return salt + H(msg_bytes)
 
 
@@ -51,12 +53,12 @@ def leading_zero_bits(value: bytes) -> int:
 
 
 def work_of(challenge: bytes, nonce: int) -> int:
-    """How many leading zero bits this nonce achieves."""
+    """Count the leading zero bits that a nonce achieves."""
     return leading_zero_bits(Ht("veen/pow", challenge + u64be(nonce)))
 
 
 def solve(challenge: bytes, difficulty: int, *, start: int = 0) -> PowCookie:
-    """Search nonces upwards; about ``2**difficulty`` hashes."""
+    """Search for a nonce, upwards from ``start``; this takes about ``2**difficulty`` hashes."""
     nonce = next(n for n in _count(start) if work_of(challenge, n) >= difficulty)
     return PowCookie(challenge=challenge, nonce=nonce, difficulty=difficulty)
 
@@ -68,14 +70,14 @@ def _count(start: int) -> Iterator[int]:
 
 
 def verify_cookie(cookie: PowCookie, expected_challenge: bytes, difficulty: int) -> None:
-    """The cookie answers this challenge with at least the work the hub asks for now."""
+    """Verify that a cookie answers this challenge with at least the difficulty that the hub requires."""
     if cookie.challenge != expected_challenge:
-        raise VerificationError("pow_cookie.challenge SH1+ 5.2: is not this hub's and this message's")
+        raise VerificationError("pow_cookie.challenge (SH1+ 5.2): was made for another hub, hour or message")
     if cookie.difficulty > MAX_DIFFICULTY:
-        raise VerificationError(f"pow_cookie.difficulty SH1+ 5.2: {cookie.difficulty} is not a uint8")
+        raise VerificationError(f"pow_cookie.difficulty (SH1+ 5.2): {cookie.difficulty} is not a uint8")
     if cookie.difficulty < difficulty:
         raise VerificationError(
-            f"pow_cookie.difficulty SH1+ 5.2: {cookie.difficulty}, the hub asks for {difficulty}"
+            f"pow_cookie.difficulty (SH1+ 5.2): {cookie.difficulty}, but the hub requires {difficulty}"
         )
     if work_of(cookie.challenge, cookie.nonce) < cookie.difficulty:
-        raise VerificationError("pow_cookie.nonce SH1+ 5.2: does not do the work it claims")
+        raise VerificationError("pow_cookie.nonce (SH1+ 5.2): does not reach the claimed difficulty")

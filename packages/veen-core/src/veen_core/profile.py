@@ -1,4 +1,4 @@
-"""The cryptographic profile and its id (§3.2), and the named profiles a hub is created with (H10)."""
+"""The cryptographic profile and its id (§3.2), and the named profiles for new hubs (H10)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from veen_core.ids import ProfileId
 from veen_core.wire import Wire, int_map
 
 MAX_PAD_BLOCK: Final = 1_048_576
-"""Padding beyond the largest MSG could never be sent (§14)."""
+"""The largest pad_block in bytes: that of the largest MSG (§14)."""
 
 
 @int_map("profile", section="3.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Wire):
-    """Everything two parties must agree on before they exchange a byte."""
+    """The algorithms and parameters on which hub and clients must agree."""
 
     aead: Literal["xchacha20poly1305"] = "xchacha20poly1305"
     kdf: Literal["hkdf-sha256"] = "hkdf-sha256"
@@ -31,7 +31,9 @@ class Profile(Wire):
 
     def __post_init__(self) -> None:
         if self.pad_block > MAX_PAD_BLOCK:
-            raise ConfigError(f"pad_block {self.pad_block} is more than a whole MSG, {MAX_PAD_BLOCK} (§14)")
+            raise ConfigError(
+                f"pad_block {self.pad_block} exceeds {MAX_PAD_BLOCK}, the size of the largest MSG (core §14)"
+            )
 
     @property
     def profile_id(self) -> ProfileId:
@@ -49,5 +51,5 @@ PROFILES: Final = {
     "bulk": Profile(epoch_sec=0, pad_block=0),
     "rotating": Profile(epoch_sec=60, pad_block=256),
 }
-"""Chosen when a hub is created and fixed for its life (H10)."""
+"""The named profiles. A hub gets one when it is created and keeps it for life (H10)."""
 DEFAULT_PROFILE: Final = PROFILES["default"]

@@ -1,4 +1,4 @@
-"""Inclusion proofs: a leaf at a position of a tree of a given size (§5.2-§5.4, B9, B10)."""
+"""Inclusion proofs: a leaf is at a given position of a tree of a given size (§5.2 to §5.4, B9, B10)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veen_core.wire import Wire, int_map
 @int_map("mmr_proof.path", section="5.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep(Wire):
-    """``dir`` 0: the running node is the left child, ``sib`` the right one; 1: the other way (B9)."""
+    """One step up: ``dir`` 0 means the node so far is the left child and ``sib`` the right one (B9)."""
 
     dir: Literal[0, 1]
     sib: NodeHash
@@ -24,7 +24,7 @@ class PathStep(Wire):
 @int_map("mmr_proof", section="5.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmrProof(Wire):
-    """``peaks_after`` are the peaks of the tree except the leaf's own, in increasing height (B10)."""
+    """An inclusion proof. ``peaks_after``: all peaks but the leaf's own, in increasing height (B10)."""
 
     ver: Literal[1] = 1
     leaf_hash: LeafHash
@@ -33,7 +33,7 @@ class MmrProof(Wire):
 
 
 def own_peak(position: int, size: int) -> tuple[int, int]:
-    """Height of the peak above the leaf at ``position``, and its rank among peaks by height."""
+    """Return the height of the peak above a leaf (counted from 0) and its rank among peaks by height."""
     for rank, (height, index) in enumerate(peak_positions(size)):
         if position >> height == index:
             return height, rank
@@ -41,9 +41,9 @@ def own_peak(position: int, size: int) -> tuple[int, int]:
 
 
 def prove_inclusion(lookup: NodeLookup, stream_seq: StreamSeq, tree_size: int | None = None) -> MmrProof:
-    """The proof of one leaf against any tree that holds it; by default the one it completed (B10).
+    """Build the proof of one leaf in a tree of ``tree_size``; by default, the tree that ends with it (B10).
 
-    O(log n) lookups; deterministic and minimal (§5.3, §10.2).
+    It takes O(log n) lookups. The proof is minimal, and the same log gives the same bytes (§5.3, §10.2).
     """
     size = stream_seq if tree_size is None else tree_size
     position = stream_seq - 1
@@ -63,9 +63,9 @@ def _side(index: int) -> Literal[0, 1]:
 
 def _check_position(stream_seq: int, size: int) -> None:
     if stream_seq < 1:
-        raise ProofError("stream_seq 0 names no leaf (§5.4)")
+        raise ProofError("stream_seq 0 names no leaf (core §5.4)")
     if stream_seq > size:
-        raise ProofError(f"stream_seq {stream_seq} is beyond a tree of {size} leaves (§5.4)")
+        raise ProofError(f"stream_seq {stream_seq} is beyond a tree of {size} leaves (core §5.4)")
 
 
 def verify_inclusion(
@@ -75,10 +75,10 @@ def verify_inclusion(
     leaf_hash: LeafHash,
     tree_size: int | None = None,
 ) -> None:
-    """§5.4: every mismatch raises.
+    """Verify an inclusion proof; any mismatch raises ``ProofError`` (§5.4).
 
-    ``expected_root`` is the RECEIPT's own root, or that of any later RECEIPT or CHECKPOINT whose
-    ``stream_seq`` or ``upto_seq`` is then the ``tree_size`` (B10).
+    ``expected_root`` is the ``mmr_root`` of the entry's own RECEIPT, or of a later RECEIPT or
+    CHECKPOINT; then ``tree_size`` is the ``stream_seq`` or ``upto_seq`` of that one (B10).
     """
     peaks_of_proof(proof, expected_root, stream_seq, leaf_hash, tree_size)
 
@@ -90,39 +90,42 @@ def peaks_of_proof(
     leaf_hash: LeafHash,
     tree_size: int | None = None,
 ) -> Mmr:
-    """Verify, and return the tree's peaks: what a client resumes from (§9 Resync, RESYNC0.2)."""
+    """Verify an inclusion proof and return the tree, from which a client can go on (§9, RESYNC0.2)."""
     size = stream_seq if tree_size is None else tree_size
     _check_position(stream_seq, size)
     if proof.leaf_hash != leaf_hash:
-        raise ProofError("mmr_proof.leaf_hash §5.4: is not the leaf hash of the entry being proved")
+        raise ProofError("mmr_proof.leaf_hash (core §5.4): is not the leaf hash of the entry to prove")
     position = stream_seq - 1
     height, rank = own_peak(position, size)
     if len(proof.path) > MAX_PROOF_PATH:
-        raise ProofError(f"mmr_proof.path §14: {len(proof.path)} siblings, at most {MAX_PROOF_PATH}")
+        raise ProofError(f"mmr_proof.path (core §14): {len(proof.path)} siblings, at most {MAX_PROOF_PATH}")
     if len(proof.path) != height:
         raise ProofError(
-            f"mmr_proof.path §5.3: {len(proof.path)} siblings, position and size dictate {height}"
+            f"mmr_proof.path (core §5.3): {len(proof.path)} siblings, position and tree size require {height}"
         )
     if len(proof.peaks_after) != len(peak_heights(size)) - 1:
         raise ProofError(
-            f"mmr_proof.peaks_after §5.4: {len(proof.peaks_after)} peaks do not fit a tree of {size} leaves"
+            f"mmr_proof.peaks_after (core §5.4): a tree of {size} leaves does not have "
+            f"{len(proof.peaks_after) + 1} peaks"
         )
     peak = _climb(proof, position)
     peaks = [*proof.peaks_after[:rank], peak, *proof.peaks_after[rank:]]
     if len(set(peaks)) != len(peaks):
-        raise ProofError("mmr_proof.peaks_after §5.4: duplicate peaks")
+        raise ProofError("mmr_proof.peaks_after (core §5.4): two peaks are equal")
     if root_of(peaks) != expected_root:
         raise ProofError(
-            f"mmr_proof §5.4: stream_seq {stream_seq} of {size} does not lead to the expected mmr_root"
+            f"mmr_proof (core §5.4): stream_seq {stream_seq} of {size} does not lead to the expected mmr_root"
         )
     return Mmr(size, peaks)
 
 
 def _climb(proof: MmrProof, position: int) -> NodeHash:
-    """From the leaf to its peak; each ``dir`` must be the one the position dictates."""
+    """Hash from the leaf up to its peak; each ``dir`` must agree with the leaf's position."""
     node = NodeHash(proof.leaf_hash)
     for level, step in enumerate(proof.path):
         if step.dir != position >> level & 1:
-            raise ProofError(f"mmr_proof.path[{level}].dir §5.2: {step.dir} contradicts the leaf's position")
+            raise ProofError(
+                f"mmr_proof.path[{level}].dir (core §5.2): {step.dir} contradicts the leaf's position"
+            )
         node = node_hash(step.sib, node) if step.dir else node_hash(node, step.sib)
     return node

@@ -1,7 +1,7 @@
-"""What lies outside the core, as protocols: reading a log, writing to one, telling the time.
+"""Protocols of what the core does not do itself: read a log, write to a log, tell the time.
 
-Implementations verify before they return (§9): an ``Entry`` that comes out of a ``LogReader`` has
-its signatures, invariants and root checked. All of them raise ``VeenError`` and nothing else.
+Implementations verify before they return (§9): the signatures, invariants and root of every ``Entry``
+from a ``LogReader`` have been checked. They raise no errors but ``VeenError``.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from veen_core.receipt import Receipt
 
 @runtime_checkable
 class Clock(Protocol):
-    """Tells the time; a hub's never goes back (H3)."""
+    """A clock. The clock of a hub never goes back (H3)."""
 
     def now(self) -> UnixTime: ...
 
 
 @runtime_checkable
 class LogReader(Protocol):
-    """Reads durable entries of a label, in order of stream_seq."""
+    """Reads the durable entries of a label in the order of stream_seq."""
 
     async def head(self, label: Label) -> Receipt | None:
-        """The newest receipt; None for a label that holds nothing."""
+        """Return the newest receipt; None for a label without entries."""
 
     async def page(self, label: Label, from_seq: StreamSeq, max_items: int) -> Sequence[Entry]:
-        """At most ``max_items`` entries from ``from_seq`` on; fewer only at the end."""
+        """Return up to ``max_items`` entries from ``from_seq`` on; fewer only at the end of the log."""
 
     def follow(self, label: Label, from_seq: StreamSeq) -> AsyncIterator[Entry]:
-        """Entries from ``from_seq`` on, for ever, each as soon as it is durable."""
+        """Yield entries from ``from_seq`` on without end, each as soon as it is durable."""
 
     async def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt: ...
 
     async def proof(
         self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None
     ) -> MmrProof:
-        """Of any leaf against any tree that holds it (B10)."""
+        """Return the inclusion proof of a leaf in any tree that contains it (B10)."""
 
     async def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency: ...
 
     async def checkpoint(self, label: Label) -> Checkpoint | None:
-        """The latest one; None if there is none yet."""
+        """Return the latest checkpoint; None if there is none."""
 
 
 @runtime_checkable
@@ -56,4 +56,4 @@ class LogWriter(Protocol):
     """Submits sealed messages."""
 
     async def submit(self, msg: Msg) -> Receipt:
-        """The hub's receipt: by then the message is durable (H2)."""
+        """Return the hub's receipt; the message is durable by then (H2)."""

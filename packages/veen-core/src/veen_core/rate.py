@@ -1,4 +1,4 @@
-"""Token buckets, recomputable from receipts alone (OP0.3, H8)."""
+"""Token buckets for rate limits; receipts are enough to recompute them (OP0.3, RESOLUTIONS H8)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ class Bucket:
 
     @staticmethod
     def full(rate: Rate, now: UnixTime) -> Bucket:
+        """A bucket before its first message."""
         return Bucket(rate.burst, now)
 
     def at(self, rate: Rate, now: UnixTime) -> Bucket:
-        """The bucket with everything refilled up to ``now``; hub_ts never decreases (H3)."""
+        """Return the bucket refilled up to ``now``; hub_ts never decreases (H3)."""
         elapsed = now - self.refilled_at
         return Bucket(min(rate.burst, self.tokens + elapsed * rate.per_sec), now) if elapsed > 0 else self
 
     @property
     def allows(self) -> bool:
+        """Whether one more message is within the rate."""
         return self.tokens > 0
 
     def take(self) -> Bucket:
+        """Return the bucket after one accepted message."""
         return Bucket(max(0, self.tokens - 1), self.refilled_at)
 
     def retry_after(self, rate: Rate) -> int | None:
-        """Seconds until a token is there; None if never (a rate of nothing)."""
+        """Return the seconds until the next message is within the rate; None for a rate of 0."""
         return 1 if rate.per_sec and rate.burst else None

@@ -20,13 +20,13 @@ _BSTR_64: Final = b"\x58\x40"
 _SIG_ITEM_SIZE: Final = 2 + Signature.SIZE
 _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
 _FIXED_SIZE: Final = 1 + 1 + 3 * (2 + 32) + _SIG_ITEM_SIZE
-"""Array head, ver, three hashes, signature."""
+"""Bytes of the fields whose size does not vary: array head, ver, three hashes, signature."""
 
 
 @array("RECEIPT", section="4.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt(Wire):
-    """Fields in wire order."""
+    """A RECEIPT, fields in wire order."""
 
     ver: Literal[1] = 1
     label: Label
@@ -38,38 +38,38 @@ class Receipt(Wire):
 
 
 def signing_digest(wire: bytes) -> bytes:
-    """``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` of an encoded RECEIPT (§4.3)."""
+    """Return ``Ht("veen/sig", CBOR(RECEIPT without hub_sig))`` of an encoded RECEIPT (§4.3)."""
     return Ht("veen/sig", _SIX + wire[1:-_SIG_ITEM_SIZE])
 
 
 def encoded_size(stream_seq: StreamSeq, hub_ts: UnixTime) -> int:
-    """How long a RECEIPT will be, before its root and signature are known: only two fields vary."""
+    """Return the size of a RECEIPT before its root and signature are known; only two fields vary in size."""
     return _FIXED_SIZE + cbor.uint_size(stream_seq) + cbor.uint_size(hub_ts)
 
 
 def unsigned_bytes(
     label: Label, stream_seq: StreamSeq, leaf_hash: LeafHash, mmr_root: MmrRoot, hub_ts: UnixTime
 ) -> bytes:
-    """CBOR of the first six fields, put together by hand: a third of the codec's cost, once a message."""
+    """Return the CBOR of the first six fields, built without the codec, at a third of its cost."""
     head = (_SIX_AND_VER, label, cbor.encode_items(stream_seq))
     return b"".join((*head, _BSTR_32, leaf_hash, _BSTR_32, mmr_root, cbor.encode_items(hub_ts)))
 
 
 def signed_bytes(unsigned: bytes, hub_sig: Signature) -> bytes:
-    """The encoded RECEIPT, from ``unsigned_bytes`` and a signature over their digest."""
+    """Return the encoded RECEIPT from ``unsigned_bytes`` and the signature over their digest."""
     return b"".join((_SEVEN, unsigned[1:], _BSTR_64, hub_sig))
 
 
 def sign_receipt(key: SigningKey, unsigned: Receipt) -> Receipt:
-    """The same receipt with the hub's signature."""
+    """Return the receipt with the hub's signature."""
     return dataclasses.replace(unsigned, hub_sig=key.sign(signing_digest(unsigned.encode())))
 
 
 def verify_receipt(receipt: Receipt, hub_pk: HubPk) -> None:
-    """``hub_sig`` under one key; ``hub_identity`` chooses the key by ``hub_ts`` (§8.4)."""
+    """Verify ``hub_sig`` under one key; ``hub_identity`` selects the key by ``hub_ts`` (§8.4)."""
     verify(
         hub_pk,
         signing_digest(receipt.encode()),
         receipt.hub_sig,
-        f"RECEIPT.hub_sig §4.3 at stream_seq {receipt.stream_seq}",
+        f"RECEIPT.hub_sig at stream_seq {receipt.stream_seq} (core §4.3)",
     )

@@ -1,4 +1,4 @@
-"""The registry: what is fixed when a hub is created, and travels with its log (§14.1, H10, §4.8.4)."""
+"""The registry: settings that are fixed when a hub is created and copied with its log (§14.1, H10)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veen_core.wire import Wire, int_map
 @int_map("registry", section="14.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry(Wire):
-    """The deployment's deterministic configuration; ``zstd_level`` absent means no compression."""
+    """The fixed configuration of a hub. Without ``zstd_level``, chunks are not compressed."""
 
     ver: Literal[1] = 1
     hub_id: HubId
@@ -22,4 +22,4 @@ class Registry(Wire):
     profile: Profile = DEFAULT_PROFILE
     zstd_level: int | None = None
     admin_pk: VerifyKey | None = None
-    """The admin key made with the hub: its tokens count, and it may use /tooling (H18, H19)."""
+    """The admin key created with the hub: the hub accepts its tokens and its tooling requests (H18, H19)."""

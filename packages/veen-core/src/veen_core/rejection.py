@@ -1,8 +1,8 @@
-"""The admission table's codes, stages and detail enums, as data (§8.2, §10.6, RESOLUTIONS H1).
+"""The admission table as data: codes, stages and detail enums (§8.2, §10.6, RESOLUTIONS H1).
 
-``TABLE`` lists every row in evaluation order: §8.1's stages first, then the table's own order,
-with the rows that RESOLUTIONS adds where it puts them. The predicates belong to the hub; a row
-here is what a client sees when one of them does not hold.
+``TABLE`` lists every row in the order of evaluation: by the stages of §8.1, then in the order of the
+table in §8.2, with the rows that RESOLUTIONS adds. The hub evaluates the conditions; a row is what the
+client learns when a condition fails.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Code(enum.StrEnum):
-    """Canonical codes: §8.2's for admission, §10.6's for everything else (H1)."""
+    """The canonical error codes: those of §8.2 for admission, those of §10.6 for other errors (H1)."""
 
     FORMAT = "E.FORMAT"
     SIZE = "E.SIZE"
@@ -51,11 +51,11 @@ HTTP_STATUS: Final[dict[Code, int]] = {
     Code.RATE: 429,
     Code.UNAVAILABLE: 503,
 }
-"""H1's mapping; total over ``Code``."""
+"""The HTTP status of each code (RESOLUTIONS H1)."""
 
 
 class Stage(enum.StrEnum):
-    """Admission stages in pipeline order (§8.1)."""
+    """The admission stages, in the order of the pipeline (§8.1)."""
 
     PREFILTER = "prefilter"
     STRUCTURAL = "structural"
@@ -65,7 +65,7 @@ class Stage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One row of the §8.2 table."""
+    """One row of the admission table (§8.2)."""
 
     stage: Stage
     code: Code
@@ -99,10 +99,12 @@ REVOKED: Final = Rejection(_A, Code.CAP, "REVOKED", "client_id, auth_ref or toke
 CLIENT_BOUNDS: Final = Rejection(
     _A, Code.CAP, "CLIENT_BOUNDS", "client_id used beyond its bounds (KEX1+ 4.1)"
 )
-CAP_SCOPE: Final = Rejection(_A, Code.CAP, "CAP_SCOPE", "label is of no stream the token names (H4)")
+CAP_SCOPE: Final = Rejection(
+    _A, Code.CAP, "CAP_SCOPE", "the label belongs to no stream that the token names (H4)"
+)
 CAP_TTL: Final = Rejection(_A, Code.TIME, "CAP_TTL", "cap token ttl expired")
 PADDING: Final = Rejection(
-    _A, Code.SIZE, "PADDING", "ciphertext is not padded as the label's class wants (LCLASS0 6.2, H6)"
+    _A, Code.SIZE, "PADDING", "ciphertext is not padded as the label's class requires (LCLASS0 6.2, H6)"
 )
 CAP_RATE: Final = Rejection(_A, Code.RATE, "CAP_RATE", "rate limit exceeded")
 PREV_ACK: Final = Rejection(_C, Code.SEQ, "PREV_ACK", "prev_ack regressed or is ahead of the stream (I6)")
@@ -138,4 +140,4 @@ TABLE: Final[tuple[Rejection, ...]] = (
     CLIENT_SEQ,
     EPOCH,
 )
-"""Every row, in the order in which they are evaluated. First failure wins."""
+"""Every row, in the order of evaluation; the first that fails is reported."""

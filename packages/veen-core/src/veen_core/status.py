@@ -1,4 +1,4 @@
-"""What a hub says of itself, and the envelopes of its tooling (§8.4, §12, H4, H5, H13, H19, H20)."""
+"""The hub's status, and the envelopes of its tooling endpoints (§8.4, §12, H4, H5, H13, H19, H20)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veen_core.wire import Wire, int_map
 @int_map("status", section="12")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status(Wire):
-    """``GET /v1/status``: everything a client needs before its first message."""
+    """The answer of ``GET /v1/status``: everything a client needs before its first message."""
 
     ver: Literal[1] = 1
     identity: HubIdentity
@@ -32,7 +32,7 @@ class Status(Wire):
     gating: bool
     enforces: tuple[str, ...]
     cannot_enforce: tuple[str, ...]
-    """What the hub cannot check and clients must (§6, H4)."""
+    """The rules that the hub cannot check, so that clients must (§6, H4)."""
     pow_salt: PowSalt
     pow_difficulty: int
     max_page_items: int
@@ -43,7 +43,7 @@ class Status(Wire):
 @int_map("authorize response", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizeResponse(Wire):
-    """The token's admission record; the receipt's hub_ts is its issued_at."""
+    """The record of an authorized token; the hub_ts of its receipt is its issued_at."""
 
     ver: Literal[1] = 1
     auth_ref: AuthRef
@@ -55,13 +55,13 @@ class AuthorizeResponse(Wire):
 @int_map("cap status", section="H5")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapStatus(Wire):
-    """What the hub knows of an auth_ref."""
+    """What the hub knows about the token of an auth_ref."""
 
     ver: Literal[1] = 1
     auth_ref: AuthRef
     issued_at: UnixTime
     known: bool
-    """Whether the hub holds the token, or has only seen its auth_ref."""
+    """Whether the hub holds the token; if not, it knows only the auth_ref."""
     expires_at: UnixTime | None = None
     issuer_pk: VerifyKey | None = None
     subject_pk: ClientId | None = None
@@ -71,7 +71,7 @@ class CapStatus(Wire):
 @int_map("label request", section="H19")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRequest(Wire):
-    """Names the label that a tooling call is about; without one, all of them."""
+    """The label that a tooling call is about; if absent, all labels."""
 
     ver: Literal[1] = 1
     label: Label | None = None
@@ -90,7 +90,7 @@ class CheckpointsResponse(Wire):
 @int_map("retention response", section="COMP0.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionResponse(Wire):
-    """How many chunks and entries lost their payloads."""
+    """The number of chunks and entries whose payloads were pruned."""
 
     ver: Literal[1] = 1
     chunks: int
@@ -101,7 +101,7 @@ class RetentionResponse(Wire):
 @int_map("ok response", section="spec-1 §16")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OkResponse(Wire):
-    """Done."""
+    """The answer of a call that has no other result."""
 
     ver: Literal[1] = 1
     ok: bool
@@ -111,7 +111,7 @@ class OkResponse(Wire):
 @int_map("attachment response", section="H17")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentResponse(Wire):
-    """The attachment is durable; ``stored`` is False if it was there before."""
+    """The attachment is durable; ``stored`` is False if the hub had it before."""
 
     ver: Literal[1] = 1
     coid: Coid
@@ -129,5 +129,5 @@ def admin_digest(method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes
 
 
 def attachment_digest(label: Label, coid: Coid, auth_ref: AuthRef | None) -> bytes:
-    """What ``VEEN-Sig`` signs on an attachment's put (H17)."""
+    """Return the digest that ``VEEN-Sig`` signs when an attachment is uploaded (H17)."""
     return Ht("veen/att-put", label + coid + (auth_ref if auth_ref is not None else bytes(AuthRef.SIZE)))

@@ -1,4 +1,4 @@
-"""Streams, epochs, routing keys and labels (§2, §3.2, §12, B12, B13)."""
+"""Streams, epochs, routing keys and labels: how a label is derived (§2, §3.2, §12, B12, B13)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ HEX_NAME_LENGTH = 2 * StreamId.SIZE
 
 
 def stream_id(name: str) -> StreamId:
-    """``H(utf8(name))``; a name of 64 hex digits is the id itself (B12)."""
+    """Return ``H(utf8(name))``; a name of 64 hex digits is the id itself (B12)."""
     if len(name) == HEX_NAME_LENGTH and all(c in "0123456789abcdefABCDEF" for c in name):
         return StreamId(bytes.fromhex(name))
     try:
         return StreamId(H(name.encode()))
     except UnicodeEncodeError:
-        raise EncodeError("a stream's name is Unicode text; this one holds a lone surrogate") from None
+        raise EncodeError("the name of the stream holds a lone surrogate, which has no UTF-8 (B12)") from None
 
 
 def hub_id(first_hub_pk: HubPk) -> HubId:
-    """A hub's identity: fixed by its first key, kept across rotation (B13)."""
+    """Return the hub_id, which the first key fixes for the life of the hub (B13)."""
     return HubId(Ht("veen/hub-id", first_hub_pk))
 
 
 def routing_key(hub: HubId) -> RoutingKey:
-    """Static for the life of a hub identity (§12, B13)."""
+    """Return the routing key, which is the same for the life of a hub identity (§12, B13)."""
     return RoutingKey(Ht("veen/routing_key", hub))
 
 
 def epoch_at(now: UnixTime, epoch_sec: int) -> Epoch:
-    """``floor(unix_time_sec / epoch_sec)``, or 0 without epochs (§3.2)."""
+    """Return ``floor(unix_time_sec / epoch_sec)``, or 0 if ``epoch_sec`` is 0 (§3.2)."""
     return Epoch(now // epoch_sec if epoch_sec > 0 else 0)
 
 
 def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
-    """The epochs a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12).
+    """Return the epochs that a hub accepts at ``now``: current ± floor(skew / epoch_sec) (§12).
 
-    An epoch is a u64 in every label (§2): there is none before 0 and none after the last.
+    A label encodes its epoch as a u64 (§2), so the range is cut off at 0 and at 2^64 - 1.
     """
     if epoch_sec == 0:
         return range(1)
@@ -46,10 +46,10 @@ def epoch_window(now: UnixTime, epoch_sec: int, max_skew_sec: int) -> range:
 
 
 def label(routing: RoutingKey, stream: StreamId, epoch: Epoch) -> Label:
-    """``Ht("veen/label", routing_key || stream_id || u64be(epoch))`` (§2)."""
+    """Return ``Ht("veen/label", routing_key || stream_id || u64be(epoch))`` (§2)."""
     return Label(Ht("veen/label", routing + stream + u64be(epoch)))
 
 
 def control_label(routing: RoutingKey) -> Label:
-    """The hub's own label, on which cap tokens are authorized (H5): the stream ``veen/control``, epoch 0."""
+    """Return the label on which a hub authorizes tokens: the stream ``veen/control`` in epoch 0 (H5)."""
     return label(routing, stream_id("veen/control"), Epoch(0))

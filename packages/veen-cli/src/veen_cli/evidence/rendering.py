@@ -8,13 +8,14 @@ from typing import Any, Final
 from veen_cli.arguments import times
 from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
 from veen_core.cap import CapToken
+from veen_core.codec import where
 from veen_core.entry import Entry
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Secret
 from veen_core.keystore import Keystore
 from veen_core.msg import Msg
 from veen_core.stream import hub_id
-from veen_core.wire import Wire, where
+from veen_core.wire import Wire
 
 MAX_SHOWN_BYTES: Final = 96
 """A longer byte string is abbreviated."""

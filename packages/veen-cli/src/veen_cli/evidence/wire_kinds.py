@@ -14,6 +14,7 @@ from veen_core import api, cbor, chunk, status
 from veen_core.cap import CapToken
 from veen_core.card import IdentityCard
 from veen_core.checkpoint import Checkpoint
+from veen_core.codec import ArrayCodec
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
 from veen_core.errors import DecodeError, VeenError
@@ -25,7 +26,7 @@ from veen_core.pow import PowCookie
 from veen_core.profile import Profile
 from veen_core.proof import MmrProof
 from veen_core.receipt import Receipt
-from veen_core.wire import ArrayCodec, Wire
+from veen_core.wire import Wire
 from veen_hub.client.state.records import EpochsRecord, HeldTokens, LabelRecord
 from veen_hub.ops.anchors import AnchoredRoot, LedgerLine
 from veen_storage import Registry

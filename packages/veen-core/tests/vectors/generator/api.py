@@ -98,14 +98,19 @@ OBJECTS = (
             "msg_of_9",
             encode({1: 1, 2: cbor2.loads(MSG.encode())[:9]}),
             DecodeError,
-            "MSG §4.1: want array of 10",
+            "MSG (core §4.1): want array of 10",
         ),
-        Bad("msg_as_bytes", encode({1: 1, 2: MSG.encode()}), DecodeError, "MSG §4.1: want array, found bstr"),
+        Bad(
+            "msg_as_bytes",
+            encode({1: 1, 2: MSG.encode()}),
+            DecodeError,
+            "MSG (core §4.1): want array, found bstr",
+        ),
         Bad(
             "json_msg_as_object",
             _text(SUBMIT, "msg", {}),
             DecodeError,
-            "MSG §4.1: want array, found map of 0",
+            "MSG (core §4.1): want array, found map of 0",
         ),
         one=SUBMIT,
     ),
@@ -158,7 +163,7 @@ OBJECTS = (
             "msg_where_a_token_stands",
             encode({1: 1, 2: cbor2.loads(MSG.encode())}),
             DecodeError,
-            "cap_token §6: want map, found array",
+            "cap_token (core §6): want map, found array",
         ),
         full=CONTROL_ITEM,
         bare=api.ControlItem(stream_seq=StreamSeq(1), msg=TOKEN),
@@ -219,18 +224,28 @@ OBJECTS = (
     envelope(
         "error",
         api.ErrorEnvelope,
-        Bad("code_unknown", _error(k2="E.DUP"), DecodeError, "error.code §10.6: want one of Code"),
+        Bad("code_unknown", _error(k2="E.DUP"), DecodeError, "error.code (core §10.6): want one of Code"),
         Bad(
             "stage_unknown",
             _error(k4={"stage": "later"}),
             DecodeError,
-            "error.detail.stage §10.6: want one of Stage",
+            "error.detail.stage (core §10.6): want one of Stage",
         ),
-        Bad("detail_unknown_key", _error(k4={"why": "x"}), DecodeError, "error.detail §10.6: unknown key"),
+        Bad(
+            "detail_unknown_key",
+            _error(k4={"why": "x"}),
+            DecodeError,
+            "error.detail (core §10.6): unknown key",
+        ),
         Bad(
             "detail_misordered", _error(k4={"field": "a", "stage": "auth"}), DecodeError, "keys out of order"
         ),
-        Bad("detail_integer_key", _error(k4={1: "auth"}), DecodeError, "error.detail §10.6: unknown key"),
+        Bad(
+            "detail_integer_key",
+            _error(k4={1: "auth"}),
+            DecodeError,
+            "error.detail (core §10.6): unknown key",
+        ),
         full=api.ErrorEnvelope(
             code=Code.SIZE, message="label is 31 bytes", detail=FULL_DETAIL, retry_after=1, request_id="r-1"
         ),

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from veen_core.codec import MapCodec
 from veen_core.errors import VeenError
 from veen_core.kinds import Fixed, ListOf
-from veen_core.wire import MapCodec, Wire
+from veen_core.wire import Wire
 
 from . import crooked
 

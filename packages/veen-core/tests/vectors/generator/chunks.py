@@ -102,7 +102,7 @@ CHECKPOINT_INDEX_ENTRY = Object(
             "peaks_ref_bytes",
             encode([7, LOG.root(7), 5, 7, b"peaks"]),
             DecodeError,
-            "checkpoint index entry.peaks_ref §4.8.3: want tstr, found bstr",
+            "checkpoint index entry.peaks_ref (core §4.8.3): want tstr, found bstr",
         ),
     ),
 )

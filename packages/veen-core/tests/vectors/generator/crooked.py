@@ -14,9 +14,10 @@ from typing import Any
 
 import cbor2
 
+from veen_core.codec import ArrayCodec, Codec, Field, MapCodec, where
 from veen_core.errors import DecodeError, VeenError
 from veen_core.kinds import Fixed, Uint
-from veen_core.wire import ArrayCodec, Codec, Field, MapCodec, Wire, where
+from veen_core.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ def _json_faults(codec: Codec, text: str) -> Iterator[Fault]:
     at, at_first = _where(codec), _where(codec, first)
     yield Fault("json_unknown_key", text[:-1] + ',"zz":0}', f"{at}: unknown key 'zz'")
     yield Fault("json_duplicate_key", f"{text[:-1]},{number}}}", "not JSON: duplicate key")
-    yield Fault("json_float", text.replace(number, f"{number}.0", 1), "not JSON: floats have no place here")
+    yield Fault("json_float", text.replace(number, f"{number}.0", 1), "not JSON: floats are not allowed")
     yield Fault("json_text_for_integer", text.replace(number, f'"{first.name}":"1"', 1), f"{at_first}: want")
     yield Fault("json_trailing", text + "0", "not JSON")
     yield Fault("json_array", f"[{text}]", f"{at}: want object, found array of 1")

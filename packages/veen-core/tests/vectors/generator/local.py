@@ -48,7 +48,7 @@ CLIENT_STATE = Object(
             "head_cut",
             encode(cbor2.loads(USED.encode()) | {9: [1]}),
             DecodeError,
-            "RECEIPT §4.3: want array of 7",
+            "RECEIPT (core §4.3): want array of 7",
         ),
         Bad(
             "peak_short",
@@ -94,21 +94,21 @@ POW_COOKIE = Object(
             "other_challenge",
             COOKIE.encode(),
             VerificationError,
-            "challenge SH1+ 5.2",
+            "challenge (SH1+ 5.2)",
             ASKED | {"challenge": ""},
         ),
         Bad(
             "less_than_asked",
             COOKIE.encode(),
             VerificationError,
-            "8, the hub asks for 9",
+            "8, but the hub requires 9",
             ASKED | {"difficulty": 9},
         ),
         Bad(
             "work_not_done",
             dataclasses.replace(COOKIE, nonce=LAZY).encode(),
             VerificationError,
-            "pow_cookie.nonce SH1+ 5.2: does not do the work it claims",
+            "pow_cookie.nonce (SH1+ 5.2): does not reach the claimed difficulty",
             ASKED,
         ),
         Bad(
@@ -122,7 +122,7 @@ POW_COOKIE = Object(
             "work_overstated",
             dataclasses.replace(COOKIE, difficulty=255).encode(),
             VerificationError,
-            "does not do the work it claims",
+            "does not reach the claimed difficulty",
             ASKED,
         ),
     ),
@@ -150,9 +150,9 @@ LIMITS = Object(
     bad=tuple(
         Bad(name, _limits(**changes), DecodeError, match)
         for name, changes, match in (
-            ("raised", {"max_msg_bytes": 1_048_577}, "limits may only be lowered (§14.1)"),
+            ("raised", {"max_msg_bytes": 1_048_577}, "limits may only be lowered (core §14.1)"),
             ("skew_raised", {"max_epoch_skew_sec": 61}, "max_epoch_skew_sec = 61 is above the maximum 60"),
-            ("zero", {"max_body_bytes": 0}, "max_body_bytes must be a whole number of at least 1"),
+            ("zero", {"max_body_bytes": 0}, "max_body_bytes must be an integer of at least 1"),
             ("chunk_too_small", {"max_chunk_bytes": 1_048_576}, "cannot hold one entry of max_msg_bytes"),
         )
     ),

@@ -49,13 +49,26 @@ PROFILE = Object(
     wire=Profile,
     good=tuple(Good(name, profile.encode()) for name, profile in cast.PROFILES.items()),
     bad=(
-        Bad("aead_other", _other_profile(1, "aes256gcm"), DecodeError, "profile.aead §3.2: want 'xchacha20"),
         Bad(
-            "mmr_hash_other", _other_profile(8, "sha512"), DecodeError, "profile.mmr_hash §3.2: want 'sha256'"
+            "aead_other",
+            _other_profile(1, "aes256gcm"),
+            DecodeError,
+            "profile.aead (core §3.2): want 'xchacha20",
         ),
-        Bad("pad_block_text", _other_profile(7, "256"), DecodeError, "profile.pad_block §3.2: want uint"),
+        Bad(
+            "mmr_hash_other",
+            _other_profile(8, "sha512"),
+            DecodeError,
+            "profile.mmr_hash (core §3.2): want 'sha256'",
+        ),
+        Bad(
+            "pad_block_text",
+            _other_profile(7, "256"),
+            DecodeError,
+            "profile.pad_block (core §3.2): want uint",
+        ),
         Bad("epoch_sec_65_bits", _other_profile(6, 2**64), DecodeError, "tags are not allowed"),
-        Bad("pad_block_over_1_mib", _other_profile(7, 2**20 + 1), DecodeError, "pad_block 1048577 is more"),
+        Bad("pad_block_over_1_mib", _other_profile(7, 2**20 + 1), DecodeError, "pad_block 1048577 exceeds"),
     ),
 )
 
@@ -139,7 +152,7 @@ PAYLOAD_HDR = Object(
         ),
     ),
     bad=(
-        Bad("empty_map", b"\xa0", DecodeError, "payload_hdr.schema §4.5: missing"),
+        Bad("empty_map", b"\xa0", DecodeError, "payload_hdr.schema (core §4.5): missing"),
         Bad("schema_text", cbor2.dumps({1: "orders.v1"}), DecodeError, "want bstr32, found tstr of 9"),
     ),
 )
@@ -185,23 +198,40 @@ MSG = Object(
             DecodeError,
             "want bstr32",
         ),
-        Bad("ct_hash_other", _resigned(ct_hash=CtHash(bytes(32))), VerificationError, "is not H(ciphertext)"),
-        Bad("sig_flipped", flip(FIRST.encode(), -64), SignatureError, "MSG.sig §4.1 does not verify"),
         Bad(
-            "sig_of_another_key", _resigned(cast.OTHER_CLIENT), SignatureError, "MSG.sig §4.1 does not verify"
+            "ct_hash_other",
+            _resigned(ct_hash=CtHash(bytes(32))),
+            VerificationError,
+            "is not the hash of the ciphertext",
         ),
-        Bad("client_seq_changed", flip(FIRST.encode(), 104), SignatureError, "MSG.sig §4.1"),
-        Bad("client_id_zero", _resigned(client_id=ClientId(bytes(32))), SignatureError, "MSG.sig §4.1"),
-        Bad("padding_not_zero", _carrying(CT + b"\x00\x01"), DecodeError, "padding holds a byte that is not"),
+        Bad("sig_flipped", flip(FIRST.encode(), -64), SignatureError, "MSG.sig (core §4.1) does not verify"),
+        Bad(
+            "sig_of_another_key",
+            _resigned(cast.OTHER_CLIENT),
+            SignatureError,
+            "MSG.sig (core §4.1) does not verify",
+        ),
+        Bad("client_seq_changed", flip(FIRST.encode(), 104), SignatureError, "MSG.sig (core §4.1)"),
+        Bad(
+            "client_id_zero", _resigned(client_id=ClientId(bytes(32))), SignatureError, "MSG.sig (core §4.1)"
+        ),
+        Bad(
+            "padding_not_zero",
+            _carrying(CT + b"\x00\x01"),
+            DecodeError,
+            "padding contains a byte that is not",
+        ),
         Bad("hdr_len_over_limit", _carrying(with_lengths(16_385, 0)), DecodeError, "max_hdr_bytes"),
         Bad("body_len_over_limit", _carrying(with_lengths(0, 1_048_321)), DecodeError, "max_body_bytes"),
-        Bad("ciphertext_cut", _carrying(CT[:-1]), DecodeError, "MSG.ciphertext §4.2: 1"),
-        Bad("ciphertext_empty", _carrying(b""), DecodeError, "MSG.ciphertext §4.2: 0 bytes cannot hold"),
+        Bad("ciphertext_cut", _carrying(CT[:-1]), DecodeError, "MSG.ciphertext (core §4.2): 1"),
+        Bad(
+            "ciphertext_empty", _carrying(b""), DecodeError, "MSG.ciphertext (core §4.2): 0 bytes cannot hold"
+        ),
         Bad(
             "over_max_msg_bytes",
             FIRST.encode(),
             DecodeError,
-            f"exceed max_msg_bytes = {len(FIRST.encode()) - 1} (§14.2)",
+            f"exceed max_msg_bytes = {len(FIRST.encode()) - 1} (core §14.2)",
             {"limits": {"max_msg_bytes": len(FIRST.encode()) - 1}},
         ),
     ),

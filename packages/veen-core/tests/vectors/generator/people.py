@@ -13,7 +13,7 @@ from veen_core.errors import DecodeError, KeystoreError, SignatureError, Verific
 from veen_core.ids import DhPublicKey, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
 from veen_core.keystore import (
-    LEAST,
+    MIN_COST,
     Keystore,
     KeystoreNonce,
     PrekeySecret,
@@ -55,7 +55,7 @@ IDENTITY_CARD = Object(
     bad=tuple(
         Bad(name, wire.encode(), error, match, context)
         for name, wire, error, match, context in (
-            ("pinned_other", CARD, VerificationError, "identity_card.id_sign: is", {"pinned": "00" * 32}),
+            ("pinned_other", CARD, VerificationError, "identity_card.id_sign is", {"pinned": "00" * 32}),
             (
                 "sig_of_another",
                 dataclasses.replace(CARD, sig=cast.STRANGER.sign(card.card_digest(CARD))),
@@ -96,7 +96,7 @@ def judge_keystore(wire: bytes, context: Context) -> Any:
     keystore = read(Keystore, wire)
     secrets = open_keystore(keystore, context["passphrase"].encode())
     again = seal_keystore(
-        secrets, context["passphrase"].encode(), salt=keystore.salt, nonce=keystore.nonce, cost=LEAST
+        secrets, context["passphrase"].encode(), salt=keystore.salt, nonce=keystore.nonce, cost=MIN_COST
     )
     if again != keystore:
         raise AssertionError("it does not seal again to the same bytes")
@@ -115,7 +115,7 @@ KEYSTORE = seal_keystore(
     PASSPHRASE["passphrase"].encode(),
     salt=Salt(bytes([0x71]) * 16),
     nonce=KeystoreNonce(bytes([0x72]) * 24),
-    cost=LEAST,
+    cost=MIN_COST,
 )
 
 
@@ -134,7 +134,7 @@ def _sealing(content: bytes) -> bytes:
 
     other = Content(id_sign=SECRETS.id_sign, id_dh=SECRETS.id_dh, created_at=SECRETS.created_at)
     passphrase = PASSPHRASE["passphrase"].encode()
-    return seal_keystore(other, passphrase, salt=KEYSTORE.salt, nonce=KEYSTORE.nonce, cost=LEAST).encode()
+    return seal_keystore(other, passphrase, salt=KEYSTORE.salt, nonce=KEYSTORE.nonce, cost=MIN_COST).encode()
 
 
 KEYSTORE_OBJECT = Object(
@@ -152,22 +152,22 @@ KEYSTORE_OBJECT = Object(
         *(
             Bad(name, wire, KeystoreError, match, PASSPHRASE | more)
             for name, wire, match, more in (
-                ("passphrase_wrong", KEYSTORE.encode(), "wrong passphrase", {"passphrase": "wrong"}),
+                ("passphrase_wrong", KEYSTORE.encode(), "the passphrase is wrong", {"passphrase": "wrong"}),
                 (
                     "salt_other",
                     _altered(salt=Salt(bytes(16))),
-                    "wrong passphrase, or the file is damaged",
+                    "the passphrase is wrong, or the file is damaged",
                     {},
                 ),
                 ("nonce_other", _altered(nonce=KeystoreNonce(bytes(24))), "keystore does not open", {}),
                 ("sealed_cut", _altered(sealed=KEYSTORE.sealed[:-1]), "keystore does not open", {}),
                 ("sealed_empty", _altered(sealed=b""), "keystore does not open", {}),
                 ("passes_other", _altered(passes=2), "keystore does not open", {}),
-                ("passes_zero", _altered(passes=0), "costs of 0 passes", {}),
+                ("passes_zero", _altered(passes=0), "cost, 0 passes", {}),
                 ("passes_17", _altered(passes=17), "out of bounds (at most 16", {}),
-                ("memory_too_little", _altered(memory=8_191), "8191 bytes are out of bounds", {}),
-                ("memory_too_much", _altered(memory=2**30 + 1), "are out of bounds", {}),
-                ("content_other", _sealing(b"\xa0"), "opened, but does not hold the secrets", {}),
+                ("memory_too_little", _altered(memory=8_191), "8191 bytes, is out of bounds", {}),
+                ("memory_too_much", _altered(memory=2**30 + 1), "is out of bounds", {}),
+                ("content_other", _sealing(b"\xa0"), "its content is not of this version", {}),
             )
         ),
     ),

@@ -72,40 +72,68 @@ MMR_PROOF = Object(
         for seq, size in ((1, 1), (2, 2), (3, 3), (1, 7), (7, 7), (5, 7), (8, 8), (5, 11), (9, 12), (13, 13))
     ),
     bad=(
-        Bad("dir_2", _step(k1=2, k2=SIBLING), DecodeError, "dir §5.2: want 0 | 1, found int 2"),
+        Bad("dir_2", _step(k1=2, k2=SIBLING), DecodeError, "dir (core §5.2): want 0 | 1, found int 2"),
         Bad(
             "sib_short",
             _step(k1=0, k2=SIBLING[1:]),
             DecodeError,
-            "mmr_proof.path.sib §5.2: want NodeHash of 32",
+            "mmr_proof.path.sib (core §5.2): want NodeHash of 32",
         ),
         Bad(
-            "step_unknown_key", _step(k1=0, k2=SIBLING, k3=0), DecodeError, "mmr_proof.path §5.2: unknown key"
+            "step_unknown_key",
+            _step(k1=0, k2=SIBLING, k3=0),
+            DecodeError,
+            "mmr_proof.path (core §5.2): unknown key",
         ),
         Bad("step_misordered", _step(k2=SIBLING, k1=0), DecodeError, "keys out of order"),
-        Bad("path_null", encode({1: 1, 2: SIBLING, 3: None, 4: []}), DecodeError, "path §5.2: want array"),
+        Bad(
+            "path_null",
+            encode({1: 1, 2: SIBLING, 3: None, 4: []}),
+            DecodeError,
+            "path (core §5.2): want array",
+        ),
         *(
             Bad(name, wire, ProofError, match, _claim(5, 11) | more)
             for name, wire, match, more in (
-                ("dir_contradicts_position", _step(k1=1, k2=SIBLING), "path[0].dir §5.2: 1 contradicts", {}),
+                (
+                    "dir_contradicts_position",
+                    _step(k1=1, k2=SIBLING),
+                    "path[0].dir (core §5.2): 1 contradicts",
+                    {},
+                ),
                 (
                     "redundant_sibling",
                     _bent(path=(*STEPS, STEPS[0])),
-                    "4 siblings, position and size dictate 3",
+                    "4 siblings, position and tree size require 3",
                     {},
                 ),
-                ("sibling_missing", _bent(path=STEPS[:-1]), "2 siblings, position and size dictate 3", {}),
+                (
+                    "sibling_missing",
+                    _bent(path=STEPS[:-1]),
+                    "2 siblings, position and tree size require 3",
+                    {},
+                ),
                 ("path_of_65", _bent(path=STEPS[:1] * 65), "65 siblings, at most 64", {}),
                 ("siblings_swapped", _bent(path=(STEPS[1], STEPS[0], STEPS[2])), "does not lead to", {}),
-                ("peak_missing", _bent(peaks_after=PEAKS[:-1]), "1 peaks do not fit a tree of 11", {}),
-                ("peak_added", _bent(peaks_after=(*PEAKS, NodeHash(bytes(32)))), "3 peaks do not fit", {}),
+                (
+                    "peak_missing",
+                    _bent(peaks_after=PEAKS[:-1]),
+                    "a tree of 11 leaves does not have 2 peaks",
+                    {},
+                ),
+                ("peak_added", _bent(peaks_after=(*PEAKS, NodeHash(bytes(32)))), "does not have 4 peaks", {}),
                 ("peaks_swapped", _bent(peaks_after=PEAKS[::-1]), "does not lead to the expected", {}),
-                ("peaks_duplicate", _bent(peaks_after=(PEAKS[0], PEAKS[0])), "duplicate peaks", {}),
-                ("leaf_other", OF_5_IN_11.encode(), "leaf_hash §5.4", {"leaf_hash": LOG.leaf(6).hex()}),
+                ("peaks_duplicate", _bent(peaks_after=(PEAKS[0], PEAKS[0])), "two peaks are equal", {}),
+                (
+                    "leaf_other",
+                    OF_5_IN_11.encode(),
+                    "leaf_hash (core §5.4)",
+                    {"leaf_hash": LOG.leaf(6).hex()},
+                ),
                 ("stream_seq_zero", OF_5_IN_11.encode(), "stream_seq 0 names no leaf", {"stream_seq": 0}),
                 ("stream_seq_beyond", OF_5_IN_11.encode(), "12 is beyond a tree of 11", {"stream_seq": 12}),
                 ("stream_seq_other", OF_5_IN_11.encode(), "contradicts", {"stream_seq": 6}),
-                ("tree_size_other", OF_5_IN_11.encode(), "peaks do not fit", {"tree_size": 12}),
+                ("tree_size_other", OF_5_IN_11.encode(), "does not have", {"tree_size": 12}),
                 ("root_other", OF_5_IN_11.encode(), "does not lead to", {"root": LOG.root(12).hex()}),
             )
         ),
@@ -153,14 +181,14 @@ MMR_CONSISTENCY = Object(
             (
                 "from_zero",
                 _grown(from_seq=0, peaks_from=()),
-                "wants 1 <= from_seq < to_seq, found 0 and 13",
+                "want 1 <= from_seq < to_seq, found 0 and 13",
                 {},
             ),
-            ("from_is_to", _grown(to_seq=6, path=()), "wants 1 <= from_seq < to_seq, found 6 and 6", {}),
-            ("from_after_to", _grown(to_seq=5), "wants 1 <= from_seq < to_seq, found 6 and 5", {}),
-            ("path_one_less", _grown(path=FROM_6_TO_13.path[:-1]), "2 subtrees, the sizes dictate 3", {}),
+            ("from_is_to", _grown(to_seq=6, path=()), "want 1 <= from_seq < to_seq, found 6 and 6", {}),
+            ("from_after_to", _grown(to_seq=5), "want 1 <= from_seq < to_seq, found 6 and 5", {}),
+            ("path_one_less", _grown(path=FROM_6_TO_13.path[:-1]), "2 subtrees, the two sizes require 3", {}),
             ("path_one_more", _grown(path=(*FROM_6_TO_13.path, NodeHash(bytes(32)))), "4 subtrees", {}),
-            ("path_reversed", _grown(path=FROM_6_TO_13.path[::-1]), "does not grow into the root at 13", {}),
+            ("path_reversed", _grown(path=FROM_6_TO_13.path[::-1]), "to the root at 13", {}),
             (
                 "peaks_one_less",
                 _grown(peaks_from=FROM_6_TO_13.peaks_from[:1]),
@@ -174,8 +202,8 @@ MMR_CONSISTENCY = Object(
                 {},
             ),
             ("from_root_other", _grown(), "do not fold to the root at 6", {"from_root": LOG.root(7).hex()}),
-            ("to_root_other", _grown(), "does not grow into the root at 13", {"to_root": LOG.root(12).hex()}),
-            ("sizes_other", _grown(to_seq=12), "3 subtrees, the sizes dictate 2", {}),
+            ("to_root_other", _grown(), "to the root at 13", {"to_root": LOG.root(12).hex()}),
+            ("sizes_other", _grown(to_seq=12), "3 subtrees, the two sizes require 2", {}),
         )
     ),
 )

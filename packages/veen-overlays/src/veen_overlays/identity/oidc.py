@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from veen_core.errors import DecodeError, SignatureError, VerificationError
 from veen_core.ids import Signature, UnixTime, VerifyKey
 from veen_core.keys import verify
-from veen_core.wire import parse_json
+from veen_core.strict_json import parse_json
 from veen_overlays.identifiers import CtxId, RealmId
 from veen_overlays.identity.records import ExternalLink
 

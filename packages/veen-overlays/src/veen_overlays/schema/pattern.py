@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from veen_core import cbor
+from veen_core.codec import Field
 from veen_core.kinds import Bytes, Fixed, Int, Kind, Nullable, OneOf, Scalar, Uint
-from veen_core.wire import Field
 
 MAX_PATTERN_STRING_BYTES: Final = 64
 """Bytes of a variable string up to which a pattern spells out its length."""

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+from veen_core.codec import MapCodec, where
 from veen_core.errors import DecodeError, EncodeError
 from veen_core.hashing import H
 from veen_core.ids import SchemaId
 from veen_core.kinds import AnyValue
-from veen_core.wire import MapCodec, Wire, text_map, where
+from veen_core.wire import Wire, text_map
 from veen_overlays.schema.pattern import Pattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
