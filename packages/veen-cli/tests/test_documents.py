@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veen_cli.commands.reference import page
-from veen_core.keystore import LEAST, KeystoreNonce, Salt, Secrets, seal_keystore
+from veen_core.keystore import MIN_COST, KeystoreNonce, Salt, Secrets, seal_keystore
 
 from . import documents
 from .conftest import STREAM, Town
@@ -57,7 +57,7 @@ def test_the_client_example_writes_and_reads(
     if sealed:
         secrets = Secrets.decode((tmp_path / "alice/secrets.cbor").read_bytes())
         salt, nonce = Salt(bytes(Salt.SIZE)), KeystoreNonce(bytes(KeystoreNonce.SIZE))
-        keystore = seal_keystore(secrets, b"secret", salt=salt, nonce=nonce, cost=LEAST)
+        keystore = seal_keystore(secrets, b"secret", salt=salt, nonce=nonce, cost=MIN_COST)
         (tmp_path / "alice/keystore.enc").write_bytes(keystore.encode())
         (tmp_path / "alice/secrets.cbor").unlink()
         monkeypatch.setenv("VEEN_PASSPHRASE", "secret")

@@ -364,7 +364,7 @@ def test_inspect_reads_every_kind_of_bytes_and_never_a_secret(town: Town, case: 
     told = veen("inspect", town / "alice/secrets.cbor", "--json").json
     assert told["objects"][0]["value"]["id_sign"] == "(secret, not shown)"
     hexed = veen("inspect", "-", stdin=(case / "receipt.cbor").read_bytes().hex().encode()).ok()
-    assert "RECEIPT §4.3" in hexed.out
+    assert "RECEIPT (core §4.3)" in hexed.out
     (tmp_path / "sequence").write_bytes((case / "receipt.cbor").read_bytes() + b"\xa1\x01\x82\x01\x02")
     assert [each["kind"] for each in veen("inspect", tmp_path / "sequence", "--json").json["objects"]] == [
         "RECEIPT",

@@ -48,8 +48,8 @@ from veen_core.ids import FixedBytes, HubPk, LeafHash, MmrRoot, Signature, Strea
 from veen_core.invariants import Before, verify_pair
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import (
-    MIN_COST,
     MAX_COST,
+    MIN_COST,
     Keystore,
     KeystoreNonce,
     Salt,

@@ -16,9 +16,9 @@ from veen_core.hashing import H
 from veen_core.hpke import OpenContext, SealContext
 from veen_core.ids import Secret, UnixTime
 from veen_core.keystore import (
+    MAX_COST,
     MIN_COST,
     MODERATE,
-    MAX_COST,
     Cost,
     Keystore,
     KeystoreNonce,

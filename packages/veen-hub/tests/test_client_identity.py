@@ -9,7 +9,7 @@ import pytest
 from veen_core.errors import KeystoreError
 from veen_core.ids import UnixTime
 from veen_core.keys import DhSecret, SigningSeed
-from veen_core.keystore import LEAST, KeystoreNonce, Salt, Secrets, seal_keystore
+from veen_core.keystore import MIN_COST, KeystoreNonce, Salt, Secrets, seal_keystore
 from veen_hub.client import Identity
 
 SECRETS = Secrets(id_sign=SigningSeed(b"s" * 32), id_dh=DhSecret(b"d" * 32), created_at=UnixTime(1))
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
         "pässword".encode(),
         salt=Salt(b"x" * Salt.SIZE),
         nonce=KeystoreNonce(b"n" * KeystoreNonce.SIZE),
-        cost=LEAST,
+        cost=MIN_COST,
     )
     (tmp_path / "keystore.enc").write_bytes(keystore.encode())
     return tmp_path
@@ -37,7 +37,7 @@ def test_a_sealed_identity_opens_with_its_passphrase(folder: Path, passphrase: s
 def test_a_sealed_identity_does_not_open_without_its_passphrase(folder: Path) -> None:
     with pytest.raises(KeystoreError, match=r"is sealed with a passphrase; pass it as passphrase="):
         Identity.load(folder)
-    with pytest.raises(KeystoreError, match="wrong passphrase"):
+    with pytest.raises(KeystoreError, match="the passphrase is wrong"):
         Identity.load(folder, "guess")
 
 

@@ -320,7 +320,7 @@ def test_a_range_whose_edges_are_other_messages_now_is_refused() -> None:
             swapped,
             receipt_bytes=replace(swapped.receipt, leaf_hash=LeafHash(b"\x00" * 32)).encode(),
         )
-        with pytest.raises(VerificationError, match="does not grow into"):
+        with pytest.raises(VerificationError, match="path does not lead"):
             await view.fold(10, 33)
         with pytest.raises(DivergenceError, match="at entry 14 differs"):
             await view.state(14)

@@ -42,7 +42,7 @@ class Signer:
         try:
             signed = self._signed()
             if last := next((digest for digest in reversed(digests) if digest in signed), None):
-                verify(key.public, last, signed[last], "RECEIPT.hub_sig §4.3")
+                verify(key.public, last, signed[last], "RECEIPT.hub_sig (core §4.3)")
         except (DecodeError, SignatureError, TypeError) as exc:
             self.apart.give_up(str(exc))
             signed = {}
