@@ -1,1 +1,9 @@
-"""Copies of a hub: clone, fork and export."""
+"""Copies of a hub, each made while the hub may be running.
+
+- ``clone``: the same hub in another directory;
+- ``fork``: a new hub that keeps an old hub's log as evidence (``fork_record``);
+- ``export``: a range of one label as a folder that verifies offline.
+
+``consistent_prefix`` finds where a running hub can be cut. Import from these modules: each has the name of
+its main function.
+"""

@@ -1,14 +1,17 @@
-"""Clone: the same hub in another directory, from a consistent prefix of one that may be running (§0).
+"""Clone: the same hub in another directory, copied from one that may be running (core §0).
 
-Order, so that a clone is whole or is none:
+The order makes a clone either complete or not a data directory at all:
 
-1. a cut is taken (``cut``); 2. what may still change is copied first: the growing chunks, up to the cut;
-3. sealed chunks, summaries, peaks, checkpoints, anchors and the lines of their indices; 4. attachments,
-each checked against its coid; 5. identity, registry and, only if asked for, the keys; everything synced;
-6. the index, built from the copied files alone: nothing of LMDB is copied; 7. VERSION.
+1. take a cut: where every label ends (``consistent_prefix``);
+2. copy the growing chunks up to the cut, because only they still change;
+3. copy sealed chunks, summaries, peaks, checkpoints, anchors and the lines of their indices;
+4. copy attachments, each checked against its coid;
+5. copy identity and registry and, only if asked for, the keys; sync everything;
+6. build the index from the copied files: nothing of LMDB is copied;
+7. write VERSION.
 
-Without keys the clone opens and can be read; it cannot sign, so it takes no message and no hub starts on it.
-Two directories that sign with one key would contradict each other: keys go along only to move a hub.
+A clone without keys opens and can be read. It cannot sign, so it accepts no message and no hub starts on it.
+Two directories that sign with the same key would contradict each other: copy keys only to move a hub.
 """
 
 from __future__ import annotations
@@ -47,26 +50,26 @@ from veen_storage.read.attachments import Attachments
 from veen_storage.read.observer import Observer, Source, open_source
 from veen_storage.store import Store
 
-PART: Final = 1_048_576
-"""Copied at once."""
-HELD_OPEN: Final = 256
-"""Descriptors whose files are synced together."""
-RENAMED: Final = 16
-"""How often a name may change under a copy before it counts as missing."""
-CUTS: Final = 8
-"""How many cuts are tried when chunks are pruned faster than they are copied."""
+COPY_BYTES: Final = 1_048_576
+"""Bytes that are copied at once."""
+MAX_OPEN_FILES: Final = 256
+"""Files that are synced together."""
+MAX_RENAMES: Final = 16
+"""How often a file may be renamed during its copy before it counts as missing."""
+MAX_CUTS: Final = 8
+"""Cuts that are tried while chunks are pruned faster than they are copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a clone is."""
+    """Progress of a running clone."""
 
     labels: int
     labels_done: int
     bytes_copied: int
 
 
-Watch = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]
 
 
 def clone(
@@ -75,17 +78,18 @@ def clone(
     *,
     with_keys: bool = False,
     keys_directory: Path | None = None,
-    progress: Watch = lambda _progress: None,
+    progress: ReportProgress = lambda _progress: None,
     files: Files | None = None,
 ) -> Cut:
-    """Copy a hub, open here or elsewhere or closed, into a new directory; returns where it was cut.
+    """Copy a hub into a new directory; return the cut.
 
-    Of an open one everything is copied that was applied when the cut was taken; it goes on.
-    ``keys_directory`` is where the source keeps its keys, if not with the data.
+    The source may be closed, open here, or open in another process. Of an open one, everything is copied
+    that was applied when the cut was taken. ``keys_directory`` is where the source keeps its keys, if not
+    in its data directory.
     """
     with open_source(source) as store:
         if with_keys and isinstance(store, Observer):
-            raise StorageError(f"{source} is in use: stop the hub before its keys move elsewhere")
+            raise StorageError(f"{source} is in use; stop the hub before you move its keys")
         return copy_prefix(
             store,
             target,
@@ -102,15 +106,15 @@ def copy_prefix(
     upto: Mapping[Label, StreamSeq] | None,
     *,
     keys_directory: Path | None,
-    progress: Watch,
+    progress: ReportProgress,
     files: Files,
 ) -> Cut:
-    """A clone that may end earlier than its source: what ``clone`` and ``fork`` share."""
+    """Copy a hub up to ``upto`` in each label named there, and whole labels otherwise."""
     if target.exists() and any(target.iterdir()):
-        raise StorageError(f"{target} is not empty: a clone needs a folder of its own")
+        raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     _check_attachments(store)
     copier = _Copier(store, Layout(target), progress, files)
-    for _attempt in range(CUTS):
+    for _attempt in range(MAX_CUTS):
         cut = take_cut(store.index)
         if upto is not None:
             cut = shorten(cut, store.index, store.read, upto)
@@ -121,23 +125,25 @@ def copy_prefix(
             continue
         copier.copy_rest(keys_directory)
         return cut
-    raise StorageError(f"chunks were pruned faster than they could be copied, {CUTS} times: try again later")
+    raise StorageError(
+        f"chunks were pruned faster than they could be copied, {MAX_CUTS} times; try again later"
+    )
 
 
 def _check_attachments(store: Source) -> None:
-    """Raise if one is lost: without it, no clone is whole."""
+    """Raise if an attachment is lost: a clone without it would be incomplete."""
     for coid in store.attachments.lost():
         raise store.attachments.missing(coid)
 
 
 class _PrunedMeanwhileError(Exception):
-    """A chunk that grew at the cut has been sealed and pruned since: the cut cannot be copied any more."""
+    """A chunk that grew at the cut was sealed and pruned since then, so the cut cannot be copied."""
 
 
 class _Copier:
-    """Copies one hub's files up to a cut."""
+    """Copies the files of one hub up to a cut."""
 
-    def __init__(self, store: Source, target: Layout, progress: Watch, files: Files) -> None:
+    def __init__(self, store: Source, target: Layout, progress: ReportProgress, files: Files) -> None:
         self._store = store
         self._source = store.layout
         self._target = target
@@ -167,6 +173,7 @@ class _Copier:
         self._files.sync_directory(self._target.log)
 
     def forget_log(self) -> None:
+        """Remove the copied log, to start again with another cut."""
         for path in self._target.log.iterdir():
             self._files.remove(path)
 
@@ -188,10 +195,10 @@ class _Copier:
             self._write(self._target.checkpoint_index(cut.label), [self._index_lines(cut)])
 
     def _copy_sealed(self, label: Label, part: SealedPart) -> None:
-        """The file under whichever name it has: the index is ahead of names by a moment (``applier``)."""
+        """Copy a sealed chunk under its old or its new name: the index commits before the file is renamed."""
         final = self._source.chunk(label, part.start, part.end)
         pruned = self._source.pruned(label, part.start, part.end)
-        for _attempt in range(RENAMED):
+        for _attempt in range(MAX_RENAMES):
             for path in (pruned,) if part.pruned else (final, pruned):
                 if path.exists() and self._copied(path, self._target.log / path.name):
                     return
@@ -206,7 +213,7 @@ class _Copier:
         raise DamageError(final.name, None, "is missing")
 
     def _growing(self, cut: LabelCut) -> Iterator[bytes]:
-        """The frames of the growing chunk that belong to the cut."""
+        """Yield the frames of the growing chunk that belong to the cut."""
         with self._open_growing(cut) as chunk:
             if cut.chunk_bytes is None:
                 for _offset, frame in chunk.walk():
@@ -214,12 +221,12 @@ class _Copier:
                     if decode_frame(frame).stream_seq == cut.stream_seq:
                         return
                 raise DamageError(chunk.name, None, f"ends before entry {cut.stream_seq}")
-            for at in range(0, cut.chunk_bytes, PART):
-                yield chunk.read(at, min(PART, cut.chunk_bytes - at))
+            for at in range(0, cut.chunk_bytes, COPY_BYTES):
+                yield chunk.read(at, min(COPY_BYTES, cut.chunk_bytes - at))
 
     def _open_growing(self, cut: LabelCut) -> ChunkFile:
         end = None
-        for _attempt in range(RENAMED):
+        for _attempt in range(MAX_RENAMES):
             end = sealed_end(self._store.index, cut)
             try:
                 zstd = self._zstd_level is not None
@@ -230,7 +237,7 @@ class _Copier:
         raise DamageError(self._source.chunk(cut.label, cut.chunk_start, end).name, None, "is missing")
 
     def _index_lines(self, cut: LabelCut) -> bytes:
-        """The label's checkpoint index as it was; the file may end in a line that is being written."""
+        """Return the label's checkpoint index up to the cut; its last line may be half written."""
         path, size = self._source.checkpoint_index(cut.label), 0
         content = _read_derived(path)
         try:
@@ -239,11 +246,11 @@ class _Copier:
                 if CheckpointIndexEntry.decode(line).upto_seq == cut.checkpointed:
                     return content[:size]
         except DecodeError:
-            pass  # no line that is whole
+            pass  # a half-written line
         raise DamageError(path.name, size, f"has no line for the checkpoint at {cut.checkpointed}", REPAIR)
 
     def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
-        """The binding lines of the checkpoints that came along."""
+        """Return the binding lines of the copied checkpoints."""
         path = self._source.checkpoint_binding
         lines = _read_derived(path)[: cut.binding_bytes]
         if whole:
@@ -260,7 +267,7 @@ class _Copier:
     def copy_rest(self, keys_directory: Path | None) -> None:
         source, target = self._source, self._target
         copied = Attachments(self._files, target, self._store.registry.limits.max_attachment_bytes, None)
-        _check_attachments(self._store)  # again: the log took its time
+        _check_attachments(self._store)  # again, since copying the log takes long
         for coid in self._store.attachments.coids():
             copied.put(coid, self._store.attachments.get(coid))
         if keys_directory is not None:
@@ -271,7 +278,7 @@ class _Copier:
                 self._files.replace(target.root / path.name, path.read_bytes())
             for ancestor in sorted(source.ancestry.iterdir()):
                 copy_closed(ancestor, target.ancestry / ancestor.name, self._files)
-        identity = self._store.artifacts().files(source)  # after the log: of keys that signed any of it
+        identity = self._store.artifacts().files(source)  # after the log: has every key that signed it
         for name, content in (*identity.items(), (source.registry.name, source.registry.read_bytes())):
             self._files.replace(target.root / name, content)
         finish_clone(source, target, self._files)
@@ -279,7 +286,7 @@ class _Copier:
     # --- files
 
     def _copied(self, source: Path, target: Path) -> bool:
-        """Whether it could be copied before its name went away."""
+        """Copy a file; return False if it was renamed or removed before."""
         try:
             self._write(target, read_parts(source))
         except FileNotFoundError:
@@ -287,14 +294,14 @@ class _Copier:
         return True
 
     def _copy(self, source: Path, target: Path) -> None:
-        """Of a file that the index knows and that nobody removes."""
+        """Copy a file that the index knows and that is never removed."""
         if not self._copied(source, target):
             raise DamageError(source.name, None, "is missing")
 
     def _write(self, path: Path, parts: Iterable[bytes]) -> None:
-        """All parts; synced together with others (``_sync``)."""
+        """Write all parts to a file, which is synced later together with others (``_sync``)."""
         parts = iter(parts)
-        first = next(parts, b"")  # before the file is made: this is what finds its source missing
+        first = next(parts, b"")  # first, because this raises if the source is missing
         fd = self._files.open_append(path)
         self._unsynced.append(fd)
         offset = 0
@@ -303,7 +310,7 @@ class _Copier:
             offset += len(first)
             first = next(parts, b"")
         self._bytes += offset
-        if len(self._unsynced) >= HELD_OPEN:
+        if len(self._unsynced) >= MAX_OPEN_FILES:
             self._sync()
 
     def _sync(self) -> None:
@@ -317,6 +324,7 @@ class _Copier:
 
 
 def read_parts(path: Path) -> Iterator[bytes]:
+    """Yield a file's content in parts of ``COPY_BYTES``."""
     with path.open("rb") as file:
         while part := _read(file, path.name):
             yield part
@@ -324,11 +332,11 @@ def read_parts(path: Path) -> Iterator[bytes]:
 
 def _read(file: BinaryIO, name: str) -> bytes:
     with reading(name):
-        return file.read(PART)
+        return file.read(COPY_BYTES)
 
 
 def _read_derived(path: Path) -> bytes:
-    """A file that follows from others, and can be made again."""
+    """Return the content of a file that repair can rebuild."""
     try:
         with reading(path.name):
             return path.read_bytes()
@@ -337,7 +345,7 @@ def _read_derived(path: Path) -> bytes:
 
 
 def copy_closed(source: Path, target: Path, files: Files) -> None:
-    """A data directory that nobody writes to, as a fork's ancestors are: file by file, but for its index."""
+    """Copy a data directory that nothing writes to, such as a fork's ancestor, and build its index."""
     here, there = Layout(source), Layout(target)
     files.make_directories(target)
     for directory in there.directories():
@@ -364,11 +372,11 @@ def copy_closed(source: Path, target: Path, files: Files) -> None:
 
 
 def finish_clone(source: Layout, target: Layout, files: Files) -> None:
-    """Steps 6 and 7: until VERSION is there, the target is no data directory."""
+    """Do steps 6 and 7. Before VERSION exists, the target is not a data directory."""
     try:
         rebuild_index(target, files)
     except RefusedError as exc:
-        first, remedy = exc.faults[0], f"run `veen hub fsck` on {source.root}: it says what to do"
-        raise DamageError(first.file, first.offset, f"{first.what}: no copy is made of it", remedy) from exc
+        first, action = exc.faults[0], f"run `veen hub fsck` on {source.root}"
+        raise DamageError(first.file, first.offset, f"{first.what}: not copied", action) from exc
     files.sync_directory(target.root)
     files.replace(target.version, source.version.read_bytes())

@@ -1,9 +1,9 @@
-"""A cut: where every label stands at one moment, and which files hold it up to there.
+"""A cut: the end of every label at one moment, and the files that hold the entries before it.
 
-Taken under one view of the index, so that no label is ahead of another: whatever one entry relies on in
-another label (a token on the control label, say) is inside the cut too. Everything below a cut is
-immutable but for three changes that a running hub may make to its files at any time: a growing chunk gets
-longer, gets its final name, or is pruned. Whoever reads the files of a cut must expect these.
+A cut is taken under one view of the index, so that no label is ahead of another: what an entry relies on in
+another label, such as a token on the control label, is inside the cut too. Entries before a cut never
+change, but a running hub may at any time append to a growing chunk, rename it when it is sealed, or prune
+it. Code that reads the files of a cut must expect these three.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class LabelCut:
     stream_seq: StreamSeq
     mmr_root: MmrRoot
     chunk_start: StreamSeq
-    """Of the chunk that grew at that moment; those before it were sealed."""
+    """First entry of the chunk that grew at that moment; the chunks before it were sealed."""
     chunk_bytes: int | None
-    """How much of that chunk belongs to the cut; None if only walking it tells."""
+    """Bytes of that chunk that belong to the cut; None if the chunk must be walked to find out."""
     checkpointed: StreamSeq
     """``upto_seq`` of the last checkpoint within the cut."""
 
@@ -54,7 +54,7 @@ class SealedPart:
 
 
 def take_cut(index: Index) -> Cut:
-    """Every label as far as it is applied."""
+    """Return the end of every label, as far as the index has applied it."""
     with index.reading() as view:
         stored = view.get("meta", b"binding_bytes")
         labels = tuple(_of_label(view, number) for _label, number in view.scan("labels", b""))
@@ -75,11 +75,11 @@ def _of_label(view: View, number: bytes) -> LabelCut:
 
 
 def shorten(cut: Cut, index: Index, read: Reader, upto: Mapping[Label, StreamSeq]) -> Cut:
-    """The cut with the named labels ending earlier; a label that ends at 0 is left out."""
+    """Return the cut with the named labels ending earlier; a label that ends at 0 is left out."""
     known = {held.label for held in cut.labels}
     for label in upto:
         if label not in known:
-            raise AbsentError(f"label {label.hex()} holds nothing, so it cannot be cut at {upto[label]}")
+            raise AbsentError(f"label {label.hex()} has no entries and cannot be cut at {upto[label]}")
     shortened = (
         _shorten(held, index, read, upto.get(held.label, held.stream_seq))
         for held in cut.labels
@@ -113,7 +113,7 @@ def _shorten(cut: LabelCut, index: Index, read: Reader, upto: StreamSeq) -> Labe
 
 
 def sealed_parts(index: Index, cut: LabelCut) -> Iterator[SealedPart]:
-    """The sealed chunks below a cut, in order, as the index knows them now."""
+    """Return the sealed chunks below a cut in order, as the index knows them now."""
     with index.reading() as view:
         number = U32.pack(cut.number)
         parts = [
@@ -125,14 +125,14 @@ def sealed_parts(index: Index, cut: LabelCut) -> Iterator[SealedPart]:
 
 
 def sealed_end(index: Index, cut: LabelCut) -> StreamSeq | None:
-    """Where the chunk that grew at the cut has ended since, if it has."""
+    """Return where the chunk that grew at the cut was sealed since then; None if it still grows."""
     with index.reading() as view:
         record = view.get("chunks", LABEL_SEQ.pack(cut.number, cut.chunk_start))
     return ChunkRecord.unpack(record).end if record is not None else None
 
 
 def checkpoints(index: Index, cut: LabelCut) -> list[StreamSeq]:
-    """``upto_seq`` of every checkpoint within the cut, in order."""
+    """Return ``upto_seq`` of every checkpoint within the cut, in order."""
     with index.reading() as view:
         number = U32.pack(cut.number)
         seqs = (StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("checkpoints", number, number))
@@ -140,14 +140,14 @@ def checkpoints(index: Index, cut: LabelCut) -> list[StreamSeq]:
 
 
 def anchored(index: Index, cut: LabelCut) -> set[StreamSeq]:
-    """``upto_seq`` of every checkpoint that has an anchor, which is a file by now (``applier``)."""
+    """Return ``upto_seq`` of every checkpoint whose anchor the applier has written to a file."""
     with index.reading() as view:
         number = U32.pack(cut.number)
         return {StreamSeq(LABEL_SEQ.unpack(key)[1]) for key, _ in view.scan("anchors", number, number)}
 
 
 def chunk_starts(index: Index, label: Label) -> dict[StreamSeq, StreamSeq]:
-    """Of the sealed chunks of a label: where each starts, by where it ends."""
+    """Return the first entry of each sealed chunk of a label, by its last entry."""
     with index.reading() as view:
         number = view.get("labels", label)
         rows = view.scan("chunks", number, number) if number is not None else iter(())

@@ -1,14 +1,15 @@
-"""Fork: a new hub that keeps another's prefix as evidence and goes its own way (§0, §12, B13).
+"""Fork: a new hub that keeps the log of an old hub as evidence and continues on its own (core §0, §12, B13).
 
-A fork has a hub_id of its own, hence a routing key and a label space of its own (§12). The prefix keeps
-its labels, its receipts and the identity that signed them: it lies in ``ancestry/<old hub_id>/`` as a data
-directory without keys, which opens for reading and which fsck judges by the old identity. ``fork.cbor``
-ties the two together: which hub was left, where in each label, and when; signed by the new hub and, if
-its key was at hand, by the old one. So a verifier who pinned either hub can check its half alone, and
-whoever has both follows a stream from the old label into the new one. Why not otherwise: ADR 0007.
+A fork has its own hub_id, and therefore its own routing key and labels (core §12). The old hub's log keeps
+its labels, its receipts and the identity that signed them: it is in ``ancestry/<old hub_id>/``, a data
+directory without keys that opens for reading and that fsck verifies with the old identity. ``fork.cbor`` ties
+the two together: it names the old hub, the cut of each label and the time, and is signed by the new hub and,
+if the old hub's key is available, by the old one. A verifier that pinned one of the hubs can check that
+hub's half alone; with both, it follows a stream from the old label into the new one. ADR 0007 has the
+alternatives.
 
-Order: the ancestor (itself a clone, VERSION last), fork-cuts.cborseq, fork.cbor, then the new directory
-around them, its VERSION last.
+Order of writing: the ancestor (a clone, VERSION last), fork-cuts.cborseq, fork.cbor, then the new directory,
+VERSION last.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from veen_core import stream
 from veen_core.ids import HubPk, Label, StreamSeq, UnixTime, VerifyKey
 from veen_core.keys import SigningKey
-from veen_storage.copies.clone import Watch, copy_prefix
+from veen_storage.copies.clone import ReportProgress, copy_prefix
 from veen_storage.copies.consistent_prefix import Cut, take_cut
 from veen_storage.copies.fork_record import Fork, ForkCut, ancestors, read_fork, sign_fork, verify_fork
 from veen_storage.disk import hub_keys
@@ -42,23 +43,25 @@ def fork(
     *,
     admin_pk: VerifyKey | None = None,
     keys_directory: Path | None = None,
-    progress: Watch = lambda _progress: None,
+    progress: ReportProgress = lambda _progress: None,
     files: Files | None = None,
 ) -> Fork:
-    """A new hub at ``target``, made from ``source`` as it stands or as far as ``upto`` says.
+    """Create a new hub at ``target`` from ``source``, with the labels in ``upto`` cut there.
 
-    Labels that ``upto`` does not name are kept whole; one that it cuts at 0 is left out. Limits, profile
-    and compression are the old hub's; its admin is not: ``admin_pk`` is the new one's (H18).
-    ``keys_directory`` is where the old hub keeps its keys, if not with its data; without any, the record
-    carries the new hub's signature only.
+    Labels that ``upto`` does not name are kept whole; a label cut at 0 is left out. Limits, profile and
+    compression are the old hub's; ``admin_pk`` is the new hub's admin (H18). ``keys_directory`` is where the
+    old hub keeps its keys, if not in its data directory; without its key, only the new hub signs the record.
     """
     files, layout = files or Files(), Layout(target)
     if target.exists() and any(target.iterdir()):
-        raise StorageError(f"{target} is not empty: a fork needs a folder of its own")
+        raise StorageError(f"{target} is not empty; name a folder that does not exist yet")
     with open_source(source) as store:
         old = store.identity
         if stream.hub_id(HubPk(new_key.public)) == old.hub_id:
-            raise StorageError("the new key is the old hub's first: a fork under it would be the same hub")
+            raise StorageError(
+                "the new key is the first key of the old hub, which names the hub",
+                action="make a new key with `veen keygen`",
+            )
         cut = copy_prefix(
             store, layout.ancestor(old.hub_id), upto, keys_directory=None, progress=progress, files=files
         )
@@ -83,15 +86,15 @@ def fork(
 
 
 def cuts_of(cut: Cut) -> list[ForkCut]:
-    """The lines of a cut, in order of labels."""
+    """Return the lines of fork-cuts.cborseq, in order of labels."""
     lines = (ForkCut(label=c.label, upto_seq=c.stream_seq, mmr_root=c.mmr_root) for c in cut.labels)
     return sorted(lines, key=lambda line: line.label)
 
 
 def check_fork(root: Path) -> None:
-    """Everything that ties a fork to its ancestor: signatures, cuts, and the ancestor's heads at them.
+    """Verify what ties a fork to its ancestor: the signatures, the cuts, and the ancestor's heads there.
 
-    The ancestor's own content is fsck's to judge, as for any data directory.
+    The content of the ancestor is checked by running fsck on it, as for any data directory.
     """
     if (found := read_fork(root)) is None:
         raise AbsentError(f"{root} is not a fork: it has no fork.cbor")
@@ -101,4 +104,4 @@ def check_fork(root: Path) -> None:
     with Store(layout.ancestor(record.old_hub), background=False) as ancestor:
         verify_fork(record, lines, new, ancestor.identity)
         if cuts_of(take_cut(ancestor.index)) != lines:
-            raise DamageError(layout.fork_cuts.name, None, "does not describe the ancestor beside it")
+            raise DamageError(layout.fork_cuts.name, None, "does not match the ancestor's labels")

@@ -1,7 +1,7 @@
-"""The fork record: which hub a fork left, where and when, as it lies in the fork's directory (ADR 0007).
+"""The fork record: the old hub, the cut of each label, and the time of a fork (ADR 0007).
 
-``fork.cbor`` is signed by the new hub and, if its key was at hand, by the old one; the cuts beside it are the
-leaves of a tree whose root it holds. ``fork`` makes one; fsck verifies it.
+``fork.cbor`` is signed by the new hub and, if its key is available, by the old hub. It holds the root of a
+tree over the cuts, which are in ``fork-cuts.cborseq``. ``fork`` writes the record; fsck verifies it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, unreadable
+from veen_storage.errors import RESTORE, DamageError, unreadable
 
 
 @array("fork cut", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkCut(Wire):
-    """Where one label of the old hub was left; a line of fork-cuts.cborseq, in order of labels."""
+    """The cut of one label of the old hub: a line of fork-cuts.cborseq, in order of labels."""
 
     label: Label
     upto_seq: StreamSeq
@@ -34,14 +34,14 @@ class ForkCut(Wire):
 
     @property
     def node(self) -> NodeHash:
-        """The leaf of the tree whose root the fork record holds: one cut can be shown without the others."""
+        """The leaf in the tree whose root the fork record holds, so that one cut can be proven alone."""
         return NodeHash(Ht("veen/fork-cut", self.encode()))
 
 
 @int_map("fork", section="ADR 0007")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork(Wire):
-    """Who left whom, where and when. Both signatures are over everything above them."""
+    """The fork record. Both signatures cover all fields before them."""
 
     ver: Literal[1] = 1
     old_hub: HubId
@@ -54,7 +54,6 @@ class Fork(Wire):
 
 
 _UNSIGNED: Final = Signature(bytes(Signature.SIZE))
-_RESTORE: Final = "restore it from a clone"
 
 
 def cuts_root(lines: Iterable[ForkCut]) -> MmrRoot:
@@ -65,7 +64,7 @@ def cuts_root(lines: Iterable[ForkCut]) -> MmrRoot:
 
 
 def fork_digest(record: Fork) -> bytes:
-    """What both keys sign: the record without their signatures."""
+    """Return what both keys sign: the hash of the record without the signatures."""
     return Ht("veen/fork", replace(record, new_sig=_UNSIGNED, old_sig=None).encode())
 
 
@@ -86,13 +85,13 @@ def sign_fork(
 
 
 def verify_fork(record: Fork, lines: Iterable[ForkCut], new: HubIdentity, old: HubIdentity) -> None:
-    """The record is the new hub's, its cuts are all there, and an old signature is the old hub's."""
+    """Raise unless both hubs' signatures verify and the cuts are complete."""
     verify_record(record, new, old)
     verify_cuts(record, lines)
 
 
 def verify_record(record: Fork, new: HubIdentity, old: HubIdentity) -> None:
-    """The record by itself: who signed it."""
+    """Raise unless the new hub signed the record and, if it has ``old_sig``, the old hub too."""
     hub_identity.verify_identity(new, pinned=record.new_hub)
     hub_identity.verify_identity(old, pinned=record.old_hub)
     digest = fork_digest(record)
@@ -102,27 +101,27 @@ def verify_record(record: Fork, new: HubIdentity, old: HubIdentity) -> None:
 
 
 def verify_cuts(record: Fork, lines: Iterable[ForkCut]) -> None:
-    """The cuts by a record that holds."""
+    """Raise unless the cuts are those of a verified record."""
     tree = Mmr()
     for line in lines:
         tree.append(line.node)
     if (tree.size, tree.root) != (record.labels, record.cuts_root):
-        raise VerificationError("fork.cuts_root ADR 0007: is not the root of the cuts")
+        raise VerificationError("fork.cuts_root (ADR 0007): not the root of the cuts")
 
 
 def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:
-    """Under the key that was the newest when the hub was left: any of the chain, since more may follow."""
+    """Verify the old hub's signature under any of its keys, since it may have added keys after the fork."""
     for key in old.hub_keys:
         try:
             verify(key.hub_pk, digest, signature, "fork.old_sig ADR 0007")
         except VerificationError:
             continue
         return
-    raise VerificationError("fork.old_sig ADR 0007: no key of the old hub made it")
+    raise VerificationError("fork.old_sig (ADR 0007): made by no key of the old hub")
 
 
 def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
-    """The record and its cuts; None if the directory is no fork."""
+    """Return the record and its cuts; None if the directory is not a fork."""
     layout = Layout(root)
     try:
         record = Fork.decode(layout.fork.read_bytes())
@@ -131,19 +130,19 @@ def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
     except OSError as exc:
         raise unreadable(layout.fork.name, exc) from exc
     except DecodeError as exc:
-        raise DamageError(layout.fork.name, None, str(exc), _RESTORE) from exc
+        raise DamageError(layout.fork.name, None, str(exc), RESTORE) from exc
     try:
         return record, [ForkCut.decode(line) for line in cbor.split_sequence(layout.fork_cuts.read_bytes())]
     except FileNotFoundError:
-        raise DamageError(layout.fork_cuts.name, None, "is missing", _RESTORE) from None
+        raise DamageError(layout.fork_cuts.name, None, "is missing", RESTORE) from None
     except OSError as exc:
         raise unreadable(layout.fork_cuts.name, exc) from exc
     except DecodeError as exc:
-        raise DamageError(layout.fork_cuts.name, None, str(exc), _RESTORE) from exc
+        raise DamageError(layout.fork_cuts.name, None, str(exc), RESTORE) from exc
 
 
 def ancestors(root: Path) -> Iterator[tuple[Fork, Path]]:
-    """The hub this one was forked from, the one that was forked from, and so on; with their directories."""
+    """Yield the fork records from this hub back to the oldest ancestor, each with that one's directory."""
     while (found := read_fork(root)) is not None:
         root = Layout(root).ancestor(found[0].old_hub)
         yield found[0], root
