@@ -13,6 +13,7 @@ from veen_core import Receipt, StreamSeq, VeenError, verify_identity, verify_inc
 from veen_core.errors import IdentityError, SignatureError
 from veen_core.hub_identity import sign_identity
 from veen_core.ids import UnixTime
+from veen_core.log_rules import RULES
 from veen_core.receipt import sign_receipt
 
 from .simulator import BORN, Hub, flip
@@ -21,6 +22,7 @@ PACKAGE = Path(__file__).parents[1]
 READMES = {"veen-core": PACKAGE / "README.md", "workspace": PACKAGE.parents[1] / "README.md"}
 SECTION = "## Verify a receipt and a proof"
 ROTATED = "## Verify a receipt of a hub that has changed its key"
+WHOLE_LOG = "## Verify a whole log"
 
 
 def test_every_public_name_exists() -> None:
@@ -150,6 +152,21 @@ class TestTheExampleOfAHubThatChangedItsKey:
             self._run({**names, "pinned": Hub(name="other").identity.hub_id.hex()})
 
 
+def test_the_example_of_a_whole_log_verifies_it(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.write("bob", b"1", b"2")
+    (block,) = _blocks(READMES["veen-core"], WHOLE_LOG)
+    held = {"log_label": hub.label, "identity": hub.identity, "profile": hub.profile}
+    chunk = b"".join(entry.encode() for entry in hub.entries)
+    exec(compile(block, str(READMES["veen-core"]), "exec"), {**held, "chunk_bytes": chunk})
+    assert capsys.readouterr().out == f"2 {hub.log.root.hex()} True\n"
+
+
+def test_the_tour_lists_the_rules_of_a_log_as_the_code_does() -> None:
+    tour = (READMES["veen-core"].parents[2] / "docs" / "core.md").read_text()
+    rows = re.findall(r"^\| (§4\.8\.1|[IH]\d+) \| (.*) \|$", tour, re.MULTILINE)
+    assert rows == [(rule.name, rule.says) for rule in RULES]
+
+
 def test_a_tree_size_that_nobody_signed_can_move_a_message(hub: Hub) -> None:
     """Why the README wants it from a signed object: the root alone fits more than one size."""
     hub.write("bob", b"1", b"2", b"3")
@@ -161,6 +178,6 @@ def test_a_tree_size_that_nobody_signed_can_move_a_message(hub: Hub) -> None:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_other_python_example_runs_as_it_stands(readme: str) -> None:
     for section in re.findall(r"^## .*$", READMES[readme].read_text(), re.MULTILINE):
-        if section not in (SECTION, ROTATED):
+        if section not in (SECTION, ROTATED, WHOLE_LOG):
             for block in _blocks(READMES[readme], section):
                 exec(compile(block, f"{READMES[readme]} {section}", "exec"), {})
