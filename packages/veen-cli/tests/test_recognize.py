@@ -278,7 +278,7 @@ def test_a_batch_that_somebody_made_up_is_damage(data: bytes, why: str) -> None:
 # --- chunks
 
 
-def test_a_pruned_chunk_is_its_head_and_what_stays_of_its_entries(entry: Entry, tmp_path: Path) -> None:
+def test_a_pruned_chunk_is_its_head_and_pruned_form_of_its_entries(entry: Entry, tmp_path: Path) -> None:
     head = chunk.PrunedHead(
         label=entry.label,
         start_seq=entry.stream_seq,

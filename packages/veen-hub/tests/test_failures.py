@@ -193,7 +193,7 @@ def test_a_damaged_label_is_its_own_writers_trouble_only(
     else:
         chunk.unlink()
         chunk.mkdir()
-    monkeypatch.setattr(open_checks, "LABELS", 0)
+    monkeypatch.setattr(open_checks, "MAX_CHECKED_LABELS", 0)
     hub = start_hub(gating=False)
     both = hub.post("/v1/submit", envelope(alice.next()) + envelope(bob.next()), CBOR_SEQ)
     refused, accepted = cbor.split_sequence(both.body)
@@ -220,7 +220,7 @@ def test_a_damaged_label_keeps_no_other_from_its_anchor_and_its_retention(
     hub.stop()
     for chunk in (hub.root / "log").glob(f"chunk-{alice.label.hex()}*"):
         chunk.write_bytes(bytes(chunk.stat().st_size))
-    monkeypatch.setattr(open_checks, "LABELS", 0)
+    monkeypatch.setattr(open_checks, "MAX_CHECKED_LABELS", 0)
     ledger, short = FileLedger(tmp_path / "ledger"), {"max_age_sec": 10}
     hub = start_hub(gating=False, anchor=ledger, retention__streams={"orders": short, "news": short})
     (done,) = hub.admin("/tooling/anchor").read(CheckpointsResponse).checkpoints

@@ -19,7 +19,7 @@ from veen_storage.store import Store
 from .conftest import MakeStore
 from .sample import BORN, ORDERS, add, at, label, prune, send, send_each, signing_key
 
-FOREIGN = r"no key of the hub.*another hub's files were mixed in; move it out .*`veen hub fsck`"
+FOREIGN = r"no key of the hub.*another hub's files were mixed in; move the file out .*`veen hub fsck`"
 
 
 def seq(number: int) -> StreamSeq:
@@ -67,14 +67,14 @@ def test_one_foreign_file_among_three_hundred_labels_is_refused_at_open(
 @pytest.fixture
 def beyond(make_store: MakeStore) -> tuple[Store, Label, str]:
     """An open hub of more labels than opening looks at, and one it did not, whose chunk is another hub's."""
-    of = labels(open_checks.LABELS + 100)
+    of = labels(open_checks.MAX_CHECKED_LABELS + 100)
     ours = fill(make_store, "ours", of)
     store = make_store("ours")
     with store.index.reading() as view:
         seen = [cursor.label for cursor in open_checks._newest(view)]
         again = [cursor.label for cursor in open_checks._newest(view)]
     assert seen == again
-    assert open_checks.LABELS // 2 < len(set(seen)) == len(seen) <= open_checks.LABELS
+    assert open_checks.MAX_CHECKED_LABELS // 2 < len(set(seen)) == len(seen) <= open_checks.MAX_CHECKED_LABELS
     store.close()
     chosen = next(held for held in of if held not in seen)
     name = mix_in(make_store, ours, chosen)
@@ -110,7 +110,7 @@ def test_a_foreign_file_beyond_what_opening_looks_at_is_never_added_to(
 
 
 def test_a_foreign_file_that_the_journal_would_add_to_is_refused_at_open(make_store: MakeStore) -> None:
-    of = labels(open_checks.LABELS + 100)
+    of = labels(open_checks.MAX_CHECKED_LABELS + 100)
     ours = fill(make_store, "ours", of)
     store = make_store("ours")
     with store.index.reading() as view:
@@ -164,7 +164,7 @@ def test_a_foreign_chunk_is_not_pruned(sealed: tuple[Store, Path]) -> None:
     assert chunk.exists()
     assert not store.layout.pruned(ORDERS, seq(1), seq(8)).exists()
     assert [notice.partition(": retention")[0] for notice in store.notices] == [
-        f"{chunk.name}: is not the chunk that the manifest knows"
+        f"{chunk.name}: is not the chunk that the manifest records"
     ]
     assert store.layout.pruned(ORDERS, seq(9), seq(16)).exists()
 
@@ -195,7 +195,7 @@ def test_a_damaged_last_entry_does_not_hide_those_before_it(sealed: tuple[Store,
 def test_files_are_judged_once_and_forgotten_when_there_are_too_many(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_origin_check, "MOST_FILES", 2)
+    monkeypatch.setattr(chunk_origin_check, "MAX_CHECKED_FILES", 2)
     send_each(store, ORDERS, 30)
     store.apply()
     judged = store.read._origin

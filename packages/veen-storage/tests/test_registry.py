@@ -54,7 +54,7 @@ def test_a_folder_without_version_is_no_data_directory(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused_not_damaged(layout: Layout) -> None:
     layout.version.write_text(layout.version.read_text().replace("veen-data 1", "veen-data 2"))
-    with pytest.raises(MismatchError, match="data format 2, this veen reads 1"):
+    with pytest.raises(MismatchError, match="data format 2, this veen reads format 1"):
         read_registry(layout)
 
 
@@ -71,7 +71,7 @@ def test_a_version_that_names_no_format_is_damage(layout: Layout, text: str) -> 
 
 def test_a_version_that_is_not_text_is_damage(layout: Layout) -> None:
     layout.version.write_bytes(b"\xff\xfe")
-    with pytest.raises(DamageError, match="VERSION: is not text"):
+    with pytest.raises(DamageError, match="VERSION: does not name a VEEN data format"):
         read_registry(layout)
 
 

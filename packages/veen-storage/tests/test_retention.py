@@ -95,7 +95,7 @@ def test_what_is_too_old_and_stays_is_said(written: Store, caplog: pytest.LogCap
     written.due(policy, at(130), keep=CONTROL)
     written.due(PrunePolicy(default=PruneRule(max_bytes=1)), at(130), keep=CONTROL)
     (said,) = caplog.messages
-    assert "in 1 labels payloads are too old and stay: their chunk has not ended" in said
+    assert "1 labels keep payloads that are too old, because their chunk has not ended" in said
 
 
 def test_a_pruned_entry_says_so_and_keeps_its_receipt(written: Store) -> None:
@@ -255,9 +255,9 @@ def test_the_places_of_pruned_entries_are_checked(written: Store) -> None:
     written.close()
     data = path.read_bytes()
     path.write_bytes(data[:-8] + data[-4:] + data[-4:])
-    with pytest.raises(DamageError, match="places of its entries"):
+    with pytest.raises(DamageError, match="table of its entries' offsets"):
         read_pruned_chunk(path)
-    assert any("places of its entries" in str(fault) for fault in fsck(written.layout.root).faults)
+    assert any("table of its entries' offsets" in str(fault) for fault in fsck(written.layout.root).faults)
 
 
 # --- a chunk that is not the one that the manifest knows
@@ -366,7 +366,7 @@ def all_receipts(store: Store) -> list[Receipt]:
     return [store.read.receipt(ORDERS, seq(n)) for n in range(1, 31)]
 
 
-def test_a_stranger_in_the_place_of_what_stays_is_replaced(written: Store) -> None:
+def test_a_stranger_in_the_place_of_pruned_form_is_replaced(written: Store) -> None:
     receipts, path = all_receipts(written), written.layout.pruned(ORDERS, seq(1), seq(8))
     path.write_bytes(b"not what stays of the chunk")
     prune(written, ORDERS, PruneRule(max_age_sec=100), at(108))
@@ -394,7 +394,7 @@ def unfinished(written: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.mark.parametrize("repaired", [True, False], ids=["repaired", "opened"])
 @pytest.mark.parametrize("place", [0.3, 0.6, 0.99])
-def test_damage_to_what_stays_does_not_outlive_the_chunk(
+def test_damage_to_pruned_form_does_not_outlive_the_chunk(
     unfinished: Store, make_store: MakeStore, place: float, repaired: bool
 ) -> None:
     root, path = unfinished.layout.root, unfinished.layout.pruned(ORDERS, seq(1), seq(8))
@@ -412,7 +412,7 @@ def test_damage_to_what_stays_does_not_outlive_the_chunk(
     assert [receipt.stream_seq for receipt in all_receipts(store)] == list(range(1, 31))
 
 
-def test_a_chunk_that_was_to_go_may_be_damaged_if_what_stays_is_whole(
+def test_a_chunk_that_was_to_go_may_be_damaged_if_pruned_form_is_whole(
     unfinished: Store, make_store: MakeStore
 ) -> None:
     chunk, path = (

@@ -22,7 +22,7 @@ from veen_core.limits import DEFAULT_LIMITS
 from veen_core.profile import PROFILES
 from veen_core.rate import Bucket
 from veen_storage.commit import journal, ledger
-from veen_storage.commit.writer import AHEAD
+from veen_storage.commit.writer import SIGN_AHEAD
 from veen_storage.disk.hub_keys import HubKeys, SignHere, sign_here
 from veen_storage.errors import (
     DamageError,
@@ -199,7 +199,7 @@ def test_without_its_key_a_hub_reads_and_does_not_sign(make_store: MakeStore) ->
     shutil.rmtree(store.layout.keys)
     store = make_store()
     assert store.read.entry(ORDERS, seq(3)).stream_seq == 3
-    with pytest.raises(StorageError, match="is not here: put its file back"):
+    with pytest.raises(StorageError, match="is not available; put its file back"):
         send(store, ORDERS)
     assert store.read.head(ORDERS).stream_seq == 3
     assert store.poisoned is None
@@ -220,7 +220,7 @@ def test_another_key_under_the_keys_name_is_refused(make_store: MakeStore) -> No
     ours.close()
     (mine,), (other,) = ours.layout.keys.iterdir(), theirs.layout.keys.iterdir()
     shutil.copy(other, mine)
-    with pytest.raises(DamageError, match="does not hold the key it is named after"):
+    with pytest.raises(DamageError, match="does not hold the key that its name says"):
         Store(ours.layout.root)
 
 
@@ -485,13 +485,13 @@ def test_whoever_signs_is_told_of_receipts_while_others_are_still_placed(make_st
     store = make_store(limits=DEFAULT_LIMITS)
     store.set_sign_many(Told())
     batch = store.batch(BORN)
-    for _ in range(2 * AHEAD + 1):
+    for _ in range(2 * SIGN_AHEAD + 1):
         add(batch, ORDERS)
     store.commit(batch)
     (_, first), (_, second), (_, everything) = calls
     assert [what for what, _digests in calls] == ["expect", "expect", "sign"]
     assert everything[:-1] == first + second
-    assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 2 * AHEAD + 2)] == batch.receipts
+    assert [store.read.receipt(ORDERS, seq(n)) for n in range(1, 2 * SIGN_AHEAD + 2)] == batch.receipts
 
 
 @pytest.mark.parametrize("wrong", ["too few", "not a signature", "raises"])

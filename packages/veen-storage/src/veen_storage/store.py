@@ -1,8 +1,9 @@
-"""A data directory: open it, append to it, read it (DESIGN, storage). To create one: ``creation``.
+"""``Store``: an open data directory, to append to and to read from. ``disk.creation`` creates one.
 
-One process at a time, one writer in it, any number of readers (and beside it: ``observer``). Opening takes
-time bounded by the journal: the index knows where everything stood when it last committed, files are cut
-back to that, and the journal's batches go through the same drafts and the same applier as when they were new.
+One process at a time has a directory open, with one writer thread and any number of reader threads; other
+processes may read next to it (``read.observer``). The time to open is bounded by the size of the journal, not
+by the length of the log: the index knows how long each file was at its last transaction, and only later
+batches of the journal are applied.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from veen_storage.disk.hub_keys import HubKeys, SignMany
 from veen_storage.disk.identity_artifacts import Artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import check_limits, check_profile, read_registry
-from veen_storage.errors import DamageError, MismatchError, PoisonedError, StorageError
+from veen_storage.errors import FSCK, REPAIR, DamageError, MismatchError, PoisonedError, StorageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
@@ -45,19 +46,21 @@ from veen_storage.read.tail import Tail
 __all__ = ["Store", "create"]
 
 MAX_TAIL_BYTES: Final = 32 * 1_048_576
-"""The writer waits when the applier is further behind than this; it bounds memory and reopening.
+"""The writer waits while more than this is durable and not applied; this bounds memory and the time to open.
 
-Of small messages each byte takes 3.5 in memory: twice as much would be 230 MB.
+A byte of small messages takes 3.5 bytes of memory, so twice this size would take 230 MB.
 """
 GATHER_BYTES: Final = 4 * 1_048_576
+"""The applier starts a round when this much waits, or after ``GATHER_SECONDS``: a round has fixed costs."""
 GATHER_SECONDS: Final = 0.25
 APPLY_TIMEOUT: Final = 60.0
+"""Seconds that the writer waits for the applier before it gives up."""
 LOGGER: Final = logging.getLogger("veen_storage")
 
 
 @dataclass
 class _Queue:
-    """Durable batches on their way to the applier."""
+    """Durable batches that wait for the applier."""
 
     waiting: deque[Changes] = field(default_factory=deque)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -65,11 +68,11 @@ class _Queue:
     busy: bool = False
     hurry: bool = False
     failed: bool = False
-    """A round failed: nothing after it may be applied."""
+    """A round failed, so no later round may be applied."""
 
 
 class Store:
-    """An open data directory. ``read`` from any thread, ``batch`` and ``commit`` from one."""
+    """An open data directory. Use ``read`` from any thread, ``batch`` and ``commit`` from one thread."""
 
     def __init__(
         self,
@@ -83,9 +86,9 @@ class Store:
         files: Files | None = None,
         background: bool = True,
     ) -> None:
-        """Open. ``limits`` and ``profile``, if given, must be the directory's own.
+        """Open a data directory; ``limits`` and ``profile``, if given, must equal the directory's.
 
-        With ``background`` off nothing is applied until ``apply`` is called: for tests.
+        Without ``background`` nothing is applied until ``apply`` is called, which tests use.
         """
         self.layout = Layout(root)
         self._files = files or Files()
@@ -95,7 +98,7 @@ class Store:
         if profile is not None:
             check_profile(self.registry, profile)
         self.notices: list[str] = []
-        """What opening did that an operator may want to know; logged as well, as is what comes later."""
+        """What an operator should know, such as a torn batch that was dropped; each notice is also logged."""
         self._lock = DirectoryLock(self.layout, observable=True)
         try:
             open_checks.check_names(self.layout)
@@ -127,19 +130,17 @@ class Store:
             self._applied = tables.read_number(view, tables.APPLIED)
             finishing = tables.META.get(view, tables.UNFINISHED)
         if stored != self.registry.hub_id:
-            raise MismatchError("index/data.mdb belongs to another hub, or is empty: run `veen hub repair`")
+            raise MismatchError("index/data.mdb belongs to another hub, or is empty", action=REPAIR)
         if index_format != tables.INDEX_FORMAT:
-            raise MismatchError(
-                "index/data.mdb has the format of another veen version", action="run `veen hub repair`"
-            )
+            raise MismatchError("index/data.mdb has the format of another veen version", action=REPAIR)
         open_checks.check_journal(self.layout, self._applied)
         zstd_level = self.registry.zstd_level
         self._pruner = retention.Pruner(self.layout, self._index, zstd_level is not None, self._notice)
         self._applier = Applier(self._files, self.layout, self._index, zstd_level, self._pruner)
-        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, cut_off=True)
+        self._applier.finish(finishing if finishing is not None else NOTHING_TO_FINISH, after_crash=True)
         origin = OriginCheck(self.layout, self.identity, self._index)
         open_checks.check_newest_entries(origin, self._index)
-        self._ledger = Ledger(self._index, self.registry, origin.judge_newest)
+        self._ledger = Ledger(self._index, self.registry, origin.check_newest)
         self._tail = Tail()
         self._applied_entries = 0
         self._queue = _Queue()
@@ -165,16 +166,16 @@ class Store:
     # --- writing
 
     def batch(self, now: UnixTime) -> Batch:
-        """Start a group commit; drop it to forget it."""
+        """Start a group commit; a batch that is not committed changes nothing."""
         return Batch(self._ledger, self._signer, self._previous_label, now)
 
     def commit(self, batch: Batch) -> None:
-        """Make a batch durable. When this returns its receipts may leave, and readers see it."""
+        """Make a batch durable. When this returns, its receipts may leave and readers see its entries."""
         batch.sign()
         if not batch.items:
             return
         if batch.made_after != self._ledger.adopted:
-            raise StorageError("this batch was made before another one was committed: make it anew")
+            raise StorageError("another batch was committed after this one was started: start a new batch")
         if self._thread is not None and self.poisoned is None:
             self._wait_for_room()
         try:
@@ -184,59 +185,65 @@ class Store:
             self._tail.add(changes)
             with self._queue.changed:
                 self._queue.waiting.append(changes)
-                if len(self._queue.waiting) == 1 or self._gathered():  # else the applier gathers, or works
+                if len(self._queue.waiting) == 1 or self._gathered():  # else the applier is awake
                     self._queue.changed.notify_all()
-        except BaseException as exc:  # it may be durable, and memory does not know: none may follow it
+        except BaseException as exc:  # the batch may be durable although memory lacks it: accept no other
             if self.poisoned is None:
                 self._journal.poison(f"memory did not follow the journal: {exc!r}")
             raise
 
     def _wait_for_room(self) -> None:
         if not self._tail.wait_for_room(MAX_TAIL_BYTES, APPLY_TIMEOUT, lambda: self.poisoned is not None):
-            self._journal.poison("the applier does not keep up")
-            raise PoisonedError("the applier does not keep up: look at the disk, then reopen")
+            self._journal.poison("the applier has not caught up")
+            raise PoisonedError(
+                f"the applier has not caught up within {APPLY_TIMEOUT:.0f} s: check the disk, then reopen "
+                "the data directory"
+            )
 
     @property
     def index(self) -> Index:
-        """For retention, clone and export, which read it under one view."""
+        """The index, for retention, clone and export, which read several tables in one transaction."""
         return self._index
 
     @property
     def applied_entries(self) -> int:
-        """Entries that were applied since the directory was opened."""
+        """Number of entries applied since the directory was opened, recovery included."""
         return self._applied_entries
 
     def set_previous_label(self, previous_label: PreviousLabel) -> None:
-        """How to derive the label of the epoch before; before the first batch (H9)."""
+        """Set how to derive the label of the previous epoch (RESOLUTIONS H9); call before the first batch."""
         self._previous_label = previous_label
 
     def set_sign_many(self, sign_many: SignMany) -> None:
-        """Who signs the receipts of a batch, with the directory's own keys; before the first batch."""
+        """Set what signs the receipts of a batch with the directory's keys; call before the first batch."""
         if isinstance(self._signer, HubKeys):
             self._signer.sign_many = sign_many
 
     @property
     def hub_ts(self) -> UnixTime:
-        """The last one issued; the next is never below it (H3)."""
+        """The last hub_ts issued; the next one is never smaller (RESOLUTIONS H3)."""
         return self._ledger.hub_ts
 
     @property
     def identity_signature(self) -> Signature:
-        """hub-identity.sig (§8.4)."""
+        """Content of hub-identity.sig (core §8.4)."""
         return Signature(self.layout.identity_signature.read_bytes())
 
     def artifacts(self) -> Artifacts:
-        """The identity record with its signature (§8.4)."""
+        """The identity record with its signature (core §8.4)."""
         return Artifacts(self.identity, self.identity_signature)
 
     def tokens(self) -> list[CapToken]:
-        """Every token that was ever authorized."""
+        """Every capability token that was ever authorized."""
         with self._index.reading() as view:
-            held = [record.token for _auth_ref, record in tables.CAPS.scan(view)]
-        return [token for token in held if token is not None]
+            found = [record.token for _auth_ref, record in tables.CAPS.scan(view)]
+        return [token for token in found if token is not None]
 
     def due(self, policy: retention.PrunePolicy, now: UnixTime, *, keep: Label) -> list[Prune]:
-        """What the rules demand now; the label ``keep`` is never pruned, nor a chunk that is damaged."""
+        """Return the chunks that the rules demand to prune now, except of the label ``keep``.
+
+        A damaged chunk is left out, so that evidence of the damage stays.
+        """
         decisions, held_back = list[Prune](), 0
         for label in self.read.all_labels():
             if label == keep or (rule := policy.rule(label)) == retention.LONG_TERM:
@@ -246,18 +253,18 @@ class Store:
             held_back += retention.is_held_back(self._index, label, rule, now)
         if held_back:
             LOGGER.warning(
-                "retention: in %d labels payloads are too old and stay: their chunk has not ended "
+                "retention: %d labels keep payloads that are too old, because their chunk has not ended "
                 "(max_checkpoint_interval, max_chunk_bytes)",
                 held_back,
             )
         return decisions
 
     def check_signing(self, now: UnixTime) -> None:
-        """Raise unless the hub could sign a receipt at this time: the key's file may be missing."""
+        """Raise if the hub cannot sign a receipt at this time, for example because a key file is missing."""
         self._signer.sign_receipt(bytes(32), now)
 
     def sign(self, digest: bytes) -> Signature | None:
-        """By the hub's present key; None if that is not here, as in a clone without keys."""
+        """Sign with the hub's current key; None if the key is not available, as in a clone without keys."""
         try:
             return self._signer.sign_receipt(digest, self.hub_ts)
         except StorageError:
@@ -268,19 +275,19 @@ class Store:
         self.layout.registry.stat()
         with self._index.reading() as view:
             if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:
-                raise DamageError("index/data.mdb", None, "does not answer as it did", "run `veen hub fsck`")
+                raise DamageError("index/data.mdb", None, "no longer holds this hub's id", FSCK)
 
     @property
     def poisoned(self) -> str | None:
-        """Why nothing is acknowledged any more, if so. Reads go on."""
+        """The reason why nothing is acknowledged any more, or None. Reads continue."""
         return self._journal.poisoned
 
     # --- applying
 
     def apply(self) -> None:
-        """One round of everything that waits; what the background thread does by itself."""
+        """Apply one round of waiting batches, as the background thread does."""
         with self._queue.changed:
-            if self._queue.failed:  # the round that failed must come first, and only reopening brings it back
+            if self._queue.failed:  # the failed round must be applied first, which only reopening can do
                 raise PoisonedError(f"{self.poisoned}: reopen the data directory")
             round_ = self._take_round()
         if round_:
@@ -307,11 +314,11 @@ class Store:
             raise
 
     def _run(self) -> None:
-        """The background thread: ends when the store closes, or when a round fails."""
+        """Run the background thread until the store closes or a round fails."""
         while True:
             with self._queue.changed:
                 self._queue.changed.wait_for(lambda: self._queue.waiting or self._queue.closing)
-                # A round has costs of its own: let a few batches gather, unless somebody waits for it.
+                # Let a few batches gather, unless ``settle`` waits for them.
                 self._queue.changed.wait_for(lambda: self._queue.hurry or self._gathered(), GATHER_SECONDS)
                 taken = self._take_round()
                 if not taken:
@@ -320,7 +327,7 @@ class Store:
             try:
                 self._apply_taken(taken)
             except (OSError, VeenError):
-                return  # the journal is poisoned and says why; reopening starts from the disk
+                return  # the journal is poisoned and holds the reason
             finally:
                 with self._queue.changed:
                     self._queue.busy = False
@@ -330,7 +337,7 @@ class Store:
         return self._queue.closing or self._tail.size >= GATHER_BYTES
 
     def settle(self, timeout: float = APPLY_TIMEOUT) -> bool:
-        """Wait until everything committed so far is applied."""
+        """Wait until everything committed so far is applied; return whether it is."""
         with self._queue.changed:
             self._queue.hurry = True
             self._queue.changed.notify_all()
@@ -342,11 +349,11 @@ class Store:
 
     @property
     def lag(self) -> int:
-        """Bytes that are durable and not yet applied."""
+        """Bytes of entries that are durable and not yet applied."""
         return self._tail.size
 
     def close(self) -> None:
-        """Apply what waits, then let go. Safe to call twice."""
+        """Apply what waits and release the directory. Safe to call twice."""
         with self._queue.changed:
             self._queue.closing = True
             self._queue.changed.notify_all()

@@ -1,1 +1,1 @@
-"""Chunk files: how they are read, sealed, compressed, pruned and checked for origin (§4.8)."""
+"""Chunk files: reading, compression, pruning, and the check that a file belongs to this hub (core §4.8)."""

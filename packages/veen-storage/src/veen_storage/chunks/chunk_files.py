@@ -1,10 +1,11 @@
-"""Reading chunk files: growing, sealed or compressed (§4.8). What stays of pruned ones: ``pruned_chunk``."""
+"""Reading chunk files: growing, sealed or compressed (core §4.8). ``pruned_chunk`` reads pruned ones."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from veen_core.entry import FRAME_SIZE, Entry, frame_size, unframe
 from veen_core.errors import DecodeError
@@ -14,12 +15,12 @@ from veen_storage.disk.files import read_exactly
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError, reading
 
-WINDOW = 1_048_576
-"""How much of a chunk is read at once when it is walked."""
+WALK_BYTES: Final = 1_048_576
+"""Bytes that ``ChunkFile.walk`` reads at once."""
 
 
 class ChunkFile:
-    """One chunk, open for reading; a context manager. Raises ``FileNotFoundError`` if it is not there."""
+    """One chunk, open for reading, as a context manager; ``FileNotFoundError`` if it does not exist."""
 
     def __init__(self, path: Path, *, compressed: bool) -> None:
         self.name = path.name
@@ -34,25 +35,25 @@ class ChunkFile:
 
     @property
     def size(self) -> int:
-        """Of the framed entries, uncompressed."""
+        """Size of the framed entries in bytes, uncompressed."""
         with reading(self.name):
             if self._compressed:
                 return compression.raw_size(self._fd, self.name)
             return os.fstat(self._fd).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly that range, or ``DamageError``."""
+        """Read ``length`` uncompressed bytes at ``offset``; ``DamageError`` if there are fewer."""
         with reading(self.name, offset):
             if self._compressed:
                 data = compression.read_range(self._fd, self.name, offset, length)
             else:
                 data = read_exactly(self._fd, length, offset)
         if len(data) != length:
-            raise DamageError(self.name, offset, f"holds {len(data)} of {length} bytes")
+            raise DamageError(self.name, offset, f"ends after {len(data)} of {length} bytes")
         return data
 
     def entries(self, offset: int, length: int) -> list[Entry]:
-        """The entries that fill a range, each checked against its entry hash (§4.8.1)."""
+        """Read the entries that fill a range, each checked against its entry hash (core §4.8.1)."""
         data = self.read(offset, length)
         found: list[Entry] = []
         at = 0
@@ -66,15 +67,15 @@ class ChunkFile:
         return found
 
     def walk(self, limit: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Offset and bytes of every frame, in order; nothing decoded beyond the frame header.
+        """Yield offset and bytes of every frame in order; only frame headers are decoded.
 
-        ``limit`` says where the chunk is to be taken to end.
+        ``limit``: treat the chunk as if it ended there.
         """
         offset, size = 0, self.size if limit is None else min(limit, self.size)
         window, window_at = b"", 0
         while offset < size:
             if offset + FRAME_SIZE > window_at + len(window):
-                window, window_at = self.read(offset, min(WINDOW, size - offset)), offset
+                window, window_at = self.read(offset, min(WALK_BYTES, size - offset)), offset
             try:
                 length = frame_size(window, offset - window_at)
             except DecodeError as exc:
@@ -82,14 +83,14 @@ class ChunkFile:
             if offset + length > size:
                 raise DamageError(self.name, offset, f"an entry of {length} bytes is cut short")
             if offset + length > window_at + len(window):
-                window, window_at = self.read(offset, min(max(WINDOW, length), size - offset)), offset
+                window, window_at = self.read(offset, min(max(WALK_BYTES, length), size - offset)), offset
             at = offset - window_at
             yield offset, window[at : at + length]
             offset += length
 
 
 def is_whole(path: Path, *, compressed: bool) -> bool:
-    """Whether all of a chunk reads as entries (§4.8.1)."""
+    """Return whether a chunk is a run of valid entries to its end (core §4.8.1)."""
     try:
         with ChunkFile(path, compressed=compressed) as chunk:
             for _offset, frame in chunk.walk():
@@ -102,7 +103,7 @@ def is_whole(path: Path, *, compressed: bool) -> bool:
 def open_chunk(
     layout: Layout, label: Label, start: StreamSeq, end: StreamSeq | None, *, zstd: bool
 ) -> ChunkFile:
-    """By its final name if it has an end and got it already, else as it grew; it may be renamed right now."""
+    """Open a chunk by its final name or by the name it grew under; the applier may be renaming it."""
     if end is None:
         return ChunkFile(layout.chunk(label, start, None), compressed=False)
     for name, compressed in ((end, zstd), (None, False)):

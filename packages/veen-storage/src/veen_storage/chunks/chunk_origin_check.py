@@ -1,9 +1,10 @@
-"""Whose a chunk file is: this hub's, if a receipt in it carries the hub's signature (§8.4).
+"""The check that this hub signed a chunk file, made when the file is first used (core §8.4).
 
-Files are mixed in whole, so one entry tells. Its root alone would not: of the same messages in the same order
-two hubs make the same roots, and only the receipts differ. Each file is judged when it is first read, and the
-chunk that grows before a label is first added to, so that nothing of another hub is shown or extended.
-Opening judges the growing chunks of as many labels as it has time for (``opening``).
+Files of another hub are mixed in whole, so one receipt per file is enough. The MMR root would not tell: two
+hubs that got the same messages in the same order have the same roots, and only their receipts differ. A file
+is checked when it is first read, and a growing chunk before its label is first appended to, so that no entry
+of another hub is shown or extended. Opening checks the growing chunks of a fixed number of labels
+(``disk.open_checks``).
 """
 
 from __future__ import annotations
@@ -20,77 +21,78 @@ from veen_core.receipt import Receipt
 from veen_storage.chunks.chunk_files import ChunkFile
 from veen_storage.disk.identity_artifacts import read_artifacts
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, MismatchError, unreadable
+from veen_storage.errors import RESTORE, DamageError, MismatchError, unreadable
 from veen_storage.index.lmdb_index import Index
 from veen_storage.index.records import LabelCursor, LabelNo, Location
 from veen_storage.index.tables import ENTRIES
 
-MOST_FILES: Final = 16_384
-"""So many names are remembered, about 4 MB; with one more, all are forgotten and judged anew."""
+MAX_CHECKED_FILES: Final = 16_384
+"""File names that are cached, about 4 MB; beyond that the cache is emptied and files are checked again."""
 MOVE_OUT: Final = (
-    "another hub's files were mixed in; move it out and restore this hub's own from a clone: "
-    "`veen hub fsck` names every such file"
+    "move the file out and restore this hub's own from a clone; `veen hub fsck` names every such file"
 )
 
 
 class OriginCheck:
-    """Judges the chunk files of one open data directory, each once. ``judge`` from any thread."""
+    """Checks each chunk file of one open data directory once. Call ``check_read`` from any thread."""
 
     def __init__(self, layout: Layout, identity: HubIdentity, index: Index) -> None:
         self._layout = layout
         self._identity = identity
         self._index = index
         self._files: set[str] = set()
-        """Names of files of which something was read."""
+        """Names of the files that were checked."""
         self._labels = bytearray()
-        """By number: 1 if the label's growing chunk was judged. From then on only this process adds to it."""
+        """By label number: 1 if its growing chunk was checked. Later only this process appends to it."""
 
-    def judge(self, name: str, read: Sequence[Entry | PrunedEntry]) -> None:
-        """Raise unless what was read of a file is this hub's; nothing to do after the first time."""
+    def check_read(self, name: str, read: Sequence[Entry | PrunedEntry]) -> None:
+        """Raise unless this hub signed what was read of a file; later calls for the file do nothing."""
         if name in self._files:
             return
         self._check_signed(name, read[-1].receipt)
-        if len(self._files) >= MOST_FILES:
+        if len(self._files) >= MAX_CHECKED_FILES:
             self._files.clear()
         self._files.add(name)
 
-    def judge_newest(self, cursor: LabelCursor) -> None:
-        """Raise unless the label's last entry is where the index says, with its root (I3), and this hub's."""
-        if not self._is_judged(cursor.number):
+    def check_newest(self, cursor: LabelCursor) -> None:
+        """Raise unless the label's last entry is at its location, with its root, and this hub signed it."""
+        if not self._is_checked(cursor.number):
             with self._index.reading() as view:
                 location = ENTRIES.require(view, (cursor.number, cursor.log.stream_seq))
             self._check_newest(cursor, location)
             self._labels[cursor.number] = 1
 
-    def _is_judged(self, number: LabelNo) -> bool:
+    def _is_checked(self, number: LabelNo) -> bool:
         if number >= len(self._labels):
             self._labels.extend(bytes(number + 1 - len(self._labels)))
         return bool(self._labels[number])
 
-    def _check_newest(self, cursor: LabelCursor, place: Location) -> None:
-        path = self._layout.chunk(cursor.label, place.chunk_start, None)
+    def _check_newest(self, cursor: LabelCursor, location: Location) -> None:
+        path = self._layout.chunk(cursor.label, location.chunk_start, None)
         try:
             with ChunkFile(path, compressed=False) as chunk:
-                (entry,) = chunk.entries(place.offset, place.size)
+                (entry,) = chunk.entries(location.offset, location.size)
         except FileNotFoundError:
-            raise DamageError(path.name, None, "is missing", "restore it from a clone") from None
+            raise DamageError(path.name, None, "is missing", RESTORE) from None
         except OSError as exc:
             raise unreadable(path.name, exc) from exc
         self._check_signed(path.name, entry.receipt)
         if entry.label != cursor.label or entry.receipt.mmr_root != cursor.log.root:
-            what = f"does not hold the entry {cursor.log.size} that the index knows"
-            raise DamageError(path.name, place.offset, what)
+            what = f"does not hold entry {cursor.log.size} of the index"
+            raise DamageError(path.name, location.offset, what)
 
     def _check_signed(self, name: str, receipt: Receipt) -> None:
         try:
             hub_identity.verify_receipt(self._identity, receipt)
         except SignatureError:
-            self._check_signed_since(name, receipt)
+            self._check_signed_by_new_key(name, receipt)
 
-    def _check_signed_since(self, name: str, receipt: Receipt) -> None:
-        """By a key that the hub got after this began to read beside it."""
+    def _check_signed_by_new_key(self, name: str, receipt: Receipt) -> None:
+        """Check again with the identity on disk: the hub may have rotated its key since it was read."""
         self._identity = read_artifacts(self._layout, self._identity.hub_id).identity
         try:
             hub_identity.verify_receipt(self._identity, receipt)
         except SignatureError as exc:
-            raise MismatchError(f"{name}: {exc}: {MOVE_OUT}") from None
+            raise MismatchError(
+                f"{name}: {exc}: another hub's files were mixed in", action=MOVE_OUT
+            ) from None

@@ -1,7 +1,7 @@
-"""What happens to a chunk when it ends: its final name and, if the registry says so, zstd (§4.8.4).
+"""The final form of a chunk that ended: its name and, if the registry says so, zstd (core §4.8.4).
 
-A compressed chunk is a run of independent zstd frames of ``BLOCK`` raw bytes each, followed by the seek
-table of zstd's seekable format in a skippable frame. Any zstd decoder gives back the concatenated
+A compressed chunk is a run of independent zstd frames of ``BLOCK_BYTES`` uncompressed bytes each, followed
+by the seek table of zstd's seekable format in a skippable frame. Any zstd decoder returns the concatenated
 entries byte for byte; the table lets a reader decompress only the blocks it needs.
 """
 
@@ -20,7 +20,7 @@ from veen_storage.disk.files import Files, read_exactly
 from veen_storage.disk.layout import Layout
 from veen_storage.errors import DamageError
 
-BLOCK: Final = 256 * 1_024
+BLOCK_BYTES: Final = 256 * 1_024
 _SKIPPABLE: Final = 0x184D2A5E
 _SEEKABLE: Final = 0x8F92EAB1
 _FRAME_HEAD: Final = struct.Struct("<II")
@@ -31,16 +31,16 @@ _FOOTER: Final = struct.Struct("<IBI")
 def finalize_chunk(
     files: Files, layout: Layout, label: Label, start: StreamSeq, end: StreamSeq, *, zstd_level: int | None
 ) -> None:
-    """Give a sealed chunk its final name. Does nothing if that has happened already."""
+    """Give a sealed chunk its final name, unless it has it already."""
     growing, final = layout.chunk(label, start, None), layout.chunk(label, start, end)
     if not growing.exists():
         return
     if zstd_level is None:
         files.rename(growing, final)
         return
-    beside = final.with_name(final.name + ".tmp")
-    files.remove(beside)
-    fd = files.open_append(beside)
+    temporary = final.with_name(final.name + ".tmp")
+    files.remove(temporary)
+    fd = files.open_append(temporary)
     try:
         offset = 0
         for part in compress(growing, zstd_level):
@@ -49,17 +49,17 @@ def finalize_chunk(
         files.sync(fd)
     finally:
         os.close(fd)
-    files.rename(beside, final)
+    files.rename(temporary, final)
     files.sync_directory(layout.log)
     files.remove(growing)
 
 
 def compress(path: Path, level: int) -> Iterator[bytes]:
-    """Frames, then the seek table; deterministic for a level and a zstd version."""
+    """Yield compressed frames, then the seek table; deterministic for a level and a zstd version."""
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
     rows = []
     with path.open("rb") as raw:
-        while block := raw.read(BLOCK):
+        while block := raw.read(BLOCK_BYTES):
             frame = compressor.compress(block)
             rows.append(_ROW.pack(len(frame), len(block)))
             yield frame
@@ -68,7 +68,7 @@ def compress(path: Path, level: int) -> Iterator[bytes]:
 
 
 def read_range(fd: int, name: str, offset: int, length: int) -> bytes:
-    """``length`` raw bytes at raw ``offset`` of a compressed chunk; any decoding error is damage."""
+    """Read ``length`` uncompressed bytes at ``offset``; a decoding error is a ``DamageError``."""
     decompressor = zstandard.ZstdDecompressor()
     parts = []
     position = at = 0
@@ -77,13 +77,13 @@ def read_range(fd: int, name: str, offset: int, length: int) -> bytes:
             frame = read_exactly(fd, packed, at)
             try:
                 head = zstandard.get_frame_parameters(frame)
-                if head.content_size != raw or not head.has_checksum:  # before anything is allocated
-                    raise DamageError(name, at, f"is not a block with a checksum, of {raw} bytes")
+                if head.content_size != raw or not head.has_checksum:  # before memory is allocated
+                    raise DamageError(name, at, f"does not hold a block of {raw} bytes with a checksum")
                 block = decompressor.decompress(frame, max_output_size=raw)
             except zstandard.ZstdError as exc:
                 raise DamageError(name, at, f"does not decompress: {exc}") from exc
             if len(block) != raw:
-                raise DamageError(name, at, f"a block has {len(block)} bytes, the seek table says {raw}")
+                raise DamageError(name, at, f"holds a block of {len(block)} bytes, the seek table says {raw}")
             parts.append(block[max(0, offset - position) : offset + length - position])
         position, at = position + raw, at + packed
     return b"".join(parts)
@@ -101,17 +101,12 @@ def _seek_table(fd: int, name: str) -> list[tuple[int, int]]:
     head = read_exactly(fd, _FRAME_HEAD.size, start)
     if _FRAME_HEAD.unpack(head) != (_SKIPPABLE, count * _ROW.size + _FOOTER.size):
         raise DamageError(name, start, "does not hold a seek table")
-    rows = [
-        _ROW.unpack(row) for row in _chunks_of(read_exactly(fd, count * _ROW.size, start + _FRAME_HEAD.size))
-    ]
+    rows = list(_ROW.iter_unpack(read_exactly(fd, count * _ROW.size, start + _FRAME_HEAD.size)))
     if sum(packed for packed, _raw in rows) != start:
-        raise DamageError(name, start, "the seek table does not add up to the file")
+        raise DamageError(name, start, "the frame sizes in the seek table do not add up to the file's size")
     return rows
 
 
-def _chunks_of(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + _ROW.size] for at in range(0, len(data), _ROW.size))
-
-
 def raw_size(fd: int, name: str) -> int:
+    """Return the uncompressed size of a compressed chunk."""
     return sum(raw for _packed, raw in _seek_table(fd, name))

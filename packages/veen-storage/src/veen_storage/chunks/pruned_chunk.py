@@ -1,7 +1,8 @@
-"""What stays of a chunk when retention took its payloads: ``chunk-….pruned`` (COMP0.1, §3.4.1).
+"""The file ``chunk-….pruned``: what retention keeps of a chunk without its payloads (COMP0.1, core §3.4.1).
 
-A CBOR sequence: a head, one ``PrunedEntry`` for each entry, and a byte string of where each of these begins
-and the last one ends, as u32be. Whoever knows how many entries there are finds any of them with two reads.
+The file is a CBOR sequence: a head, one ``PrunedEntry`` for each entry, and a byte string with the offset of
+each entry and the end of the last one, as u32be. A reader that knows the number of entries finds any of them
+with two reads.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from veen_core.ids import StreamSeq
 from veen_storage.disk.files import read_exactly
 from veen_storage.errors import DamageError, reading
 
-_PLACE: Final = struct.Struct(">I")
+_OFFSET: Final = struct.Struct(">I")
 
 
-def encode_places(places: Iterable[int]) -> bytes:
-    """The last item of the file."""
-    return cbor.encode(b"".join(map(_PLACE.pack, places)))
+def encode_offsets(offsets: Iterable[int]) -> bytes:
+    """Encode the last item of the file: the offsets of the entries, and the end of the last one."""
+    return cbor.encode(b"".join(map(_OFFSET.pack, offsets)))
 
 
 def join_pruned(head: bytes, items: list[bytes]) -> bytes:
-    """The file, from the items it consists of."""
-    places = accumulate(map(len, items), initial=len(head))
-    return b"".join((head, *items, encode_places(places)))
+    """Join encoded head and entries to the content of a file."""
+    offsets = accumulate(map(len, items), initial=len(head))
+    return b"".join((head, *items, encode_offsets(offsets)))
 
 
 def encode_pruned(head: PrunedHead, kept: Iterable[PrunedEntry]) -> bytes:
@@ -39,14 +40,14 @@ def encode_pruned(head: PrunedHead, kept: Iterable[PrunedEntry]) -> bytes:
 
 
 class PrunedChunk(NamedTuple):
-    """All of a file, each entry with where it begins."""
+    """The content of a file; each entry with its offset."""
 
     head: PrunedHead
     kept: list[tuple[int, PrunedEntry]]
 
 
 def read_pruned_head(path: Path) -> PrunedHead:
-    """The head alone."""
+    """Read the head of a file."""
     with reading(path.name):
         data = path.read_bytes()
     try:
@@ -56,14 +57,14 @@ def read_pruned_head(path: Path) -> PrunedHead:
 
 
 def read_pruned_chunk(path: Path) -> PrunedChunk:
-    """All of it: each entry checked against its receipt, and every place."""
+    """Read a whole file; check each entry against its receipt, and every offset."""
     with reading(path.name):
         data = path.read_bytes()
     return decode_pruned_chunk(path.name, data)
 
 
 def decode_pruned_chunk(name: str, data: bytes) -> PrunedChunk:
-    """The same of a file's bytes."""
+    """Decode and check the content of a file."""
     at, head = 0, None
     kept: list[tuple[int, PrunedEntry]] = []
     try:
@@ -80,53 +81,57 @@ def decode_pruned_chunk(name: str, data: bytes) -> PrunedChunk:
             raise DecodeError("is empty")
     except DecodeError as exc:
         raise DamageError(name, at, str(exc)) from exc
-    if data[at:] != encode_places([*(place for place, _entry in kept), at]):
-        raise DamageError(name, at, "does not end in the places of its entries")
-    for place, entry in kept:
-        _check_leaf(name, place, entry)
+    if data[at:] != encode_offsets([*(offset for offset, _entry in kept), at]):
+        raise DamageError(name, at, "does not end in the table of its entries' offsets")
+    for offset, entry in kept:
+        _check_leaf(name, offset, entry)
     return PrunedChunk(head, kept)
 
 
 def read_pruned(
     path: Path, chunk: tuple[StreamSeq, StreamSeq], first: StreamSeq, last: StreamSeq, room: int
 ) -> tuple[list[PrunedEntry], int]:
-    """Entries ``first … last``, as many as there is room for but at least one, and their size."""
+    """Read entries ``first`` to ``last``, up to ``room`` bytes but at least one; also return their size."""
     with reading(path.name), path.open("rb", buffering=0) as file:
-        places = _places(file.fileno(), path, chunk, first, last)
-        taken = 1 + sum(place - places[0] <= room for place in places[2:])
-        data = read_exactly(file.fileno(), places[taken] - places[0], places[0])
-    kept = [_decode(path, a, data[a - places[0] : b - places[0]]) for a, b in pairwise(places[: taken + 1])]
+        offsets = _read_offsets(file.fileno(), path, chunk, first, last)
+        taken = 1 + sum(offset - offsets[0] <= room for offset in offsets[2:])
+        data = read_exactly(file.fileno(), offsets[taken] - offsets[0], offsets[0])
+    kept = [
+        _decode(path, a, data[a - offsets[0] : b - offsets[0]]) for a, b in pairwise(offsets[: taken + 1])
+    ]
     for seq, entry in enumerate(kept, first):
         if entry.receipt.stream_seq != seq:
             raise DamageError(
-                path.name, places[seq - first], f"is entry {entry.receipt.stream_seq}, not {seq}"
+                path.name, offsets[seq - first], f"holds entry {entry.receipt.stream_seq}, not entry {seq}"
             )
-        _check_leaf(path.name, places[seq - first], entry)
+        _check_leaf(path.name, offsets[seq - first], entry)
     return kept, len(data)
 
 
-def _places(
+def _read_offsets(
     fd: int, path: Path, chunk: tuple[StreamSeq, StreamSeq], first: StreamSeq, last: StreamSeq
 ) -> list[int]:
-    """Where the entries begin, and where the last of them ends."""
+    """Read the offsets of entries ``first`` to ``last``, and the end of the last one."""
     start, end = chunk
-    size = _PLACE.size * (end - start + 2)
+    size = _OFFSET.size * (end - start + 2)
     table = os.fstat(fd).st_size - size
-    packed = read_exactly(fd, _PLACE.size * (last - first + 2), max(0, table) + _PLACE.size * (first - start))
-    places = [place for (place,) in _PLACE.iter_unpack(packed)] if len(packed) % _PLACE.size == 0 else []
-    rising = all(a < b for a, b in pairwise(places))
-    if table < 0 or len(places) != last - first + 2 or not rising or places[-1] > table:
-        raise DamageError(path.name, max(0, table), "does not hold the places of its entries")
-    return places
+    packed = read_exactly(
+        fd, _OFFSET.size * (last - first + 2), max(0, table) + _OFFSET.size * (first - start)
+    )
+    offsets = [offset for (offset,) in _OFFSET.iter_unpack(packed)] if len(packed) % _OFFSET.size == 0 else []
+    rising = all(a < b for a, b in pairwise(offsets))
+    if table < 0 or len(offsets) != last - first + 2 or not rising or offsets[-1] > table:
+        raise DamageError(path.name, max(0, table), "does not hold the table of its entries' offsets")
+    return offsets
 
 
-def _decode(path: Path, place: int, item: bytes) -> PrunedEntry:
+def _decode(path: Path, offset: int, item: bytes) -> PrunedEntry:
     try:
         return PrunedEntry.decode(item)
     except DecodeError as exc:
-        raise DamageError(path.name, place, str(exc)) from exc
+        raise DamageError(path.name, offset, str(exc)) from exc
 
 
-def _check_leaf(name: str, place: int, entry: PrunedEntry) -> None:
+def _check_leaf(name: str, offset: int, entry: PrunedEntry) -> None:
     if entry.leaf_hash != entry.receipt.leaf_hash:
-        raise DamageError(name, place, f"entry {entry.receipt.stream_seq} does not match its leaf hash")
+        raise DamageError(name, offset, f"entry {entry.receipt.stream_seq} does not match its leaf hash")

@@ -1,14 +1,14 @@
-"""Retention: payloads go by rule, receipts and leaf hashes stay (COMP0.1, §3.4.1).
+"""Retention: rules remove payloads; receipts and leaf hashes stay (COMP0.1, core §3.4.1).
 
-Whole sealed chunks are pruned, never a part of one, and never the growing chunk or the control label.
-A pruned chunk leaves a file (``pruned_chunk``): when it was pruned, the sizes its entries had, and of each
-entry its receipt, its hash and the MSG fields that leaf hashes are made from, so that every proof
-across it still verifies and the index can be rebuilt.
+Retention prunes whole sealed chunks, never a part of one, and never the growing chunk or the control label.
+A pruned chunk leaves a file (``pruned_chunk``) with the time of pruning, the sizes of its entries, and of
+each entry its receipt, its hash and the MSG fields that leaf hashes are made from. Every proof across the
+chunk still verifies, and the index can be rebuilt.
 
-A decision goes through the journal like everything else, so that it is applied once or again, never half.
-A chunk must be the one that the manifest knows, to the last byte: what is pruned cannot be looked at again.
-That is looked at before a decision is made (``prunable``) and again when it is applied; a chunk that is
-damaged by then stays as it is, and everything else goes on. The rules will demand it again.
+A decision to prune goes through the journal, so that it is applied completely or again. Before a chunk is
+pruned, its entry hashes are compared with the manifest, because its payloads cannot be checked afterwards:
+once before the decision (``prunable``), and once when it is applied. A chunk that is damaged by then is left
+as it is, and everything else continues. The rules will demand it again.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from veen_storage.index.tables import CHUNKS, LABELS, MANIFEST, TOMBSTONES, is_c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRule:
-    """What a label may keep; None means no bound, and ``long_term`` neither age nor size."""
+    """How long, and how many bytes of, payloads a label keeps; None means no bound."""
 
     max_age_sec: int | None = None
     max_bytes: int | None = None
 
 
 LONG_TERM = PruneRule()
-"""Keep everything (retention_hint = long_term)."""
+"""The rule that keeps everything (retention_hint = long_term)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunePolicy:
-    """A rule per label, and one for all others."""
+    """One rule per label, and one for all other labels."""
 
     default: PruneRule = LONG_TERM
     labels: Mapping[Label, PruneRule] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class PrunePolicy:
 
 @dataclass(frozen=True, slots=True)
 class SealedChunk:
-    """A live sealed chunk, as the manifest knows it."""
+    """A sealed chunk that is not pruned, as the manifest records it."""
 
     start: StreamSeq
     end: StreamSeq
@@ -69,7 +69,7 @@ class SealedChunk:
 
 
 def due(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> list[Prune]:
-    """The decisions that a rule demands now, oldest chunk first; none for a label that holds tokens."""
+    """Return the chunks that a rule demands to prune now, oldest first; none of a label that holds tokens."""
     with index.reading() as view:
         number = LABELS.get(view, label)
         if number is None or is_control_label(view, number):
@@ -81,14 +81,14 @@ def due(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> list[Prun
         too_old = rule.max_age_sec is not None and chunk.last_ts + rule.max_age_sec < now
         too_much = rule.max_bytes is not None and kept_bytes > rule.max_bytes
         if not too_old and not too_much:
-            break  # later chunks are younger, and fewer bytes are left
+            break  # every later chunk is younger, and fewer bytes are left
         kept_bytes -= chunk.total_bytes
         decisions.append(Prune(label=label, start_seq=chunk.start, end_seq=chunk.end, pruned_at=now))
     return decisions
 
 
 def is_held_back(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> bool:
-    """Whether even the newest payload is too old, and stays: the chunk that grows is never pruned."""
+    """Return whether even the newest payload is too old, but stays because its chunk has not ended."""
     if rule.max_age_sec is None:
         return False
     with index.reading() as view:
@@ -102,14 +102,14 @@ def _live_chunks(view: View, number: LabelNo) -> Iterator[SealedChunk]:
             yield SealedChunk(start, end, segment.total_bytes, segment.last_ts)
 
 
-# --- what may go, and what stays of it
+# --- pruning
 
 
 @dataclass(frozen=True, slots=True)
 class Pruner:
-    """Reads the chunks that are to be pruned, and writes what stays of them.
+    """Checks the chunks that are to be pruned, and writes their ``.pruned`` files.
 
-    ``notice`` is told of those that are left alone because they are not what the manifest knows.
+    ``notice`` receives a line about each chunk that is left alone because it does not match the manifest.
     """
 
     layout: Layout
@@ -118,36 +118,37 @@ class Pruner:
     notice: Callable[[str], None]
 
     def prunable(self, decision: Prune) -> bool:
-        """Whether the chunk may go now; if not, that was said. Reads all of it."""
-        return self._read(decision) is not None
+        """Return whether the chunk can be pruned, after reading all of it; log why not."""
+        return self._pruned_form(decision) is not None
 
     def write(self, files: Files, decision: Prune) -> bool:
-        """Write what stays beside the chunk, which goes once the index knows; False if it must not go.
+        """Write the ``.pruned`` file; return False if the chunk must not be pruned.
 
-        From the chunk, also if something lies there already: of a round that was cut off, or a stranger.
+        The applier removes the chunk after its index transaction. An existing ``.pruned`` file is replaced:
+        an interrupted round may have left it.
         """
-        if self._is_pruned(decision) or self._is_gone(decision):
-            return True  # decided twice, or applied once before, as an index that was rebuilt may not know
-        if (stays := self._read(decision)) is None:
+        if self._is_pruned(decision) or self._is_removed(decision):
+            return True  # decided twice, or applied before the index was rebuilt
+        if (content := self._pruned_form(decision)) is None:
             return False
-        files.replace(self._path(decision), stays, sync_directory=False)
+        files.replace(self._path(decision), content, sync_directory=False)
         return True
 
     def write_again(self, files: Files, label: Label, start: StreamSeq, end: StreamSeq) -> None:
-        """Before a chunk goes that a crash has kept: what stays of it may be damaged by now."""
+        """Write the ``.pruned`` file again, before opening removes a chunk that a crash has kept."""
         if not self.layout.chunk(label, start, end).exists():
             return
         with self.index.reading() as view:
             pruned_at = TOMBSTONES.require(view, (LABELS.require(view, label), start)).pruned_at
         decision = Prune(label=label, start_seq=start, end_seq=end, pruned_at=pruned_at)
         try:
-            stays = self._checked(decision)
+            content = self._checked_form(decision)
         except (DamageError, OSError):
             read_pruned_chunk(self._path(decision))  # raises if it is damaged as well
             return
         path = self._path(decision)
-        if not path.exists() or path.read_bytes() != stays:
-            files.replace(path, stays)
+        if not path.exists() or path.read_bytes() != content:
+            files.replace(path, content)
 
     def _path(self, decision: Prune) -> Path:
         return self.layout.pruned(decision.label, decision.start_seq, decision.end_seq)
@@ -158,8 +159,8 @@ class Pruner:
             record = CHUNKS.get(view, (number, decision.start_seq)) if number is not None else None
         return record is not None and record.pruned
 
-    def _is_gone(self, decision: Prune) -> bool:
-        """Whether only what stays of the chunk is there, all of it."""
+    def _is_removed(self, decision: Prune) -> bool:
+        """Return whether the chunk is removed and its ``.pruned`` file is complete."""
         label, start, end = decision.label, decision.start_seq, decision.end_seq
         if any(self.layout.chunk(label, start, name).exists() for name in (end, None)):
             return False
@@ -176,41 +177,41 @@ class Pruner:
         with self.index.reading() as view:
             return _segment(view, LABELS.require(view, decision.label), decision.start_seq)[1]
 
-    def _read(self, decision: Prune) -> bytes | None:
-        """What stays of the chunk; None if it is not the one that it must be."""
+    def _pruned_form(self, decision: Prune) -> bytes | None:
+        """Return the content of the ``.pruned`` file; None if the chunk does not match the manifest."""
         name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
         try:
-            return self._checked(decision)
+            return self._checked_form(decision)
         except DamageError as exc:
             damage = exc
         except OSError as exc:
             if self._is_pruned(decision):
-                return None  # meanwhile
+                return None  # the applier has pruned it meanwhile
             damage = unreadable(name, exc)
         where = f"{name}{f' at byte {damage.offset}' if damage.offset is not None else ''}"
         self.notice(
-            f"{where}: {damage.what}: retention leaves it as it is; "
+            f"{where}: {damage.what}: retention does not prune it; "
             "run `veen hub fsck`, and restore the file from a clone"
         )
         return None
 
-    def _checked(self, decision: Prune) -> bytes:
-        stays = what_stays(self.layout, decision, zstd=self.zstd)
-        if stays.entry_hashes_root != self._segment(decision).entry_hashes_root:
+    def _checked_form(self, decision: Prune) -> bytes:
+        form = pruned_form(self.layout, decision, zstd=self.zstd)
+        if form.entry_hashes_root != self._segment(decision).entry_hashes_root:
             name = self.layout.chunk(decision.label, decision.start_seq, decision.end_seq).name
-            raise DamageError(name, None, "is not the chunk that the manifest knows")
-        return stays.content
+            raise DamageError(name, None, "is not the chunk that the manifest records")
+        return form.content
 
 
-class Stays(NamedTuple):
-    """What a pruned chunk's file holds, and what its entries hash to."""
+class PrunedForm(NamedTuple):
+    """The content of a ``.pruned`` file, and the root over the hashes of its entries."""
 
     content: bytes
     entry_hashes_root: MmrRoot
 
 
-def what_stays(layout: Layout, decision: Prune, *, zstd: bool) -> Stays:
-    """Of a chunk that is still there; ``DamageError`` if it cannot be read to its end."""
+def pruned_form(layout: Layout, decision: Prune, *, zstd: bool) -> PrunedForm:
+    """Read a chunk and return its pruned form; ``DamageError`` if it cannot be read to its end."""
     label, start, end = decision.label, decision.start_seq, decision.end_seq
     sizes: list[int] = []
     kept: list[PrunedEntry] = []
@@ -227,25 +228,25 @@ def what_stays(layout: Layout, decision: Prune, *, zstd: bool) -> Stays:
     head = PrunedHead(
         label=label, start_seq=start, end_seq=end, pruned_at=decision.pruned_at, sizes=tuple(sizes)
     )
-    return Stays(encode_pruned(head, kept), hashes.root)
+    return PrunedForm(encode_pruned(head, kept), hashes.root)
 
 
 def _segment(
     view: View, number: LabelNo, start: StreamSeq
 ) -> tuple[tuple[LabelNo, Epoch, StreamSeq, StreamSeq], Segment]:
-    """The manifest's leaf for the chunk that a decision names."""
+    """Return key and row of the chunk in the manifest."""
     record = CHUNKS.require(view, (number, start))
     key = (number, record.epoch, start, record.end)
     return key, MANIFEST.require(view, key)
 
 
 def index_pruned(txn: Transaction, step: Pruned) -> None:
-    """Tombstone, and the manifest's leaf turned to pruned."""
+    """Write the tombstone of a chunk, and mark its rows as pruned."""
     decision = step.decision
     key = (step.number, decision.start_seq)
     record = CHUNKS.require(txn, key)
     if record.pruned:
-        return  # decided twice before it was applied once: the first decision stands
+        return  # decided twice before it was applied once: the first decision counts
     CHUNKS.put(txn, key, ChunkRecord(record.end, record.epoch, True))
     manifest_key, segment = _segment(txn, step.number, decision.start_seq)
     MANIFEST.put(txn, manifest_key, dataclasses.replace(segment, pruned=True))

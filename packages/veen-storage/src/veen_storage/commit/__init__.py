@@ -1,1 +1,1 @@
-"""The commit path: journal, writer, ledger, applier and recovery (H2)."""
+"""The way of a message to disk: writer, ledger, journal, applier, and recovery after a crash (H2)."""

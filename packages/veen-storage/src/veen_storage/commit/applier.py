@@ -1,17 +1,17 @@
-"""The applier: moves durable batches from the journal into chunk files and the index (DESIGN step 2).
+"""The applier: move durable batches from the journal into chunk files and the index.
 
 Order of one round, over any number of batches:
 
-1. chunk bytes, summaries, peak snapshots, checkpoints, anchors and index lines are written and synced;
-2. the folder's names are synced;
-3. one full-sync index transaction records them, with the last batch applied: the round is done;
-4. sealed chunks get their final names; pruned payloads are removed (but for a chunk that was found damaged in
-   step 1: its pruning is not carried out, see ``retention``);
-5. the tail drops what the index now holds, and the journal's applied segments go.
+1. write and sync chunk bytes, summaries, peak snapshots, checkpoints, anchors and checkpoint index lines;
+2. sync the names in the folders;
+3. record all of it in one synced index transaction, with the number of the last batch: the round is applied;
+4. give sealed chunks their final names and remove pruned payloads (a chunk that step 1 found damaged is not
+   pruned, see ``chunks.retention``);
+5. the store drops these batches from the tail, and removes journal segments that are applied.
 
-A crash before 3 leaves bytes that the index does not know of: recovery cuts files back to the
-lengths it recorded and applies the batches again. A crash after 3 leaves step 4 open: it is listed in
-the transaction, and done at the next opening. Every write here may therefore happen twice.
+A crash before step 3 leaves bytes that the index does not include: recovery truncates files to the lengths in
+the index and applies the batches again. A crash after step 3 leaves step 4 undone: the transaction lists it,
+and the next opening does it. Every write here may therefore happen twice.
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ from veen_storage.commit.changes import Anchored, Changes, Checkpointed, Placed,
 from veen_storage.commit.journal import foreign_at
 from veen_storage.disk.files import Files, read_exactly
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError
+from veen_storage.errors import REPAIR, DamageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import LABEL_SEQ, NODE, ChunkRecord, Segment
 
+MAX_OPEN_FILES: Final = 256
+"""Chunk files that are open at once during a round."""
 ROUND_BYTES: Final = 8 * 1_048_576
-"""A round takes about this much of the journal."""
+"""A round takes about this many bytes of batches."""
 
 
 @dataclass(slots=True)
 class _Appends:
-    """Bytes to add to one file, from an offset that everything before them agrees on."""
+    """Bytes to append to one file from ``offset`` on, which is the file's length in the index."""
 
     offset: int
     parts: list[bytes] = field(default_factory=list)
 
 
 class Applier:
-    """Writes what the ledger decided; decides nothing."""
+    """Writes the changes that the ledger decided."""
 
     def __init__(
         self,
@@ -64,35 +66,35 @@ class Applier:
         self._index = index
         self._zstd_level = zstd_level
         self._pruner = pruner
-        # Folders in which names changed since they were last synced. At first all of them: a process that
-        # died here may have made names that are not durable yet.
+        # Folders with names that changed since their last sync. At first both: a process that crashed
+        # may have left names that are not durable yet.
         self._renamed_in = {layout.log, layout.root}
 
     def apply(self, changes: list[Changes]) -> None:
-        """One round: steps 1 to 4."""
+        """Apply one round: steps 1 to 4."""
         self._write_files(changes)
         finishing = encode_finishing(changes)
         self._index.write(lambda txn: write_index(txn, changes, finishing))
         self.finish(finishing)
 
-    def finish(self, finishing: bytes, *, cut_off: bool = False) -> None:
-        """Step 4; also at opening, for a round that was cut off after step 3."""
+    def finish(self, finishing: bytes, *, after_crash: bool = False) -> None:
+        """Do step 4; ``after_crash``: of a round that was interrupted after step 3."""
         for kind, label, start, end in decode_finishing(finishing):
-            if kind == "seal" and cut_off and self._is_compressed(label, start, end):
+            if kind == "seal" and after_crash and self._is_compressed(label, start, end):
                 self._files.remove(self._layout.chunk(label, start, None))
             elif kind == "seal":
                 compression.finalize_chunk(
                     self._files, self._layout, label, start, end, zstd_level=self._zstd_level
                 )
             else:
-                if cut_off:
+                if after_crash:
                     self._pruner.write_again(self._files, label, start, end)
                 self._files.remove(self._layout.chunk(label, start, end))
         if finishing != NOTHING_TO_FINISH:
             self._files.sync_directory(self._layout.log)
 
     def _is_compressed(self, label: Label, start: StreamSeq, end: StreamSeq) -> bool:
-        """Whether a whole chunk has its final name already: then it is not made again from what grew."""
+        """Return whether the compressed chunk is complete, so that it need not be made again."""
         final = self._layout.chunk(label, start, end)
         return self._zstd_level is not None and final.exists() and is_whole(final, compressed=True)
 
@@ -100,7 +102,7 @@ class Applier:
 
     def _write_files(self, changes: list[Changes]) -> None:
         appends: dict[Path, _Appends] = {}
-        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # by key: making a path costs 6 µs an entry
+        growing: dict[tuple[Label, StreamSeq], _Appends] = {}  # not by path: making one costs 6 µs an entry
         pruned: set[tuple[Label, StreamSeq]] = set()
         refused: set[int] = set()
         for step in (step for change in changes for step in change.steps):
@@ -122,7 +124,7 @@ class Applier:
                     self._renamed_in.add(self._layout.log)
                     chunk_ = (step.decision.label, step.decision.start_seq)
                     if chunk_ in pruned:
-                        continue  # decided twice: the first decision stands
+                        continue  # decided twice: the first decision counts
                     if self._pruner.write(self._files, step.decision):
                         pruned.add(chunk_)
                     else:
@@ -153,13 +155,12 @@ class Applier:
         self._renamed_in.add(path.parent)
 
     def _append_all(self, appends: dict[Path, _Appends]) -> None:
-        """Write every file's bytes, then sync them together."""
-        batch = 256  # descriptors held open at once
+        """Write every file's bytes, then sync the files together."""
         pending = list(appends.items())
-        for at in range(0, len(pending), batch):
+        for at in range(0, len(pending), MAX_OPEN_FILES):
             opened: list[int] = []
             try:
-                for path, append in pending[at : at + batch]:
+                for path, append in pending[at : at + MAX_OPEN_FILES]:
                     opened.append(fd := self._files.open_append(path))
                     self._append(fd, path, append)
                 self._files.sync_many(opened)
@@ -172,7 +173,9 @@ class Applier:
         if length == 0:
             self._renamed_in.add(path.parent)  # it may be new
         if length < append.offset:
-            raise DamageError(path.name, length, f"ends before byte {append.offset}, where it must go on")
+            raise DamageError(
+                path.name, length, f"ends before byte {append.offset}, which the index includes"
+            )
         data = b"".join(append.parts)
         if length > append.offset:
             self._check_surplus(fd, path, append.offset, data)
@@ -180,10 +183,9 @@ class Applier:
         self._files.write(fd, data, append.offset)
 
     def _check_surplus(self, fd: int, path: Path, offset: int, data: bytes) -> None:
-        """A round that was cut off left a part of what is written now; all else is somebody's entries."""
+        """Raise unless the bytes beyond the index are the torn write of an interrupted round."""
         if (at := foreign_at(read_exactly(fd, len(data), offset), data, offset)) is not None:
-            what = "holds what neither index nor journal knows"
-            raise DamageError(path.name, at, what, "run `veen hub repair`")
+            raise DamageError(path.name, at, "holds bytes that neither index nor journal knows", REPAIR)
 
 
 def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) -> None:
@@ -194,7 +196,7 @@ def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) ->
 
 
 def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) -> None:
-    """Everything the index learns from these batches; repair calls it with what it read from files."""
+    """Write the index rows of these batches; repair calls this with what it read from files."""
     entries: list[tuple[bytes, bytes]] = []
     nodes: list[tuple[bytes, bytes]] = []
     last_ts: dict[int, int] = {}
@@ -227,7 +229,7 @@ def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) 
 
 
 def index_sealed(txn: Transaction, step: Sealed, *, pruned: bool = False) -> None:
-    """The manifest's leaf for a chunk that ended."""
+    """Write the rows of a sealed chunk: its record and its leaf in the manifest."""
     summary = step.summary
     start, end = summary.start_seq, summary.end_seq
     tables.CHUNKS.put(txn, (step.number, start), ChunkRecord(end, step.epoch, pruned))
@@ -267,7 +269,7 @@ def _index_cursors(txn: Transaction, change: Changes) -> None:
     tables.write_number(txn, tables.BINDING_BYTES, change.binding_bytes)
 
 
-# --- what step 4 has to do, as the transaction of step 3 records it
+# --- step 4, as the transaction of step 3 records it
 
 NOTHING_TO_FINISH = cbor.encode([])
 

@@ -1,6 +1,6 @@
-"""What a batch changes, step by step: decided by the ledger, written by the applier, shown by the tail.
+"""The changes of one batch: the ledger decides them, the applier writes them, the tail shows them to readers.
 
-``Anchor`` and ``Prune`` are also what the journal holds of such decisions.
+``Anchor`` and ``Prune`` are also journal records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGINNING: Final = UnixTime(0)
 @int_map("anchor", section="ANCHOR0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor(Wire):
-    """A journal item, and the content of the file beside the checkpoint."""
+    """The anchor of a checkpoint: a journal record, and the content of the file next to the checkpoint."""
 
     label: Label
     upto_seq: StreamSeq
@@ -35,7 +35,7 @@ class Anchor(Wire):
 @int_map("prune", section="COMP0.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prune(Wire):
-    """A journal item: the payloads of one sealed chunk go."""
+    """The decision to prune the payloads of one sealed chunk: a journal record."""
 
     label: Label
     start_seq: StreamSeq
@@ -45,7 +45,7 @@ class Prune(Wire):
 
 @dataclass(slots=True)
 class Placed:
-    """An entry, where it goes, and what it added to the label's MMR."""
+    """An entry, its location in the chunk, and the nodes it added to the label's MMR."""
 
     number: LabelNo
     entry: Entry
@@ -53,12 +53,12 @@ class Placed:
     location: Location
     hub_ts: UnixTime
     nodes: list[Node]
-    """The leaf first, then the inner nodes it completed."""
+    """The leaf first, then the inner nodes that the leaf completed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A chunk that a roll ended."""
+    """A chunk that ended, because the next entry starts a new one (core §4.8.2)."""
 
     number: LabelNo
     summary: ChunkSummary
@@ -68,7 +68,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """A checkpoint, its line in the label's index and its binding, with the files' lengths before it."""
+    """A checkpoint, its line in the checkpoint index and its binding; ``…_at`` are offsets in their files."""
 
     number: LabelNo
     checkpoint: Checkpoint
@@ -83,7 +83,7 @@ class Checkpointed:
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """Where a checkpoint was anchored (ANCHOR0.2)."""
+    """A checkpoint that was anchored (ANCHOR0.2)."""
 
     number: LabelNo
     anchor: Anchor
@@ -91,7 +91,7 @@ class Anchored:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A sealed chunk whose payloads go."""
+    """A sealed chunk whose payloads are to be removed."""
 
     number: LabelNo
     decision: Prune
@@ -102,7 +102,7 @@ Step = Placed | Sealed | Checkpointed | Anchored | Pruned
 
 @dataclass(slots=True)
 class Changes:
-    """Everything one batch changes, in the order in which it is applied."""
+    """Everything that one batch changes, in the order in which it is applied."""
 
     batch: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -112,16 +112,16 @@ class Changes:
     caps: dict[AuthRef | ClaimsRef, CapRecord] = field(default_factory=dict)
     buckets: dict[tuple[ClaimsRef, LabelNo], Bucket] = field(default_factory=dict)
     controls: set[LabelNo] = field(default_factory=set)
-    """Labels that hold tokens: retention leaves them alone (H5)."""
+    """Labels that hold capability tokens, which retention must keep (RESOLUTIONS H5)."""
     hub_ts: UnixTime = BEGINNING
     binding_bytes: int = 0
 
     @property
     def entries(self) -> int:
-        """How many entries the batch placed."""
+        """Number of entries in the batch."""
         return sum(isinstance(step, Placed) for step in self.steps)
 
     @property
     def size(self) -> int:
-        """Bytes of entries."""
+        """Size of the framed entries, in bytes."""
         return sum(len(step.frame) for step in self.steps if isinstance(step, Placed))

@@ -1,4 +1,7 @@
-"""The floor: what the journal's folder must agree with, in a file of its own beside the segments (H2)."""
+"""The journal floor: a small file next to the segments that says what the journal must hold (RESOLUTIONS H2).
+
+It exists from the creation of a directory on, so that an emptied journal is not taken for a new one.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,25 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from veen_storage.disk.files import Files
-from veen_storage.errors import DamageError, unreadable
+from veen_storage.errors import REPAIR, DamageError, read_file
 
 FLOOR: Final = "applied"
+_NAME: Final = f"journal/{FLOOR}"
 
 
 class Floor(NamedTuple):
-    """What the journal's folder must agree with: noted when a segment begins, and before segments go.
-
-    There from a directory's creation on: a journal that somebody emptied is not taken for a new one.
-    """
+    """What journal and index must hold; written when a segment begins and before segments are removed."""
 
     applied: int = 0
-    """The batch that every index of this directory must have applied: an older index is noticed."""
+    """The batch that every index of this directory must include: an older index is refused."""
     segment: int = 0
-    """The first batch of the newest segment, which must be there; 0 if none need be."""
+    """First batch of the newest segment, which must exist; 0 if no segment need exist."""
 
     @property
     def text(self) -> str:
-        said = f"{self.applied} {self.segment}"
-        return f"{said} {crc32(said.encode()):08x}\n"
+        """The two numbers and their checksum, as the file holds them."""
+        numbers = f"{self.applied} {self.segment}"
+        return f"{numbers} {crc32(numbers.encode()):08x}\n"
 
 
 def write_floor(files: Files, directory: Path, floor: Floor) -> None:
@@ -34,27 +36,14 @@ def write_floor(files: Files, directory: Path, floor: Floor) -> None:
 
 
 def read_floor(directory: Path) -> Floor:
-    try:
-        text = (directory / FLOOR).read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        raise DamageError(
-            f"journal/{FLOOR}",
-            None,
-            "is missing: where it went, batches that were acknowledged may have gone too",
-            "put journal/ back as it was; without that, `veen hub repair` goes on with what the log holds",
-        ) from None
-    except OSError as exc:
-        raise unreadable(f"journal/{FLOOR}", exc) from exc
-    match text.split(" "):
+    """Read the floor; raise ``DamageError`` if it is missing: acknowledged batches may be missing too."""
+    missing = "put journal/ back as it was; without it, `veen hub repair` continues with what the log holds"
+    content = read_file(directory / FLOOR, name=_NAME, missing=missing)
+    match (text := content.decode("ascii", "replace")).split(" "):
         case [applied, segment, _checksum] if _is_number(applied) and _is_number(segment):
             if (floor := Floor(int(applied), int(segment))).text == text:
                 return floor
-    raise DamageError(
-        f"journal/{FLOOR}",
-        None,
-        "does not hold two batch numbers and their checksum",
-        "run `veen hub repair`",
-    )
+    raise DamageError(_NAME, None, "does not hold two batch numbers and their checksum", REPAIR)
 
 
 def _is_number(text: str) -> bool:

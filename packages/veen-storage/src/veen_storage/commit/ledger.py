@@ -1,10 +1,10 @@
-"""The ledger: what appending knows and decides, in memory, over what the index holds (§3.4.1).
+"""The ledger: the state that appending needs, cached in memory over the index (core §3.4.1).
 
-A ``Draft`` is one batch in the making. It copies each cursor it touches, places every entry in its
-chunk, and makes the checkpoint that a roll demands; nothing outside it changes until ``adopt``, which
-comes after the journal's commit point. Recovery feeds the journal's entries through the same draft.
+A ``Draft`` is the state of one batch that is being prepared. It copies each cursor that the batch changes and
+decides the location of every entry. Nothing outside the draft changes until ``adopt``, which comes after the
+journal's commit point. Recovery sends the journal's entries through the same draft.
 
-Cursors that the applier has not yet written must stay in memory; the rest are a bounded cache.
+Cursors that the applier has not yet written stay in memory; all others are a bounded cache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from veen_storage.index.records import CapRecord, ClientCursor, LabelCursor, Lab
 from veen_storage.index.tables import BUCKETS, CAPS, CHECKPOINTS, CHUNKS, CLIENTS, LABELS, Table, read_cursor
 
 MAX_CACHED_CURSORS: Final = 4_096
-"""Cursors of each kind that are kept beyond those still to be applied."""
+"""Cursors of each kind that stay cached after they are applied."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,10 +52,10 @@ class CursorCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         with self._lock:
-            if (held := self._values.get(key)) is None:
+            if (cached := self._values.get(key)) is None:
                 return None
             self._values.move_to_end(key)
-            return held[1]
+            return cached[1]
 
     def put(self, key: K, value: V, batch: int) -> None:
         with self._lock:
@@ -78,17 +78,17 @@ class CursorCache(Generic[K, V]):
 
 
 class Ledger:
-    """The current state of every label, as far as it is cached; the rest is in the index."""
+    """The current state of every label: cached cursors over the rows of the index."""
 
     def __init__(
         self, index: Index, registry: Registry, judge: Callable[[LabelCursor], None] = lambda _cursor: None
     ) -> None:
-        """``judge`` raises if a label of the index must not be added to (``origin``)."""
+        """``judge`` raises if a label must not be appended to (``chunks.chunk_origin_check``)."""
         self._index = index
         self._judge = judge
         self.registry = registry
         self.adopted = 0
-        """How many batches became durable in this run."""
+        """Number of batches that became durable since the directory was opened."""
         self._labels: CursorCache[Label, LabelCursor] = CursorCache()
         self._clients: CursorCache[tuple[LabelNo, ClientId], ClientCursor] = CursorCache()
         self._caps: CursorCache[AuthRef | ClaimsRef, CapRecord] = CursorCache()
@@ -100,7 +100,7 @@ class Ledger:
             self.binding_bytes = tables.read_number(view, tables.BINDING_BYTES)
 
     def label(self, label: Label) -> LabelCursor | None:
-        """The label's cursor, or None if it holds nothing."""
+        """Return the label's cursor, or None if the label has no entries."""
         if (cached := self._labels.get(label)) is not None:
             return cached
         with self._index.reading() as view:
@@ -112,15 +112,15 @@ class Ledger:
         return cursor
 
     def client(self, number: LabelNo, client: ClientId) -> ClientCursor | None:
-        return self._through(self._clients, CLIENTS, (number, client))
+        return self._cached(self._clients, CLIENTS, (number, client))
 
     def cap(self, ref: AuthRef | ClaimsRef) -> CapRecord | None:
-        return self._through(self._caps, CAPS, ref)
+        return self._cached(self._caps, CAPS, ref)
 
     def bucket(self, claims: ClaimsRef, number: LabelNo) -> Bucket | None:
-        return self._through(self._buckets, BUCKETS, (claims, number))
+        return self._cached(self._buckets, BUCKETS, (claims, number))
 
-    def _through(self, cache: CursorCache[K, V], table: Table[K, V], key: K) -> V | None:
+    def _cached(self, cache: CursorCache[K, V], table: Table[K, V], key: K) -> V | None:
         if (cached := cache.get(key)) is not None:
             return cached
         with self._index.reading() as view:
@@ -133,7 +133,7 @@ class Ledger:
         return LabelNo(self._next_label + already_drafted)
 
     def adopt(self, changes: Changes) -> None:
-        """Memory follows disk: called once the batch is durable, and only then."""
+        """Take over the changes of a batch that is durable; never call this before."""
         self.adopted += 1
         self._next_label += len(changes.new_labels)
         self.hub_ts = changes.hub_ts
@@ -151,41 +151,41 @@ class Ledger:
                 self._checkpoints.put((step.number, step.checkpoint.upto_seq), True, changes.batch)
 
     def has_checkpoint(self, number: LabelNo, upto: StreamSeq) -> bool:
-        """Whether the label has a checkpoint at exactly ``upto``."""
+        """Return whether the label has a checkpoint at exactly ``upto``."""
         if self._checkpoints.get((number, upto)) is not None:
             return True
         with self._index.reading() as view:
             return CHECKPOINTS.get(view, (number, upto)) is not None
 
     def check_prune(self, decision: Prune) -> None:
-        """Raise unless the decision can be applied whatever comes after it."""
+        """Raise unless the decision names a sealed chunk that may be pruned."""
         with self._index.reading() as view:
             number, chunk = LABELS.get(view, decision.label), None
             if number is not None and not tables.is_control_label(view, number):
                 chunk = CHUNKS.get(view, (number, decision.start_seq))
         if chunk is None or chunk.end != decision.end_seq:
             where = f"{decision.start_seq} to {decision.end_seq} of label {decision.label.hex()}"
-            raise AbsentError(f"{where} is no sealed chunk that may be pruned")
+            raise AbsentError(f"entries {where} are not a sealed chunk that may be pruned")
 
     def shrink(self, applied: int) -> None:
-        """Forget what the index now holds, beyond the cache's size."""
+        """Evict cursors that the index includes up to batch ``applied``, beyond the cache's size."""
         for cache in (self._labels, self._clients, self._caps, self._buckets, self._checkpoints):
             cache.shrink(applied)
 
 
 class Draft:
-    """One batch in the making: a view of the ledger with this batch's changes on top."""
+    """The state of one batch that is being prepared: the ledger with this batch's changes on top."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.changes = Changes(hub_ts=ledger.hub_ts, binding_bytes=ledger.binding_bytes)
         self._reserved: dict[LabelNo, int] = {}
-        """Entries of the growing chunk whose place is decided and whose hash is not known yet."""
+        """Entries of the growing chunk that have a location and are not signed yet, so not hashed."""
         self._caps: dict[AuthRef | ClaimsRef, CapRecord] = {}
-        """Read in this batch: each of its messages asks twice for its token."""
+        """Tokens read in this batch: each message looks its token up twice."""
 
     def label(self, label: Label) -> LabelCursor | None:
-        """The cursor to read; do not change it."""
+        """Return the cursor for reading; the caller must not change it."""
         return self.changes.heads.get(label) or self.ledger.label(label)
 
     def client(self, label: Label, client: ClientId) -> ClientCursor | None:
@@ -196,21 +196,21 @@ class Draft:
         return self.changes.clients.get(key) or self.ledger.client(*key)
 
     def cap(self, ref: AuthRef | ClaimsRef) -> CapRecord | None:
-        """The record of one token, or of the claims that several tokens share."""
-        if (held := self.changes.caps.get(ref) or self._caps.get(ref)) is not None:
-            return held
+        """Return the record of one token, or of the claims that several tokens share."""
+        if (known := self.changes.caps.get(ref) or self._caps.get(ref)) is not None:
+            return known
         if (found := self.ledger.cap(ref)) is not None:
             self._caps[ref] = found
         return found
 
     def issued_at(self, record: CapRecord) -> UnixTime:
-        """When the token's claims were first authorized or used, for any length of the chain (§6, H5)."""
+        """Return when the token's claims were first authorized or used, whatever the chain (core §6, H5)."""
         claims = record.claims_ref
         shared = self.cap(claims) if claims is not None else None
         return min(record.issued_at, shared.issued_at) if shared is not None else record.issued_at
 
     def bucket(self, auth_ref: AuthRef, label: Label) -> Bucket | None:
-        """The bucket of the token's claims at this label (H8); None for a token unknown or unused here."""
+        """Return the rate bucket of the token's claims at this label (H8); None if they are unused there."""
         cursor, record = self.label(label), self.cap(auth_ref)
         claims = record.claims_ref if record is not None else None
         if cursor is None or claims is None:
@@ -226,11 +226,11 @@ class Draft:
         return (cursor.number, upto) in made or self.ledger.has_checkpoint(cursor.number, upto)
 
     def own(self, label: Label) -> LabelCursor:
-        """The cursor to change: this batch's copy, or a new label's."""
+        """Return the cursor for changing: this batch's copy, or a new label's cursor."""
         if (cursor := self.changes.heads.get(label)) is not None:
             return cursor
-        if (held := self.ledger.label(label)) is not None:
-            cursor = held.copy()
+        if (current := self.ledger.label(label)) is not None:
+            cursor = current.copy()
         else:
             number = self.ledger.next_label(len(self.changes.new_labels))
             self.changes.new_labels[label] = number
@@ -243,7 +243,7 @@ class Draft:
         return rolls(cursor.chunk_bytes, entries, frame_size, self.ledger.registry.limits)
 
     def seal_chunk(self, cursor: LabelCursor) -> None:
-        """End the growing chunk; the next entry starts a new one (§4.8.2)."""
+        """End the growing chunk; the next entry starts a new one (core §4.8.2)."""
         summary = ChunkSummary(
             label=cursor.label,
             start_seq=cursor.chunk_start,
@@ -262,19 +262,19 @@ class Draft:
     def place(
         self, cursor: LabelCursor, entry: Entry, frame: bytes, nodes: list[Node], digest: EntryHash
     ) -> None:
-        """Put an entry, whose leaf is already in ``cursor.log``, at the end of the growing chunk."""
+        """Append an entry, whose leaf is already in ``cursor.log``, to the growing chunk."""
         location = self.reserve(cursor, len(frame))
         self.fill(cursor, Placed(cursor.number, entry, frame, location, cursor.hub_ts, nodes), digest)
 
     def reserve(self, cursor: LabelCursor, frame_size: int) -> Location:
-        """A place at the end of the growing chunk, for an entry whose leaf is already in ``cursor.log``."""
+        """Reserve a location in the growing chunk for an entry whose leaf is already in ``cursor.log``."""
         location = Location(cursor.chunk_start, cursor.chunk_bytes, frame_size)
         cursor.chunk_bytes += frame_size
         self._reserved[cursor.number] = self._reserved.get(cursor.number, 0) + 1
         return location
 
     def fill(self, cursor: LabelCursor, placed: Placed, digest: EntryHash) -> None:
-        """Put an entry into its place; in the order in which places were reserved."""
+        """Add an entry at its reserved location, in the order of reservations."""
         self.changes.steps.append(placed)
         cursor.hashes.add(digest)
         self._reserved[cursor.number] -= 1
@@ -287,7 +287,7 @@ class Draft:
         self.changes.clients[key] = ClientCursor(client_seq, first_seen)
 
     def note_use(self, cursor: LabelCursor, auth_ref: AuthRef) -> None:
-        """First use fixes issued_at (§6); every accepted message takes a token from its bucket (H8)."""
+        """Record one use of a token: the first sets issued_at (core §6), each takes from the bucket (H8)."""
         record = self.cap(auth_ref)
         if record is None:
             self.changes.caps[auth_ref] = CapRecord(cursor.hub_ts, StreamSeq(0), b"")
@@ -299,9 +299,9 @@ class Draft:
         self.changes.buckets[claims, cursor.number] = bucket.at(rate, cursor.hub_ts).take()
 
     def note_token(self, auth_ref: AuthRef, token_bytes: bytes, control: LabelCursor) -> None:
-        """A token was authorized on the control label: its receipt's hub_ts is issued_at (H5).
+        """Record a token that was authorized on the control label: its receipt's hub_ts is issued_at (H5).
 
-        Unless a MSG used it before: the first one fixed issued_at (§6), and nothing renews it.
+        If a MSG used the token before, that MSG has set issued_at (core §6), and it stays.
         """
         seen = self.cap(auth_ref)
         issued_at = seen.issued_at if seen is not None else control.hub_ts
@@ -327,7 +327,7 @@ class Draft:
     def note_checkpoint(
         self, cursor: LabelCursor, checkpoint: Checkpoint, binding: CheckpointBinding
     ) -> None:
-        """File a checkpoint of the label as it now stands."""
+        """Record a checkpoint up to the label's last entry."""
         upto = checkpoint.upto_seq
         line = CheckpointIndexEntry(
             upto_seq=upto,

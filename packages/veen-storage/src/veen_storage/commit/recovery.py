@@ -1,7 +1,8 @@
-"""Recovery: what the journal holds beyond the index, applied (DESIGN, storage step 3).
+"""Recovery: apply the journal batches that the index does not include, when a directory is opened.
 
-Every batch goes through the same draft and the same applier as when it was new. Then the segments go: what
-they held is in the index. Cut off anywhere, the next opening does the rest.
+Every batch goes through the same draft and the same applier as when it was new. Then the journal's segments
+are removed, since the index includes all their batches. If recovery is interrupted, the next opening repeats
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from veen_storage.errors import DamageError, MismatchError
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Of one data directory that is being opened; ``notice`` hears of a batch that was torn."""
+    """Recovery of one data directory; ``notice`` receives a line about a batch that was torn."""
 
     layout: Layout
     files: Files
@@ -34,7 +35,7 @@ class Recovery:
     notice: Callable[[str], None]
 
     def run(self, applied: int, apply_round: Callable[[list[Changes]], None]) -> int:
-        """Apply every batch after ``applied``; returns the last one's number."""
+        """Apply every batch after ``applied``, and return the number of the last one."""
         floor = read_floor(self.layout.journal)
         replayed: list[Changes] = []
         size, last = 0, applied
@@ -46,7 +47,7 @@ class Recovery:
                 replayed, size = [], 0
         if replayed:
             apply_round(replayed)
-        self._clear(last)
+        self._remove_segments(last)
         return last
 
     def _replay(self, batch: journal.JournalBatch) -> Changes:
@@ -58,13 +59,13 @@ class Recovery:
                 raise
             except VeenError as exc:
                 raise DamageError(f"journal batch {batch.number}", None, str(exc)) from exc
-        self._check_signed(draft.changes)
+        self._check_signatures(draft.changes)
         draft.changes.batch = batch.number
         self.ledger.adopt(draft.changes)
         return draft.changes
 
-    def _check_signed(self, changes: Changes) -> None:
-        """The last receipt of each label is this hub's; its root commits to those before it (I3)."""
+    def _check_signatures(self, changes: Changes) -> None:
+        """Check that this hub signed each label's last receipt, whose root commits to all before it (I3)."""
         last = {step.entry.label: step.entry for step in changes.steps if isinstance(step, Placed)}
         for entry in last.values():
             try:
@@ -72,7 +73,7 @@ class Recovery:
             except SignatureError as exc:
                 raise MismatchError(f"journal: {exc}: another hub's files were mixed in") from None
 
-    def _clear(self, last: int) -> None:
+    def _remove_segments(self, last: int) -> None:
         segments = journal.list_segments(self.layout.journal)
         if segments:
             write_floor(self.files, self.layout.journal, Floor(last))

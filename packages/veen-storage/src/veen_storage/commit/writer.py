@@ -1,16 +1,16 @@
-"""The writer: turns admitted messages into receipts, one group commit at a time (H2, H3, H5).
+"""The writer: turn admitted messages into receipts, one group commit at a time (RESOLUTIONS H2, H3, H5).
 
-    batch = store.batch(now)         one sequencer, one batch at a time
-    batch.label(…), batch.client(…)  what admission may look at, this batch's own messages included
-    batch.add(…)                     decides its place; its receipt is not to be shown yet
-    store.commit(batch)              journal written and synced; now the receipts are
+    batch = store.batch(now)          one sequencer thread, one batch at a time
+    batch.label(…), batch.view        what admission may read; includes this batch's own messages
+    batch.add(…)                      decides sequence number and location; the receipt must not leave yet
+    store.commit(batch)               journal written and synced; now the receipts may leave
 
-A place needs the root before it, not the receipt: so the receipts of a batch are signed together, when
-something needs them (the commit, the end of a chunk, a checkpoint). Whoever signs is told of them before,
-``AHEAD`` at a time, and may sign the first while the last are still being placed.
+The next entry needs the MMR root before it, not the receipt before it. So the receipts of a batch are signed
+together, when something needs them: the commit, the end of a chunk, or a checkpoint. The signer is told of
+them ``SIGN_AHEAD`` at a time and may sign the first while the last are still being added.
 
-Commit order: journal (its own module has the commit point), then the ledger in memory, then the tail
-that readers see, then the receipts. A batch that is dropped instead of committed changes nothing.
+Commit order: the journal (commit point), the ledger in memory, the tail that readers see, the receipts. A
+batch that is dropped instead of committed changes nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from veen_storage.commit.ledger import Draft, Ledger
 from veen_storage.errors import AbsentError, DamageError, StorageError
 from veen_storage.index.records import LabelCursor, Location
 
-AHEAD: Final = 32
-"""Receipts that are announced together: enough for the way to a process, few enough to begin early."""
+SIGN_AHEAD: Final = 32
+"""Receipts announced to the signer at a time: enough to pay for a message to its process, few enough to start
+early."""
 
 
 class Signer(Protocol):
-    """Signs as the hub; ``HubKeys`` is the real one."""
+    """Signs with the hub's keys; ``HubKeys`` is the real one."""
 
     identity: HubIdentity
 
@@ -53,13 +54,13 @@ class Signer(Protocol):
 
 
 class PreviousLabel(Protocol):
-    """Derives the label of the epoch before, for streams the hub knows (H4, H9)."""
+    """Returns the label of the previous epoch, for streams that the hub knows (RESOLUTIONS H4, H9)."""
 
     def __call__(self, label: Label) -> Label | None: ...
 
 
-class Addressed(Protocol):
-    """What appending asks of a MSG besides its bytes."""
+class AdmittedMsg(Protocol):
+    """The fields of a MSG that appending needs, besides its bytes."""
 
     @property
     def label(self) -> Label: ...
@@ -73,7 +74,7 @@ class Addressed(Protocol):
 
 @dataclass(slots=True)
 class PendingEntry:
-    """Where a message goes: decided, and signed with the others of its batch."""
+    """An entry of a batch: its sequence number and location are decided; it is signed with its batch."""
 
     cursor: LabelCursor
     stream_seq: StreamSeq
@@ -81,7 +82,7 @@ class PendingEntry:
     unsigned: bytes
     """The RECEIPT's first six fields."""
     digest: bytes
-    """What ``hub_sig`` is over."""
+    """The digest that ``hub_sig`` signs."""
     flags: int
     location: Location
     nodes: list[Node]
@@ -98,7 +99,7 @@ class PendingEntry:
 
     @property
     def entry(self) -> Entry:
-        """With its receipt, which must not leave before ``commit`` has returned."""
+        """The entry with its receipt, which must not leave before ``commit`` has returned."""
         if self.signed is None:
             self.batch.sign()
         assert self.signed is not None
@@ -106,69 +107,72 @@ class PendingEntry:
 
 
 class Batch:
-    """One group commit in the making."""
+    """One group commit that is being prepared."""
 
     def __init__(self, ledger: Ledger, signer: Signer, previous_label: PreviousLabel, now: UnixTime) -> None:
         self._draft = Draft(ledger)
         self._signer = signer
         self._previous_label = previous_label
         self.hub_ts = UnixTime(max(now, ledger.hub_ts))
-        """Of every receipt in this batch; never decreases (H3)."""
+        """``hub_ts`` of every receipt in this batch; it never decreases (RESOLUTIONS H3)."""
         self.made_after = ledger.adopted
-        """A batch is good for the state it was made from, and for one commit."""
+        """The state that this batch was made from; it cannot be committed after another batch."""
         self.items: list[Item] = []
         self._unsigned: list[PendingEntry] = []
 
-    # What admission may look at.
+    # --- for admission
 
     def label(self, label: Label) -> LabelCursor | None:
         return self._draft.label(label)
 
     @property
     def view(self) -> Draft:
-        """Cursors, caps and buckets with this batch's changes on top."""
+        """Cursors, tokens and rate buckets, with the changes of this batch."""
         return self._draft
 
     @property
     def length(self) -> int:
-        """How much was placed so far: an action that failed and placed nothing concerns nobody else."""
+        """Number of items so far: an action that fails without adding one leaves the batch usable."""
         return len(self.items) + len(self._unsigned)
 
-    # What the batch does.
+    # --- for the sequencer
 
-    def add(self, msg: Addressed, msg_bytes: bytes, leaf: LeafHash) -> PendingEntry:
-        """Decide the place of an admitted MSG."""
+    def add(self, msg: AdmittedMsg, msg_bytes: bytes, leaf: LeafHash) -> PendingEntry:
+        """Append an admitted MSG to its label."""
         cursor = self._draft.own(msg.label)
-        placed = self._append(cursor, msg_bytes, leaf, 0)
+        pending = self._append(cursor, msg_bytes, leaf, 0)
         note_msg(self._draft, cursor, msg.client_id, msg.client_seq, msg.auth_ref)
-        return placed
+        return pending
 
     def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> PendingEntry:
-        """Append a token to the control label (H5); the caller has made sure it is not there yet."""
+        """Append a token to the control label (RESOLUTIONS H5); the caller checks that it is a new one."""
         cursor = self._draft.own(control)
         auth_ref = token.auth_ref
-        placed = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
+        pending = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
         self._draft.note_token(auth_ref, token_bytes, cursor)
-        return placed
+        return pending
 
     def checkpoint(self, label: Label) -> Checkpoint | None:
-        """A checkpoint of the label as it stands in this batch; None if the last one covers it."""
+        """Checkpoint a label with all its entries; None if its last checkpoint covers them."""
         cursor = self._draft.label(label)
         if cursor is None:
-            raise AbsentError(f"label {label.hex()} holds nothing to checkpoint")
+            raise AbsentError(f"label {label.hex()} has no entries to checkpoint")
         if cursor.checkpointed == cursor.log.size:
             return None
         return self._checkpoint(self._draft.own(label))
 
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
-        """Refused unless the label has that checkpoint: what is journaled must be applicable."""
+        """Record the anchor of a checkpoint; raise unless the label has that checkpoint.
+
+        Whatever the journal holds must be applicable.
+        """
         record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
         self.sign()
         file_anchor(self._draft, record)
         self.items.append(Item(journal.ANCHOR, record.encode()))
 
     def prune(self, decision: Prune) -> None:
-        """Refused unless it names a sealed chunk with payloads, and no label that holds tokens."""
+        """Prune a sealed chunk; raise if it has no payloads, or if its label holds capability tokens."""
         self.sign()
         file_prune(self._draft, decision)
         self.items.append(Item(journal.PRUNE, decision.encode()))
@@ -186,32 +190,34 @@ class Batch:
         unsigned = receipts.unsigned_bytes(cursor.label, seq, leaf, cursor.log.root, hub_ts)
         location = self._draft.reserve(cursor, size)
         digest = Ht("veen/sig", unsigned)
-        place = PendingEntry(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
-        self._unsigned.append(place)
-        if len(self._unsigned) % AHEAD == 0:
-            self._signer.expect_receipts([place.digest for place in self._unsigned[-AHEAD:]], hub_ts)
-        return place
+        pending = PendingEntry(cursor, seq, msg_bytes, unsigned, digest, flags, location, nodes, self)
+        self._unsigned.append(pending)
+        if len(self._unsigned) % SIGN_AHEAD == 0:
+            self._signer.expect_receipts([each.digest for each in self._unsigned[-SIGN_AHEAD:]], hub_ts)
+        return pending
 
     def sign(self) -> None:
-        """Give every place that was decided so far its receipt."""
+        """Sign the receipts of all pending entries."""
         if not self._unsigned:
             return
-        digests = [place.digest for place in self._unsigned]
+        digests = [pending.digest for pending in self._unsigned]
         signatures = self._signer.sign_receipts(digests, self.hub_ts)
         if len(signatures) != len(digests):
-            raise StorageError(f"{len(signatures)} signatures came for {len(digests)} receipts")
+            raise StorageError(
+                f"the signer returned {len(signatures)} signatures for {len(digests)} receipts"
+            )
         entries = list(map(PendingEntry.with_signature, self._unsigned, signatures))
-        places, self._unsigned = self._unsigned, []  # from here on nothing fails: all are filled, or none
-        for place, entry in zip(places, entries, strict=True):
+        signed, self._unsigned = self._unsigned, []  # nothing below fails: all entries are signed, or none
+        for pending, entry in zip(signed, entries, strict=True):
             digest = entry.entry_hash
             frame = entry.frame(digest)
-            placed = Placed(place.cursor.number, entry, frame, place.location, self.hub_ts, place.nodes)
-            self._draft.fill(place.cursor, placed, digest)
+            placed = Placed(pending.cursor.number, entry, frame, pending.location, self.hub_ts, pending.nodes)
+            self._draft.fill(pending.cursor, placed, digest)
             self.items.append(Item(journal.ENTRY, frame))
-            place.signed = entry
+            pending.signed = entry
 
     def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
-        """Of the label up to its last entry; epoch and label_prev as H9 says."""
+        """Sign and file a checkpoint up to the label's last entry; epoch and label_prev as RESOLUTIONS H9."""
         self.sign()
         profile = self._draft.ledger.registry.profile
         previous = self._previous_label(cursor.label) if cursor.checkpointed == 0 else None
@@ -228,23 +234,23 @@ class Batch:
         return signed
 
     def _last_moment(self, epoch: Epoch) -> UnixTime:
-        """Of an epoch, up to now: a checkpoint counts under a key active in its epoch only (§8.4)."""
+        """The latest second of an epoch up to now: only a key active in that epoch may sign (core §8.4)."""
         epoch_sec = self._draft.ledger.registry.profile.epoch_sec
         return UnixTime(min(self.hub_ts, (epoch + 1) * epoch_sec - 1)) if epoch_sec else self.hub_ts
 
     @property
     def entries(self) -> list[Entry]:
-        """What the batch placed, in order."""
+        """The entries of the batch, in order."""
         self.sign()
         return [step.entry for step in self._draft.changes.steps if isinstance(step, Placed)]
 
     @property
     def receipts(self) -> list[Receipt]:
-        """Of the entries, in order."""
+        """The receipts of the entries, in order."""
         return [entry.receipt for entry in self.entries]
 
     def finish(self, number: int) -> Changes:
-        """The changes of the batch that became durable under ``number``."""
+        """Return the changes of this batch, which became durable under ``number``."""
         self._draft.changes.batch = number
         for cursor in self._draft.changes.heads.values():
             cursor.batch = number
@@ -252,6 +258,7 @@ class Batch:
 
 
 def file_checkpoint(draft: Draft, identity: HubIdentity, cursor: LabelCursor, checkpoint: Checkpoint) -> None:
+    """Verify a checkpoint, bind it to the key that signed it, and add it to the draft."""
     signer = hub_identity.verify_checkpoint(identity, checkpoint, draft.ledger.registry.profile.epoch_sec)
     draft.note_checkpoint(cursor, checkpoint, hub_identity.bind_checkpoint(identity, signer, checkpoint))
 
@@ -268,7 +275,7 @@ def file_prune(draft: Draft, decision: Prune) -> None:
 
 
 def replay(draft: Draft, identity: HubIdentity, item: Item) -> None:
-    """What ``Batch`` did when it wrote this item; recovery is the same code from here on."""
+    """Repeat what ``Batch`` did when it wrote this journal item."""
     match item.kind:
         case journal.ENTRY:
             _replay_entry(draft, item.data)
@@ -301,7 +308,7 @@ def _replay_entry(draft: Draft, frame: bytes) -> None:
 
 
 def append_leaf(cursor: LabelCursor, signed: Receipt) -> list[Node]:
-    """Follow a receipt that was issued earlier; it must continue the label exactly."""
+    """Append the leaf of a receipt that was issued earlier; raise unless it continues the label exactly."""
     where = f"entry {signed.stream_seq} of label {cursor.label.hex()}"
     if signed.stream_seq != cursor.log.size + 1:
         raise DamageError(where, None, f"does not follow entry {cursor.log.size}")
@@ -315,7 +322,7 @@ def append_leaf(cursor: LabelCursor, signed: Receipt) -> list[Node]:
 def note_msg(
     draft: Draft, cursor: LabelCursor, client: ClientId, client_seq: ClientSeq, auth_ref: AuthRef | None
 ) -> None:
-    """The writer's cursor and the token's use, for a MSG that is now placed."""
+    """Update the client's cursor and the token's rate bucket for a MSG that was appended."""
     draft.note_client(cursor, client, client_seq)
     if auth_ref is not None:
         draft.note_use(cursor, auth_ref)

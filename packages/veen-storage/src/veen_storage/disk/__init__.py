@@ -1,1 +1,1 @@
-"""Files of a data directory: paths, atomic writes, the lock, identity and keys."""
+"""The data directory on disk: file names, writes and syncs, the lock, keys, creation, checks on open."""

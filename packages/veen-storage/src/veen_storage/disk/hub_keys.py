@@ -1,7 +1,7 @@
-"""The hub's identity artifacts and secret keys on disk (§8.4).
+"""The hub's identity artifacts and secret keys on disk (core §8.4).
 
-Keys lie in the data directory's ``keys/`` or in another folder of the operator's choice, one file a
-key, mode 0600. The artifacts are public: hub-identity.cbor, its signature and the key map.
+Keys are in the data directory's ``keys/`` or in a folder of the operator's choice, one file per key, mode
+0600. The artifacts are public: hub-identity.cbor, its signature and the key map.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_core.wire import Wire, int_map
 from veen_storage.disk.files import SECRET, Files
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
+from veen_storage.errors import REPAIR, RESTORE, DamageError, MismatchError, StorageError, read_file
+
+RESTORE_KEY: Final = "restore it from a backup"
 
 
 @int_map("hub key file", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFile(Wire):
-    """One secret key; ``hub_pk`` is there so that damage shows."""
+    """One secret key; ``hub_pk`` reveals a damaged seed."""
 
     ver: Literal[1] = 1
     hub_pk: HubPk
@@ -34,19 +36,19 @@ class KeyFile(Wire):
 
 
 class SignMany(Protocol):
-    """Signs the receipts of a batch."""
+    """Signs the receipts of a batch, in this process or in another."""
 
     def expect(self, key: SigningKey, digests: list[bytes]) -> None:
-        """These will be asked for: whoever signs elsewhere may begin."""
+        """Hint that these digests will be signed soon; a remote signer may start."""
 
     def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]: ...
 
 
 class SignHere:
-    """One after another, in the thread that asks."""
+    """Signs one receipt after another in the calling thread."""
 
     def expect(self, key: SigningKey, digests: list[bytes]) -> None:
-        """Nothing begins before it is asked for."""
+        """Do nothing: signing starts when it is asked for."""
 
     def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
         return [key.sign(digest) for digest in digests]
@@ -57,25 +59,25 @@ sign_here: Final = SignHere()
 
 @dataclass
 class HubKeys:
-    """Signs as the hub: by the key its identity dictates at the time (§8.4, KEX0.1)."""
+    """Signs as the hub, with the key that the identity record names for the time (core §8.4, KEX0.1)."""
 
     identity: HubIdentity
     secrets: dict[KeyId, SigningKey] = field(repr=False)
     sign_many: SignMany = field(default=sign_here, repr=False)
-    """Whoever has many to sign may have them signed elsewhere."""
+    """Signs the receipts of a batch; a hub may replace it by a helper process."""
     _current: tuple[UnixTime, SigningKey] | None = field(default=None, init=False, repr=False)
-    """The key of one second: looking it up costs 2 µs, and a batch has one hub_ts."""
+    """Cached key of one second: a lookup costs 2 µs, and all receipts of a batch have one hub_ts."""
 
     def sign_receipt(self, digest: bytes, now: UnixTime) -> Signature:
-        """``hub_sig`` over a RECEIPT's digest, by the key of its hub_ts."""
+        """Sign a RECEIPT's digest with the key of its hub_ts."""
         return self._key_at(now).sign(digest)
 
     def expect_receipts(self, digests: list[bytes], now: UnixTime) -> None:
-        """``sign_receipts`` will be asked for these, and maybe for others with them."""
+        """Hint that ``sign_receipts`` will be called with these digests, possibly among others."""
         self.sign_many.expect(self._key_at(now), digests)
 
     def sign_receipts(self, digests: list[bytes], now: UnixTime) -> Sequence[Signature]:
-        """Many of one time."""
+        """Sign the digests of several RECEIPTs with the same hub_ts."""
         return self.sign_many(self._key_at(now), digests)
 
     def _key_at(self, now: UnixTime) -> SigningKey:
@@ -84,7 +86,7 @@ class HubKeys:
         return self._current[1]
 
     def sign_checkpoint(self, unsigned: Checkpoint, now: UnixTime) -> Checkpoint:
-        """During a rotation window every active key witnesses the checkpoint (KEX0.1)."""
+        """Sign a checkpoint; during a rotation window every active key witnesses it (KEX0.1)."""
         active = self.identity.active_at(now)
         signer = self._secret(self.identity.signing_key_at(now))
         witnesses = [self._secret(key) for key in active] if len(active) > 1 else []
@@ -95,7 +97,8 @@ class HubKeys:
             return self.secrets[key.key_id]
         except KeyError:
             raise StorageError(
-                f"the hub's key {key.key_id.hex()} is not here: put its file back into the keys folder"
+                f"the hub's key {key.key_id.hex()} is not available",
+                action="put its file back into the keys folder",
             ) from None
 
 
@@ -113,7 +116,7 @@ def write_key(files: Files, directory: Path, key: SigningKey) -> None:
 
 
 def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]:
-    """Every key of the identity that is there; what a file holds is never shown."""
+    """Read the keys of the identity that exist in a folder; errors never show a file's content."""
     found = {}
     for key in identity.hub_keys:
         path = directory / f"hub-{key.key_id.hex()}.key"
@@ -123,42 +126,42 @@ def read_keys(directory: Path, identity: HubIdentity) -> dict[KeyId, SigningKey]
 
 
 def has_key(directory: Path, key: SigningKey) -> bool:
-    """Whether this very key is there already, as after a rotation that was cut off."""
+    """Return whether the folder holds this key already, as after an interrupted rotation."""
     hub_pk = HubPk(key.public)
     path = directory / f"hub-{hub_identity.key_id(hub_pk).hex()}.key"
     return path.exists() and _read_key(path, hub_pk).seed == key.seed
 
 
 def _read_key(path: Path, hub_pk: HubPk) -> SigningKey:
+    content = read_file(path, missing=RESTORE_KEY)
     try:
-        stored = KeyFile.decode(path.read_bytes())
+        stored = KeyFile.decode(content)
     except VeenError:
-        raise DamageError(path.name, None, "is not a hub key file", "restore it from a backup") from None
-    except OSError as exc:
-        raise unreadable(path.name, exc) from exc
+        raise DamageError(path.name, None, "is not a hub key file", RESTORE_KEY) from None
     key = SigningKey(stored.seed)
     if key.public != hub_pk or stored.hub_pk != hub_pk:
-        raise DamageError(
-            path.name, None, "does not hold the key it is named after", "restore it from a backup"
-        )
+        raise DamageError(path.name, None, "does not hold the key that its name says", RESTORE_KEY)
     return key
 
 
 @int_map("hub-identity.next", section="8.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextIdentity(Wire):
-    """The record and its signature, while the artifacts are being replaced."""
+    """The new identity record and its signature, while the three artifacts are being replaced."""
 
     identity: HubIdentity
     signature: Signature
 
 
 def write_identity(files: Files, layout: Layout, identity: HubIdentity, signer: SigningKey) -> None:
-    """Replace the three artifacts as one, whatever happens in between.
+    """Replace the three artifacts together, also across a crash.
 
-    1. hub-identity.next, with everything: **from here on the new identity holds**;
-    2. key map, signature and record, each replaced from it; 3. it goes. Opening does 2 and 3 if they
-    are open. A crash before 1 leaves the old identity, and at most a key file nobody refers to.
+    1. Write hub-identity.next with everything: **from here on the new identity is valid**.
+    2. Replace key map, signature and record from it.
+    3. Remove hub-identity.next.
+
+    Opening does steps 2 and 3 if they are undone. A crash before step 1 leaves the old identity, and at most
+    a key file that no identity refers to.
     """
     signature = hub_identity.sign_identity(signer, identity)
     files.replace(layout.identity_next, NextIdentity(identity=identity, signature=signature).encode())
@@ -166,13 +169,13 @@ def write_identity(files: Files, layout: Layout, identity: HubIdentity, signer: 
 
 
 def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
-    """Steps 2 and 3 of ``write_identity``; nothing to do in a directory where it ran to its end."""
+    """Do steps 2 and 3 of ``write_identity``, if a crash left them undone."""
     try:
         pending = NextIdentity.decode(layout.identity_next.read_bytes())
     except FileNotFoundError:
         return
     except DecodeError as exc:
-        raise DamageError(layout.identity_next.name, None, str(exc), "restore it from a clone") from exc
+        raise DamageError(layout.identity_next.name, None, str(exc), RESTORE) from exc
     try:
         hub_identity.verify_identity(pending.identity, pinned=hub)
     except VeenError as exc:
@@ -187,19 +190,19 @@ def finish_identity(files: Files, layout: Layout, hub: HubId) -> None:
 
 
 def encode_key_map(identity: HubIdentity) -> bytes:
-    """hub-key-map: key_id to hub_pk, in ascending order of key_id (§8.4)."""
+    """Encode hub-key-map.cbor: key_id to hub_pk, in ascending order of key_id (core §8.4)."""
     return cbor.encode({bytes(key): bytes(pk) for key, pk in sorted(identity.key_map.items())})
 
 
 def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
-    """The identity record, verified against its signature, its key map and the registry's hub_id."""
+    """Read the identity record and verify it against its signature, its key map and the registry's hub_id."""
     try:
-        identity = HubIdentity.decode(_read(layout.identity))
+        identity = HubIdentity.decode(read_file(layout.identity))
     except DecodeError as exc:
-        raise DamageError(layout.identity.name, None, str(exc), "restore it from a clone") from exc
+        raise DamageError(layout.identity.name, None, str(exc), RESTORE) from exc
     if identity.hub_id != hub:
         raise MismatchError(
-            f"hub-identity.cbor is of hub {identity.hub_id.hex()}, this directory of {hub.hex()}: "
+            f"hub-identity.cbor belongs to hub {identity.hub_id.hex()}, this directory to hub {hub.hex()}: "
             "another hub's files were mixed in"
         )
     hub_identity.verify_identity(identity)
@@ -209,20 +212,10 @@ def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
 
 
 def identity_problems(layout: Layout, identity: HubIdentity) -> Iterable[DamageError]:
-    """What does not agree with a verified identity record."""
-    remedy = "run `veen hub repair`"
+    """Yield what in signature and key map does not agree with a verified identity record."""
     try:
-        hub_identity.verify_identity_signature(identity, Signature(_read(layout.identity_signature)))
+        hub_identity.verify_identity_signature(identity, Signature(read_file(layout.identity_signature)))
     except VeenError as exc:
-        yield DamageError(layout.identity_signature.name, None, str(exc), remedy)
-    if _read(layout.key_map) != encode_key_map(identity):
-        yield DamageError(layout.key_map.name, None, "does not match hub-identity.cbor", remedy)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DamageError(path.name, None, "is missing", "restore it from a clone") from None
-    except OSError as exc:
-        raise unreadable(path.name, exc) from exc
+        yield DamageError(layout.identity_signature.name, None, str(exc), REPAIR)
+    if read_file(layout.key_map) != encode_key_map(identity):
+        yield DamageError(layout.key_map.name, None, "does not match hub-identity.cbor", REPAIR)

@@ -1,7 +1,8 @@
-"""The identity artifacts as they are at one moment, for whoever reads beside a hub that may rotate (§8.4).
+"""A consistent read of the identity artifacts while another process may rotate the hub's key (core §8.4).
 
-A rotation replaces three files one after another (``hub_keys``). While hub-identity.next is there it holds,
-and the others follow from it; when it is not, they agree, unless it came and went while they were read.
+A rotation replaces three files one after another (``hub_keys``). While hub-identity.next exists, it is valid
+and the other files follow from it. Otherwise the three files agree, unless a rotation happened while they
+were read: then they are read again.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from veen_core.ids import HubId, Signature
 from veen_storage.disk import hub_keys
 from veen_storage.disk.hub_keys import NextIdentity
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, MismatchError
+from veen_storage.errors import RESTORE, DamageError, MismatchError
 
-ATTEMPTS: Final = 50
-PAUSE: Final = 0.02
+MAX_ATTEMPTS: Final = 50
+RETRY_SECONDS: Final = 0.02
 
 
 class Artifacts(NamedTuple):
-    """An identity record that was verified, and its signature by the newest key."""
+    """A verified identity record, and its signature by the newest key."""
 
     identity: HubIdentity
     signature: Signature
 
     def files(self, layout: Layout) -> dict[str, bytes]:
-        """By name, as they lie in a directory."""
+        """Return the content of the three files by name."""
         return {
             layout.identity.name: self.identity.encode(),
             layout.identity_signature.name: bytes(self.signature),
@@ -38,17 +39,17 @@ class Artifacts(NamedTuple):
 
 
 def read_artifacts(layout: Layout, hub: HubId) -> Artifacts:
-    """All of one moment; raises what is wrong with them if that stays so."""
-    for _attempt in range(ATTEMPTS):
+    """Read the artifacts; raise if they disagree for longer than ``MAX_ATTEMPTS`` retries."""
+    for _attempt in range(MAX_ATTEMPTS):
         try:
             return _read_next(layout, hub) or _read_settled(layout, hub)
         except DamageError:
-            time.sleep(PAUSE)
+            time.sleep(RETRY_SECONDS)
     return _read_next(layout, hub) or _read_settled(layout, hub)
 
 
 def _read_next(layout: Layout, hub: HubId) -> Artifacts | None:
-    """Of a rotation that holds already, and is being finished."""
+    """Read the artifacts of a rotation that is valid and not finished; None if there is none."""
     name = layout.identity_next.name
     try:
         pending = NextIdentity.decode(layout.identity_next.read_bytes())
@@ -57,7 +58,7 @@ def _read_next(layout: Layout, hub: HubId) -> Artifacts | None:
     except FileNotFoundError:
         return None
     except DecodeError as exc:
-        raise DamageError(name, None, str(exc), "restore it from a clone") from exc
+        raise DamageError(name, None, str(exc), RESTORE) from exc
     except VeenError as exc:
         raise MismatchError(f"{name}: {exc}: another hub's files were mixed in; move it out") from exc
     return Artifacts(pending.identity, pending.signature)

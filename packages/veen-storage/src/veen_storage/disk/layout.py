@@ -1,19 +1,19 @@
-"""Where things lie in a data directory. Pure: names in, paths out; nothing is opened here.
+"""The names in a data directory. Pure: paths are computed here, and nothing is opened.
 
 VERSION               format version, and the hash of registry.cbor
-registry.cbor         limits, profile, compression: fixed at creation
-hub-identity.cbor     who the hub is (§8.4), with hub-identity.sig and hub-key-map.cbor
-hub-identity.next     all three of them, while they are being replaced (hub_keys)
-checkpoint-binding.cbor   ties checkpoints to hub and key (§8.4)
-keys/                 the hub's secret keys, unless they are kept elsewhere; 0600
-lock                  held by the process that has the directory open
-journal/              what is acknowledged and not yet applied
-log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (§4.8.3)
-attachments/          ciphertexts by coid (H17)
-fork.cbor             of a fork: where it left which hub, with fork-cuts.cborseq (fork)
-ancestry/             of a fork: the retained prefix, a data directory by its old hub_id
+registry.cbor         limits, profile and compression, fixed at creation
+hub-identity.cbor     the hub's identity record (core §8.4), with hub-identity.sig and hub-key-map.cbor
+hub-identity.next     the next content of these three files, while they are being replaced (hub_keys)
+checkpoint-binding.cbor   binds checkpoints to hub and key (core §8.4)
+keys/                 the hub's secret keys, mode 0600, unless the operator keeps them in another folder
+lock                  a note of the process that has the directory open (directory_lock)
+journal/              acknowledged batches that may not be applied yet
+log/                  chunks, summaries, peaks, checkpoints, checkpoint indices (core §4.8.3)
+attachments/          ciphertexts by content id (RESOLUTIONS H17)
+fork.cbor             in a fork: the parent hub and the fork point, with fork-cuts.cborseq (copies.fork)
+ancestry/             in a fork: the parent's data directory up to the fork, by the parent's hub_id
 index/                LMDB; rebuildable from all of the above
-views/                what the hub's policy has folded (view_store); rebuildable from the logs it follows
+views/                overlay views of the hub's policy (view_store); rebuildable from the logs they follow
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class Layout:
         return self.log / chunk.checkpoint_index_name(label)
 
     def anchor(self, label: Label, upto: StreamSeq) -> Path:
-        """Where the checkpoint was anchored, beside it (ANCHOR0.2)."""
+        """Path of the anchor record next to its checkpoint (ANCHOR0.2)."""
         return self.log / f"anchor-{label.hex()}-{upto:0{chunk.SEQ_WIDTH}d}.cbor"
 
     def attachment(self, coid: Coid) -> Path:
-        """Two levels, so that no folder grows with history beyond what a file system likes."""
+        """Path of an attachment, in two levels of folders: a file system slows down with huge folders."""
         name = coid.hex()
         return self.attachments / name[:2] / name[2:4] / name
 

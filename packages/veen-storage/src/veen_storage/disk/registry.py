@@ -1,4 +1,4 @@
-"""What is fixed when a data directory is created, and verified whenever it is opened (§14.1, H10, §4.8.4)."""
+"""VERSION and registry: fixed at creation, verified whenever a directory is opened (core §14.1, §4.8.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veen_core.profile import Profile
 from veen_core.registry import Registry
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import DamageError, MismatchError, StorageError, unreadable
+from veen_storage.errors import RESTORE, DamageError, MismatchError, StorageError, read_file
 
 __all__ = ["FORMAT_VERSION", "Registry", "check_limits", "check_profile", "read_registry", "write_registry"]
 
@@ -22,7 +22,7 @@ _MAGIC: Final = "veen-data"
 
 
 def write_registry(files: Files, layout: Layout, registry: Registry) -> None:
-    """Registry first, VERSION last: a directory without VERSION was never finished."""
+    """Write the registry, then VERSION: a directory without VERSION was never finished."""
     content = registry.encode()
     files.replace(layout.registry, content)
     files.replace(layout.version, f"{_MAGIC} {FORMAT_VERSION} {H(content).hex()}\n".encode())
@@ -42,59 +42,47 @@ def not_a_data_directory(root: Path) -> StorageError:
 
 
 def read_registry(layout: Layout) -> Registry:
-    """The registry, or an error that says which of version, hash and content is wrong."""
-    expected = _read_version(layout.version)
-    try:
-        content = layout.registry.read_bytes()
-    except FileNotFoundError:
-        raise DamageError(layout.registry.name, None, "is missing", "restore it from a clone") from None
-    except OSError as exc:
-        raise unreadable(layout.registry.name, exc) from exc
+    """Read the registry; raise an error that says whether version, hash or content is wrong."""
+    expected, name = _read_version(layout.version), layout.registry.name
+    content = read_file(layout.registry)
     if H(content).hex() != expected:
-        raise DamageError(
-            layout.registry.name,
-            None,
-            "is not the one this directory was created with",
-            "restore it from a clone",
-        )
+        raise DamageError(name, None, "is not the one this directory was created with", RESTORE)
     try:
         return Registry.decode(content)
     except DecodeError as exc:
-        raise DamageError(layout.registry.name, None, str(exc), "restore it from a clone") from exc
+        raise DamageError(name, None, str(exc), RESTORE) from exc
 
 
 def _read_version(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="ascii")
-    except FileNotFoundError:
-        raise not_a_data_directory(path.parent) from None
-    except OSError as exc:
-        raise unreadable(path.name, exc) from exc
-    except UnicodeDecodeError:
-        raise DamageError(path.name, None, "is not text", "restore it from a clone") from None
+    """Return the hash of the registry that VERSION names."""
+    if not path.exists():
+        raise not_a_data_directory(path.parent)
+    text = read_file(path).decode("ascii", "replace")
     match text.removesuffix("\n").split(" "):
         case [magic, version, digest] if magic == _MAGIC and version.isdecimal() and text.endswith("\n"):
             if int(version) != FORMAT_VERSION:
                 raise MismatchError(
-                    f"{path.parent} has data format {version}, this veen reads {FORMAT_VERSION}: use "
-                    f"one that reads {version}"
+                    f"{path.parent} has data format {version}, this veen reads format {FORMAT_VERSION}",
+                    action=f"use a veen that reads format {version}",
                 )
             return digest
-    raise DamageError(path.name, None, "does not name a VEEN data format", "restore it from a clone")
+    raise DamageError(path.name, None, "does not name a VEEN data format", RESTORE)
 
 
 def check_limits(registry: Registry, wanted: Limits) -> None:
-    """A hub configured with other limits than the directory's is refused, naming the first (§14.1)."""
+    """Raise if a configured limit differs from the directory's; name the first one (core §14.1)."""
     for field in dataclasses.fields(Limits):
         has, wants = getattr(registry.limits, field.name), getattr(wanted, field.name)
         if has != wants:
             raise MismatchError(
-                f"limit {field.name}: the directory was created with {has}, the configuration says {wants}; "
-                "limits are fixed for the life of a hub"
+                f"limit {field.name}: the directory was created with {has}, the configuration says {wants}, "
+                "and limits are fixed for the life of a hub",
+                action="remove the limit from the configuration",
             )
 
 
 def check_profile(registry: Registry, wanted: Profile) -> None:
+    """Raise if the configured profile differs from the directory's."""
     if registry.profile != wanted:
         raise MismatchError(
             f"profile: the directory was created with epoch_sec {registry.profile.epoch_sec} and pad_block "

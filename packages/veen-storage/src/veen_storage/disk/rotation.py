@@ -1,13 +1,15 @@
-"""Key rotation: a hub gets its next key, endorsed by the one before (§8.4, KEX0.1).
+"""Key rotation: give a hub its next key, endorsed by the current key (core §8.4, KEX0.1).
 
 Order, so that a crash at any point leaves a directory that opens:
 
-1. the new key's file: nothing refers to it yet; 2. the identity artifacts, as one (``hub_keys``); from
-there on the hub has the new key. It signs from ``valid_from`` on; until ``window_sec`` later the old key
-stays active and checkpoints carry both keys' witness signatures. Old keys stay in the record, so that old
-receipts verify for ever; their files are needed until the last label was checkpointed under them.
+1. Write the new key's file. Nothing refers to it yet.
+2. Replace the identity artifacts together (``hub_keys``). From here on the hub has the new key.
 
-The directory must not be open elsewhere: a running hub learns of its keys when it opens.
+The new key signs from ``valid_from`` on. For ``window_sec`` seconds more the old key stays active, and
+checkpoints carry witness signatures of both keys. Old keys stay in the identity record, so that old receipts
+verify for ever; their files are needed until every label was checkpointed under them.
+
+No hub may have the directory open: a hub reads its keys when it opens the directory.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def rotate(
     keys_directory: Path | None = None,
     files: Files | None = None,
 ) -> HubIdentity:
-    """Add a key to a closed data directory; asking again for the same rotation changes nothing."""
+    """Add a key to a closed data directory; repeating the same rotation changes nothing."""
     files = files or Files()
     with Store(root, keys_directory=keys_directory, files=files) as store:
         keys_directory = keys_directory or store.layout.keys
@@ -48,16 +50,18 @@ def rotate(
 
 
 def _current_key(store: Store, keys_directory: Path, valid_from: UnixTime) -> SigningKey:
-    """The key that endorses the next one, if it may."""
+    """Return the key that endorses the next one; raise if the next one must not begin at ``valid_from``."""
     newest, last = store.identity.newest, store.batch(UnixTime(0)).hub_ts
     if valid_from <= last:
         raise StorageError(
-            f"a key cannot become valid at {valid_from}: the hub has issued receipts up to {last}, and those "
-            "of its old key must stay valid (§8.4)"
+            f"a key cannot become valid at {valid_from}: the current key has signed receipts up to {last}, "
+            "which must stay valid (core §8.4)",
+            action=f"choose a time after {last}",
         )
     current = hub_keys.read_keys(keys_directory, store.identity).get(newest.key_id)
     if current is None:
         raise StorageError(
-            f"the hub's key {newest.key_id.hex()} is not in {keys_directory}: it must endorse the next one"
+            f"the hub's key {newest.key_id.hex()} is not in {keys_directory}: it must endorse the next one",
+            action="put its file back into the keys folder",
         )
     return current

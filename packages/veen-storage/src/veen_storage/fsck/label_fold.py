@@ -19,7 +19,7 @@ from veen_core.ids import Label, StreamSeq, UnixTime
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
 from veen_storage.chunks.pruned_chunk import read_pruned_head
-from veen_storage.chunks.retention import what_stays
+from veen_storage.chunks.retention import pruned_form
 from veen_storage.commit import journal
 from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed
 from veen_storage.commit.ledger import Draft
@@ -259,7 +259,7 @@ class LabelFold:
     def _check_pruned_file(self, path: Path, decision: Prune) -> None:
         """Compare a pruned chunk's file with the chunk, which is still there and will be removed."""
         try:
-            right = what_stays(self._context.layout, decision, zstd=self._context.zstd).content
+            right = pruned_form(self._context.layout, decision, zstd=self._context.zstd).content
         except (OSError, DamageError):
             return  # reported where the chunk was read
         self._artifacts.compare(path, right, seq=decision.start_seq)

@@ -1,1 +1,1 @@
-"""The LMDB index and its packed records, rebuildable from the log (§3.4.1)."""
+"""The LMDB index, rebuildable from the log (core §3.4.1), and the store for overlay views."""

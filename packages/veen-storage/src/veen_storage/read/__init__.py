@@ -1,1 +1,1 @@
-"""Reading a data directory: entries, proofs, attachments, and a directory another process has open."""
+"""Everything a hub answers from a data directory, and reading next to a running hub."""

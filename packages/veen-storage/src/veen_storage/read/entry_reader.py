@@ -143,7 +143,7 @@ class EntryReader:
             kept, size = read_pruned(path, (first.chunk_start, chunk.end), start, until, room)
             if any(entry.receipt.label != label for entry in kept):
                 raise DamageError(path.name, None, "holds entries of another label")
-            self._origin.judge(path.name, kept)
+            self._origin.check_read(path.name, kept)
             return list(kept), size
         length = last.offset + last.size - first.offset
         end_seq = chunk.end if chunk is not None else None
@@ -153,7 +153,7 @@ class EntryReader:
                 raise DamageError(
                     file.name, first.offset, f"holds other entries than {start} and on of its label"
                 )
-            self._origin.judge(file.name, found)
+            self._origin.check_read(file.name, found)
             return list(found), length
 
     def _locate(

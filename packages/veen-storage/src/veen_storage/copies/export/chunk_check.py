@@ -27,7 +27,7 @@ from veen_core.export import IDENTITY
 from veen_core.ids import EntryHash, StreamSeq
 from veen_core.mmr import Mmr
 from veen_storage.chunks.chunk_files import ChunkFile
-from veen_storage.chunks.pruned_chunk import encode_places
+from veen_storage.chunks.pruned_chunk import encode_offsets
 from veen_storage.copies.export.range_verifier import CheckpointQueue, IndexedItem, RangeVerifier
 from veen_storage.copies.export.sequence import MAX_SMALL_ITEM, damaged, read_sequence, read_small
 
@@ -149,7 +149,7 @@ def _pruned_entries(path: Path, verifier: RangeVerifier, end: StreamSeq) -> Iter
                 continue
             places.append(offset)
             if ended := item[0] >> 5 == _BYTE_STRING:
-                if item != encode_places(places):
+                if item != encode_offsets(places):
                     raise DecodeError("are not the offsets of its entries")
                 continue
             kept = PrunedEntry.decode(item)
