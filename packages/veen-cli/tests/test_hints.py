@@ -114,7 +114,8 @@ def test_what_answers_and_is_no_hub_is_not_called_evidence() -> None:
 def test_a_hub_that_stays_silent_is_waited_for_as_long_as_was_said(command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connections wait there; nobody takes them
         url, begun = f"http://127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
-        told = veen("hub", command, "--hub", url, "--wait", "0.6").failed(Exit.NETWORK)
+        where = ("--hub", url, "--probes", url) if command == "metrics" else ("--hub", url)
+        told = veen("hub", command, *where, "--wait", "0.6").failed(Exit.NETWORK)
     assert "no answer in" in told
     assert 0.5 < time.monotonic() - begun < 5
 

@@ -7,7 +7,7 @@ import pytest
 from veen_core import DEFAULT_LIMITS, DecodeError, H, Ht, Label, cbor, stream
 from veen_core.hashing import u64be
 from veen_core.hub_identity import sign_identity
-from veen_core.ids import AuthRef, Coid, UnixTime
+from veen_core.ids import AuthRef, Coid, HubId, UnixTime
 from veen_core.pow import pow_salt
 from veen_core.status import MAX_ADMIN_AGE, Status, admin_digest, attachment_digest
 
@@ -49,17 +49,19 @@ def test_a_status_is_refused_whole_if_what_it_carries_is(status: Status) -> None
         Status.decode(cbor.encode(items | {4: items[4] | {7: 2**30}}))
 
 
-def test_a_tooling_request_signs_method_path_body_and_time() -> None:
-    signed = admin_digest("POST", "/tooling/x", b"body", BORN)
-    assert signed == Ht("veen/tooling", b"POST/tooling/x" + H(b"body") + u64be(BORN))  # H19
+def test_a_tooling_request_signs_hub_method_path_body_and_time() -> None:
+    hub = HubId(H(b"hub"))
+    signed = admin_digest(hub, "POST", "/tooling/x", b"body", BORN)
+    assert signed == Ht("veen/tooling", hub + b"POST/tooling/x" + H(b"body") + u64be(BORN))  # H19
     assert MAX_ADMIN_AGE == 60
     others = [
-        admin_digest("GET", "/tooling/x", b"body", BORN),
-        admin_digest("POST", "/tooling/y", b"body", BORN),
-        admin_digest("POST", "/tooling/x", b"", BORN),
-        admin_digest("POST", "/tooling/x", b"body", UnixTime(BORN + 1)),
+        admin_digest(hub, "GET", "/tooling/x", b"body", BORN),
+        admin_digest(hub, "POST", "/tooling/y", b"body", BORN),
+        admin_digest(hub, "POST", "/tooling/x", b"", BORN),
+        admin_digest(hub, "POST", "/tooling/x", b"body", UnixTime(BORN + 1)),
+        admin_digest(HubId(H(b"other")), "POST", "/tooling/x", b"body", BORN),
     ]
-    assert len({signed, *others}) == 5
+    assert len({signed, *others}) == 6
 
 
 def test_an_attachment_is_put_under_a_signature_over_its_place() -> None:

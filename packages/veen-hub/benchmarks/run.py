@@ -1,12 +1,14 @@
-"""The hub's speed against what cryptography and the disk cost in the same run, one JSON line per figure.
+"""Measure the hub against what cryptography and the disk cost in the same run; one JSON line per figure.
 
     python packages/veen-hub/benchmarks/run.py            10^6 messages, 10^5 labels; some minutes
     python packages/veen-hub/benchmarks/run.py --quick    a tenth of that; under a minute
 
-The hub is a process of its own, on loopback, with gating on and real files; the load comes from this one.
-The crypto floor is one thread doing nothing but one Ed25519 verification and one signature a message, alone
-on the machine; figures ending in ``_shared`` are against the same thread with the other cores busy, and
-``hub.p50_hot`` against crypto and disk in a loop of their own, which no message that comes alone meets with.
+The hub is a process of its own, on loopback, with gating on and real files; this process makes the load.
+
+- The crypto floor is one thread that does nothing but one Ed25519 verification and one signature per message,
+  alone on the machine. Figures ending in ``_shared`` use the same thread while the other cores are busy.
+- ``hub.plain`` divides the rate of an ordinary aiohttp client by the rate of the raw generator.
+- ``hub.p50_hot`` uses crypto and disk in a busy loop; a message that comes alone meets colder caches.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import aiohttp
 import uvloop
 
 from veen_core import DEFAULT_PROFILE, H, SigningKey, SigningSeed, mint
@@ -69,7 +72,7 @@ def writer(number: int) -> SigningKey:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """Sizes of one run."""
 
     single: int
     batch: int
@@ -100,7 +103,7 @@ def signed(key: SigningKey, where: Label, seq: int, auth_ref: AuthRef) -> bytes:
 
 
 def fill(root: Path, where: list[Label], each: int) -> None:
-    """History written straight into the data directory, while no hub runs."""
+    """Write history into the data directory, while no hub runs."""
     key = writer(0)
     sealed = SEALED[:32] + (16).to_bytes(4, "big") + (144).to_bytes(4, "big") + SEALED[40:200]
     with Store(root) as store:
@@ -132,7 +135,7 @@ def identity_of(root: Path) -> HubIdentity:
 
 @dataclass
 class Running:
-    """A hub process and what its clients need."""
+    """A hub process, and what its clients need to know."""
 
     process: subprocess.Popen[str]
     port: int
@@ -141,7 +144,7 @@ class Running:
 
     @property
     def rss_mb(self) -> float:
-        """Of the hub and its examiners."""
+        """Resident memory of the hub and its helper processes."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
         return sum(map(_rss_mb, [self.process.pid, *children]))
@@ -190,7 +193,7 @@ async def _authorize(port: int, tokens: list[CapToken]) -> None:
 
 
 class Raw(asyncio.Protocol):
-    """One keep-alive connection, one request at a time: as little as a client can do, beside the hub."""
+    """A minimal client: one keep-alive connection, one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -232,7 +235,7 @@ def request_of(path: str, body: bytes, kind: str = "application/cbor") -> bytes:
 
 
 async def live(port: int, path: str) -> AsyncIterator[float]:
-    """Moments at which parts of a live stream arrived."""
+    """Yield the time at which each item of a live stream arrived."""
     reader, sender = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
     try:
         sender.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -247,7 +250,7 @@ async def live(port: int, path: str) -> AsyncIterator[float]:
 
 
 def wrapped_marker() -> bytes:
-    """Once in every item of the benchmark: the profile id that follows a MSG's ver."""
+    """Return bytes that occur once in every item: the profile id that follows a MSG's ver."""
     return b"\x8a\x01\x58\x20" + DEFAULT_PROFILE.profile_id
 
 
@@ -264,7 +267,7 @@ async def raw(port: int) -> AsyncIterator[Raw]:
 
 
 def crypto_floor(seconds: float = 1.0) -> float:
-    """Messages a second that one thread can verify and sign."""
+    """Return the messages per second that one thread can verify and sign."""
     messages = [(digest, HUB.sign(digest)) for digest in (H(n.to_bytes(2, "big")) for n in range(400))]
     began, count = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - began) < seconds:
@@ -276,10 +279,9 @@ def crypto_floor(seconds: float = 1.0) -> float:
 
 
 def shared_floor() -> float:
-    """The same while every other core does the same, as when a hub is busy.
+    """Return the crypto floor while every other core does the same work, as when a hub is busy.
 
-    Where two cores are two threads of one, they share its units: on such a machine the two of them together
-    verify and sign hardly more than one does alone.
+    If two cores are hardware threads of one, both together hardly do more than one alone.
     """
     spin = f"import runpy; bench = runpy.run_path({__file__!r})\nwhile True: bench['crypto_floor']()"
     others = [
@@ -302,10 +304,9 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def lone_seconds(place: Path) -> float:
-    """One verification, one signature, one small write and ``fdatasync`` on the same disk, at the median.
+    """Return the median time of one verification, one signature, one small write and ``fdatasync``.
 
-    After a pause each, as between the messages of one client: caches and clocks of an idle machine are cold,
-    for the hub as for this.
+    A pause precedes each, as between the messages of one client, so that caches are as cold as the hub's.
     """
     fd = os.open(place / "lone", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     messages = [(digest, HUB.sign(digest)) for digest in (H(bytes([n])) for n in range(200))]
@@ -325,7 +326,7 @@ def lone_seconds(place: Path) -> float:
 
 
 def sync_seconds(place: Path) -> float:
-    """One small write and ``fdatasync`` on the same disk, at the median; the file grows as a journal does."""
+    """Return the median time of one small write and ``fdatasync``; the file grows as a journal does."""
     fd = os.open(place / "sync", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     times = []
     for at in range(200):
@@ -340,18 +341,18 @@ def sync_seconds(place: Path) -> float:
 
 @dataclass(frozen=True)
 class Load:
-    """Writers, each with a connection of its own, that send ``size`` messages a request."""
+    """Writers, each with its own connection, that send ``size`` messages per request."""
 
     first: int
     lanes: int
     size: int
 
     def sent(self, count: int) -> int:
-        """Messages of one round of about ``count``."""
+        """Return the number of messages in one round of about ``count``."""
         return count // self.lanes // self.size * self.size * self.lanes
 
     async def rate(self, hub: Running, count: int, turn: int) -> float:
-        """Durable submits a second, in the round ``turn``."""
+        """Return the durable submits per second of round ``turn``."""
         each = self.sent(count) // self.lanes
         begin = 1 + turn * each
         prepared = []
@@ -372,14 +373,15 @@ class Load:
 
 SINGLE = Load(first=0, lanes=256, size=1)
 BATCH = Load(first=1_000, lanes=16, size=64)
+PLAIN_FIRST, PLAIN_LANES = 300, 256
+"""The writers of ``hub.plain``; others than those of ``SINGLE``."""
 ROUNDS = 5
 
 
 def against_floor(hub: Running, load: Load, count: int) -> tuple[float, float, float]:
-    """Submits a second, the crypto floor and their ratio, each at the median of ``ROUNDS``.
+    """Return submits per second, the crypto floor and their ratio, each the median of ``ROUNDS``.
 
-    The machine has moods that last for seconds: the floor is measured before and after each round, and it is
-    rounds that are compared.
+    The machine's speed varies over seconds, so the floor is measured before and after each round.
     """
     rates, floors, before = [], [], crypto_floor(0.5)
     for turn in range(ROUNDS):
@@ -391,8 +393,39 @@ def against_floor(hub: Running, load: Load, count: int) -> tuple[float, float, f
     return statistics.median(rates), statistics.median(floors), statistics.median(ratios)
 
 
+async def plain_rate(hub: Running, count: int, turn: int) -> float:
+    """Return the submits per second of an ordinary aiohttp client, 256 in flight, without special headers."""
+    each = count // PLAIN_LANES
+    begin = 1 + turn * each
+    prepared = [
+        [signed(writer(n), hub.where, seq, hub.auth[n]) for seq in range(begin, begin + each)]
+        for n in range(PLAIN_FIRST, PLAIN_FIRST + PLAIN_LANES)
+    ]
+    url, headers = f"http://127.0.0.1:{hub.port}/v1/submit", {"Content-Type": "application/cbor"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=PLAIN_LANES)) as session:
+
+        async def one(bodies: list[bytes]) -> None:
+            for body in bodies:
+                async with session.post(url, data=body, headers=headers) as answer:
+                    assert answer.status == 200, await answer.text()
+                    await answer.read()
+
+        started = time.perf_counter()
+        await asyncio.gather(*map(one, prepared))
+        return each * PLAIN_LANES / (time.perf_counter() - started)
+
+
+def against_raw(hub: Running, count: int) -> float:
+    """Return the rate of the plain client divided by the raw generator's, the median of ``ROUNDS``."""
+    ratios = []
+    for turn in range(ROUNDS):
+        raw_rate = uvloop.run(SINGLE.rate(hub, count // ROUNDS, ROUNDS + turn))
+        ratios.append(uvloop.run(plain_rate(hub, count // ROUNDS, turn)) / raw_rate)
+    return statistics.median(ratios)
+
+
 def alone(hub: Running, count: int, number: int, start: int = 1) -> float:
-    """Seconds of one submit when nothing else goes on, at the median; by a plain socket."""
+    """Return the median time of one submit while nothing else happens, over a plain socket."""
     bodies = [signed(writer(number), hub.where, seq, hub.auth[number]) for seq in range(start, start + count)]
     times = []
     with socket.create_connection(("127.0.0.1", hub.port)) as connection:
@@ -406,7 +439,7 @@ def alone(hub: Running, count: int, number: int, start: int = 1) -> float:
 
 
 async def read_rate(hub: Running, upto: int) -> float:
-    """Entries a second to one reader that takes pages and does not verify."""
+    """Return the entries per second of one reader that takes pages and does not verify."""
     pages = range(1, upto - 1_000, 1_000)
     async with raw(hub.port) as connection:
         started = time.perf_counter()
@@ -419,7 +452,7 @@ async def read_rate(hub: Running, upto: int) -> float:
 
 
 async def follow_p99(hub: Running, number: int, seconds: int, start: int) -> float:
-    """Milliseconds from a submit's answer (so: durable) to its arrival at a follower, at 1,000 a second."""
+    """Return the 99th percentile, in ms, from a submit's answer to its arrival at a follower, at 1,000/s."""
     count = seconds * 1_000
     bodies = [signed(writer(number), hub.where, seq, hub.auth[number]) for seq in range(1, count + 1)]
     answered: list[float] = []
@@ -462,6 +495,8 @@ def measure(place: Path, sizes: Sizes) -> bool:
     with running(new(place / "busy"), 1_016) as hub:
         rate, floor, ratio = against_floor(hub, SINGLE, sizes.single)
         ok &= say("hub.single", ratio, 0.35, ratio >= 0.35)
+        ratio = against_raw(hub, sizes.single)
+        ok &= say("hub.plain", ratio, 0.7, ratio >= 0.7)
         batched, floor, ratio = against_floor(hub, BATCH, sizes.batch)
         ok &= say("hub.batch", ratio, 0.8, ratio >= 0.8)
         shared = shared_floor()
@@ -473,7 +508,8 @@ def measure(place: Path, sizes: Sizes) -> bool:
         ok &= say("hub.p50", p50 / ideal, 3.0, p50 / ideal <= 3)
         hot = 1 / floor + min(disk, sync_seconds(place))
         say("hub.p50_hot", p50 / hot, 3.0, p50 / hot <= 3)
-        sent = SINGLE.sent(sizes.single // ROUNDS) + BATCH.sent(sizes.batch // ROUNDS)
+        plain = sizes.single // ROUNDS // PLAIN_LANES * PLAIN_LANES
+        sent = 2 * SINGLE.sent(sizes.single // ROUNDS) + plain + BATCH.sent(sizes.batch // ROUNDS)
         stored = ROUNDS * sent + sizes.alone
         read = uvloop.run(read_rate(hub, stored))
         ok &= say("hub.read", read, 20_000, read >= 20_000)
@@ -483,7 +519,7 @@ def measure(place: Path, sizes: Sizes) -> bool:
 
 
 def measure_growth(place: Path, sizes: Sizes) -> bool:
-    """A long history against a short one, and the memory of a hub over it."""
+    """Compare a long history with a short one, and measure the hub's memory over both."""
     long_root, short_root, wide_root = new(place / "long"), new(place / "short"), new(place / "wide")
     where = label(routing_key(identity_of(long_root).hub_id), stream_id("bench"), Epoch(0))
     fill(long_root, [where], sizes.history)
@@ -509,9 +545,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the size")
-    parser.add_argument("--tiny", action="store_true", help="to see that it runs: the figures say nothing")
-    parser.add_argument("--directory", type=Path, help="where to put the data directories that are measured")
+    parser.add_argument("--quick", action="store_true", help="run with a tenth of the messages")
+    parser.add_argument("--tiny", action="store_true", help="check that it runs; ignore the figures")
+    parser.add_argument("--directory", type=Path, help="folder for the data directories")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
         sizes = TINY if options.tiny else QUICK if options.quick else FULL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ import pytest
 
 from veen_core.limits import DEFAULT_LIMITS, Limits
 from veen_core.profile import DEFAULT_PROFILE, Profile
-from veen_hub.http.express import Express
+from veen_hub.http.connections import Connection
+from veen_hub.http.submit import SubmitCall
 
 from .certificates import Certificates
 from .people import Writer
@@ -102,14 +103,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Express]:
-    """The submits that went the short way."""
-    seen: list[Express] = []
-    enter = Express.enter
+def direct(monkeypatch: pytest.MonkeyPatch) -> list[SubmitCall]:
+    """The submits that were handled without aiohttp's handler."""
+    seen: list[SubmitCall] = []
+    begin = Connection._begin_submit
 
-    def noted(express: Express, then: Callable[[], None]) -> None:
-        seen.append(express)
-        enter(express, then)
+    def noted(connection: Connection, message: Any, payload: Any) -> None:
+        before = connection._submit
+        begin(connection, message, payload)
+        seen.append(connection._submit or before)  # type: ignore[arg-type]  # only counted
 
-    monkeypatch.setattr(Express, "enter", noted)
+    monkeypatch.setattr(Connection, "_begin_submit", noted)
     return seen

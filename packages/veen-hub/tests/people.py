@@ -119,8 +119,8 @@ class Writer:
 
 
 def admin_headers(
-    path: str, body: bytes, at: int, *, by: SigningKey = ADMIN, method: str = "POST"
+    hub_id: HubId, path: str, body: bytes, at: int, *, by: SigningKey = ADMIN, method: str = "POST"
 ) -> dict[str, str]:
-    """What signs a tooling request (H19)."""
-    digest = admin_digest(method, path, body, at)  # type: ignore[arg-type]
+    """Headers that sign a tooling request (H19)."""
+    digest = admin_digest(hub_id, method, path, body, at)  # type: ignore[arg-type]
     return {"VEEN-Admin-Ts": str(at), "VEEN-Admin-Sig": by.sign(digest).hex()}

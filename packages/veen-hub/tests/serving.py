@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import ssl
@@ -33,6 +34,7 @@ from veen_hub.http.app import Server
 from veen_hub.hub import Hub
 from veen_hub.ops import config as configuration
 from veen_hub.ops.anchors import Anchor
+from veen_hub.pipeline.worker_process import WorkerProcess
 from veen_storage import Files, Store, create
 
 from .people import ADMIN, BORN, HUB_KEY, Writer, admin_headers, envelope
@@ -60,6 +62,18 @@ def processes_of(pid: int, module: bytes) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     return [int(one) for one in children if module in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def answer_with(process: WorkerProcess, answer: bytes | list[bytes]) -> None:
+    """Put a fake helper process in place that answers its next question so; bytes are sent as they are."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def serve() -> None:
+        theirs.recv()
+        theirs.send_bytes(answer) if isinstance(answer, bytes) else theirs.send(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    process._pipe, process.ready = ours, True
 
 
 class SetClock:
@@ -130,7 +144,7 @@ def request(
 
 
 class InOnePiece(http.client.HTTPConnection):
-    """Head and body in one segment, as the hub's short way wants them; otherwise they are sent apart."""
+    """Sends head and body in one segment; http.client sends them in two."""
 
     _head = b""
 
@@ -148,9 +162,15 @@ def _names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class Calls:
-    """What a test says to a hub, wherever it runs; ``port`` is where."""
+    """What a test says to a hub, wherever it runs."""
 
     port: int
+    """Of the API."""
+
+    @property
+    def probes_port(self) -> int:
+        """Of /readyz and /metrics; by default the next one."""
+        return self.port + 1
 
     def call(
         self,
@@ -159,7 +179,8 @@ class Calls:
         body: bytes | Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        return request(self.port, method, path, body, headers)
+        port = self.probes_port if path in ("/readyz", "/metrics") else self.port
+        return request(port, method, path, body, headers)
 
     def post(self, path: str, envelope_: Wire | bytes, kind: str = CBOR, **headers: str) -> Answer:
         body = envelope_ if isinstance(envelope_, bytes) else envelope_.encode()
@@ -184,8 +205,10 @@ class Calls:
         return self.post("/tooling/authorize", token).read(AuthorizeResponse)
 
     def admin(self, path: str, body: bytes = b"", at: int | None = None) -> Answer:
-        when = at if at is not None else self.status().hub_ts
-        return self.call("POST", path, body, {"Content-Type": CBOR, **admin_headers(path, body, when)})
+        status = self.status()
+        when = at if at is not None else status.hub_ts
+        signed = admin_headers(status.identity.hub_id, path, body, when)
+        return self.call("POST", path, body, {"Content-Type": CBOR, **signed})
 
     def metric(self, name: str, **labels: str) -> float:
         wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
@@ -228,9 +251,13 @@ class RunningHub(Calls):
         self.profile = self.hub.profile
 
     @property
+    def probes_port(self) -> int:
+        return int(self.server.probes_url.rpartition(":")[2])
+
+    @property
     def listening(self) -> int:
         """The descriptor of its socket; what is set there, connections inherit."""
-        listener: Any = self.server._listener
+        listener: Any = self.server._api
         return int(listener._server.sockets[0].fileno())
 
     def run(self, work: Any) -> Any:

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from veen_core import rejection
+from veen_core.cap import resign
 from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_core.limits import Limits
 from veen_core.status import AttachmentResponse
 
 from .conftest import StartHub
-from .people import Writer, signing_key
+from .people import ADMIN, Writer, signing_key
 from .serving import PATIENCE, Answer, RunningHub, until
 from .test_admission import is_refused_by
 
@@ -131,7 +132,7 @@ def test_one_that_was_lost_is_not_found_and_says_so(hub: RunningHub, alice: Writ
     path.unlink()
     answer = hub.get(f"/v1/attachment/{H(CONTENT).hex()}")
     assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
-    assert "lost on this hub: put it again" in answer.error.message
+    assert "lost on this hub: upload it again" in answer.error.message
     assert "retry-after" not in answer.headers
     assert put(hub, alice, CONTENT).read(AttachmentResponse).stored
     assert hub.get(f"/v1/attachment/{H(CONTENT).hex()}").body == CONTENT
@@ -182,7 +183,7 @@ def test_who_still_sends_when_the_hub_stops_is_told_so(
     monkeypatch.setattr(hub.store.attachments, "put", slowly)
     with raw_put(hub, alice, CONTENT, 1_000) as connection, ThreadPoolExecutor(1) as pool:
         assert begun.wait(PATIENCE)
-        server: Any = hub.server._runner.server
+        server: Any = hub.server._api_runner.server
         (served,) = server.connections
         stopping = pool.submit(hub.stop)
         until(lambda: served._close, "the hub wants no more of it")
@@ -204,3 +205,51 @@ def test_damage_on_disk_cuts_the_answer_off(hub: RunningHub, alice: Writer) -> N
         answer = hub.get(f"/v1/attachment/{H(CONTENT).hex()}").body
     assert answer is None or H(answer) != H(CONTENT)
     assert hub.get("/healthz").status == 200
+
+
+# --- quotas
+
+
+def test_a_token_may_store_only_so_many_bytes_and_make_only_so_many_puts(start_hub: StartHub) -> None:
+    hub = start_hub(attachments__max_bytes_per_token=25, attachments__max_puts_per_token=3)
+    alice, bob = hub.writer("alice"), hub.writer("bob")
+    assert put(hub, alice, b"a" * 10).status == 200
+    assert put(hub, alice, b"b" * 10).status == 200
+    refused = put(hub, alice, b"c" * 10)
+    assert (refused.status, refused.error.code) == (413, "E.LIMIT")
+    assert "attachments.max_bytes_per_token" in refused.error.message
+    assert put(hub, bob, b"c" * 10).status == 200, "another token has its own quota"
+    assert put(hub, alice, b"a" * 3).status == 200
+    assert "max_puts_per_token" in put(hub, alice, b"x").error.message
+    assert hub.metric("veen_attachment_puts_total") == 4
+    assert hub.metric("veen_attachment_quota_refused_total") == 2
+
+
+def test_usage_counts_after_a_restart_and_for_a_shortened_chain(start_hub: StartHub) -> None:
+    settings = {"attachments__max_bytes_per_token": 25}
+    hub = start_hub(**settings)
+    alice = Writer("alice", hub.hub_id)
+    short = alice.token()
+    alice.auth_ref = hub.authorize(resign(ADMIN, short)).auth_ref
+    assert put(hub, alice, b"a" * 20).status == 200
+    hub.stop()
+    hub = start_hub(**settings)
+    alice.auth_ref = hub.authorize(short).auth_ref
+    assert put(hub, alice, b"b" * 20).error.code == "E.LIMIT"
+
+
+def test_a_hub_stores_only_so_many_bytes(start_hub: StartHub) -> None:
+    hub = start_hub(attachments__max_bytes=25)
+    assert put(hub, hub.writer("alice"), b"a" * 20).status == 200
+    refused = put(hub, hub.writer("bob"), b"b" * 20)
+    assert "attachments.max_bytes" in refused.error.message
+    assert put(hub, hub.writer("carol"), b"a" * 5).status == 200
+
+
+def test_an_upload_that_fails_gives_its_room_back(start_hub: StartHub) -> None:
+    hub = start_hub(attachments__max_bytes_per_token=25)
+    alice = hub.writer()
+    path = f"/v1/attachment/{H(b'other').hex()}"
+    wrong = hub.call("PUT", path, b"a" * 20, alice.attachment_headers(b"other"))
+    assert wrong.status == 400
+    assert put(hub, alice, b"a" * 20).status == 200

@@ -18,6 +18,7 @@ def test_every_figure_is_printed_under_its_name(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     assert {line["name"] for line in lines} == {
         "hub.single",
+        "hub.plain",
         "hub.batch",
         "hub.single_shared",
         "hub.batch_shared",

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from veen_core import cbor
 from veen_core.api import (
@@ -25,16 +26,21 @@ from veen_core.api import (
     StreamResponse,
     SubmitResponse,
 )
-from veen_core.errors import ConfigError
-from veen_core.ids import StreamSeq
+from veen_core.errors import ConfigError, VeenError
+from veen_core.ids import StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.proof import verify_inclusion
 from veen_core.status import CapStatus, CheckpointsResponse, LabelRequest, RetentionResponse
+from veen_hub import main
 from veen_hub.admission.policy import AllowAll, Question
+from veen_hub.http.app import Server
 from veen_hub.ops import authority_probe
 from veen_hub.ops.anchors import FileLedger
-from veen_hub.ops.authority_probe import Authority
+from veen_hub.ops.authority_probe import AuthorityProbe
+from veen_hub.pipeline import intake
+from veen_hub.pipeline.intake import Intake
 from veen_storage import Files
+from veen_storage.commit.ledger import Ledger
 from veen_storage.disk import open_checks
 from veen_storage.fsck import fsck
 
@@ -42,7 +48,7 @@ from .certificates import Certificates
 from .conftest import StartHub, StartProcess
 from .following import Follower
 from .people import Writer, envelope
-from .serving import CBOR_SEQ, PATIENCE, RunningHub, SetClock, make_directory, until
+from .serving import CBOR, CBOR_SEQ, PATIENCE, RunningHub, SetClock, make_directory, request, until
 from .test_attachments import put
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -236,7 +242,7 @@ def test_a_tenant_is_ready_while_its_authority_can_be_reached(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """spec-4 §10.1."""
-    monkeypatch.setattr(authority_probe, "ASKED_EVERY_SEC", 0.0)
+    monkeypatch.setattr(authority_probe, "PROBE_INTERVAL_SEC", 0.0)
     ruler = start_hub("authority")
     tenant = start_hub("tenant", authority_url=ruler.url)
     assert tenant.get("/readyz").status == 200
@@ -258,7 +264,7 @@ def test_an_authority_with_a_certificate_of_its_own_is_believed_if_it_is_named(
     tenant = start_hub("tenant", authority_url=ruler.url, authority_ca=str(certificates.authority))
     assert tenant.get("/readyz").status == 200
     with pytest.raises(ConfigError, match="authority_ca: "):
-        Authority(ruler.url, key)
+        AuthorityProbe(ruler.url, key)
 
 
 def test_the_authority_is_asked_no_more_often_than_every_few_seconds(start_hub: StartHub) -> None:
@@ -431,3 +437,123 @@ def test_a_batch_in_which_a_checkpoint_fails_does_not_take_others_with_it(hub: R
         right = [pool.submit(hub.submit, hub.writer(f"w{n}").next()) for n in range(20)]
         assert {job.result(PATIENCE).status for job in right} == {200}
         assert {job.result(PATIENCE).status for job in wrong} == {404}
+
+
+# --- failures of the pipeline itself
+
+
+class BrokenClock(SetClock):
+    """A clock extension that can start to fail."""
+
+    broken = False
+
+    def now(self) -> UnixTime:
+        if self.broken:
+            raise RuntimeError("the time server is gone")
+        return super().now()
+
+
+def test_a_clock_that_fails_refuses_messages_and_turns_the_hub_red_until_it_works_again(
+    start_hub: StartHub,
+) -> None:
+    clock = BrokenClock()
+    hub = start_hub(clock=clock)
+    alice = hub.writer()
+    clock.broken = True
+    assert hub.submit(alice.message(1)).error.code == "E.UNAVAILABLE"
+    assert "time server" in hub.get("/readyz").json["why"]
+    assert hub.get(f"/tooling/cap/{alice.auth_ref.hex()}").error.code == "E.UNAVAILABLE"  # type: ignore[union-attr]
+    clock.broken = False
+    assert hub.get("/readyz").status == 200
+    assert hub.accept(alice.message(1)).stream_seq == 1
+
+
+def test_a_failed_read_in_the_sequencer_is_not_answered_as_absence(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk does not answer")
+
+    monkeypatch.setattr(Ledger, "cap", broken)
+    answer = hub.get(f"/tooling/cap/{alice.auth_ref.hex()}")  # type: ignore[union-attr]
+    assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+
+
+def test_an_observer_that_fails_costs_no_message(hub: RunningHub, alice: Writer) -> None:
+    hub.hub._sequencer._observe = lambda *_about: 1 / 0  # type: ignore[assignment, return-value]
+    assert hub.accept(alice.next()).stream_seq == 1
+    assert hub.accept(alice.next()).stream_seq == 2
+
+
+def test_an_answer_that_cannot_be_given_turns_the_hub_red_and_lets_it_end(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "outcome_of", lambda _ticket: 1 / 0)
+    with pytest.raises(TimeoutError):
+        request(hub.port, "POST", "/v1/submit", envelope(alice.next()), {"Content-Type": CBOR}, timeout=0.5)
+    until(lambda: hub.hub.failure, "the failure is recorded")
+    assert "sequencer failed" in hub.get("/readyz").json["why"]
+    assert hub.get(f"/tooling/cap/{alice.auth_ref.hex()}").error.code == "E.UNAVAILABLE"  # type: ignore[union-attr]
+    hub.stop()
+
+
+def test_a_worker_that_fails_turns_the_hub_red_and_lets_it_end(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Intake, "_hand_over", lambda *_about: 1 / 0)
+    body = b"".join(envelope(alice.next()) for _ in range(2))
+    with pytest.raises(TimeoutError):
+        request(hub.port, "POST", "/v1/submit", body, {"Content-Type": CBOR_SEQ}, timeout=0.5)
+    until(lambda: hub.hub.failure, "the failure is recorded")
+    assert "intake failed" in hub.get("/readyz").json["why"]
+    hub.stop()
+
+
+def test_a_running_hub_needs_no_new_thread_for_messages_and_reads(
+    hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process limits or memory may keep threads from starting at any time."""
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bodies = [b"".join(envelope(alice.next()) for _ in range(3)) for _ in range(3)]
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for body in bodies:
+        assert hub.post("/v1/submit", body, kind=CBOR_SEQ).status == 200
+    assert hub.get("/readyz").status == 200
+    assert put(hub, alice, b"some bytes").error.code == "E.UNAVAILABLE"
+    assert hub.do(lambda: hub.hub._intake.waiting) == 0
+    hub.run(hub.server.stop())
+    hub._stopped = True
+    monkeypatch.undo()
+
+
+def test_a_hub_whose_pipeline_fails_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_directory(tmp_path / "data")
+    config = main.parse([f"--data-dir={tmp_path / 'data'}", "--port=0", "--open"])
+
+    async def fails_soon(server: Server) -> str:
+        url = await start(server)
+        server.hub._fail("the intake failed: a bug")
+        return url
+
+    start = Server.start
+    monkeypatch.setattr(Server, "start", fails_soon)
+    with pytest.raises(VeenError, match="the intake failed: a bug; see the log"):
+        uvloop.run(main.serve(config))
+
+
+def test_a_refused_message_gets_the_same_code_alone_and_in_a_group_on_a_poisoned_hub(
+    hub: RunningHub, alice: Writer
+) -> None:
+    """I13: what the stateless checks refuse does not depend on the hub's storage."""
+    hub.store._journal.poison("the disk failed")
+    good, bad = alice.message(1), alice.message(1, sig=bytes(64))
+    assert hub.submit(bad).error.code == "E.SIG"
+    assert hub.submit(good).error.code == "E.UNAVAILABLE"
+    answer = hub.post("/v1/submit", envelope(good) + envelope(bad), kind=CBOR_SEQ)
+    codes = [ErrorEnvelope.decode(item).code for item in cbor.split_sequence(answer.body)]
+    assert codes == ["E.UNAVAILABLE", "E.SIG"]

@@ -19,21 +19,21 @@ from veen_core.rejection import CBOR_INVALID, CLIENT_SEQ
 from veen_hub.admission.stateless import Submission
 from veen_hub.pipeline import intake as intake_module
 from veen_hub.pipeline.examiner import Verdict
-from veen_hub.pipeline.intake import GROUP, Intake, Pending, in_groups
+from veen_hub.pipeline.intake import GROUP_SIZE, Intake, Pending, in_groups
 from veen_hub.pipeline.sequencer import Answer, Ticket
 
 # --- groups
 
 
-@given(st.lists(st.integers(0, 3 * GROUP), max_size=8))
+@given(st.lists(st.integers(0, 3 * GROUP_SIZE), max_size=8))
 def test_groups_hold_every_message_once_in_order_and_none_is_too_large(sizes: list[int]) -> None:
     arrived = [Pending.of([b"%d/%d" % (n, i) for i in range(size)], list) for n, size in enumerate(sizes)]
     groups = list(in_groups(arrived))
     held = [wire for group in groups for part in group for wire in part.pending.wires[part.start : part.stop]]
     assert held == [wire for pending in arrived for wire in pending.wires]
     counts = [sum(part.stop - part.start for part in group) for group in groups]
-    assert all(count == GROUP for count in counts[:-1])
-    assert all(0 < count <= GROUP for count in counts)
+    assert all(count == GROUP_SIZE for count in counts[:-1])
+    assert all(0 < count <= GROUP_SIZE for count in counts)
     assert all(part.start < part.stop for group in groups for part in group)
 
 
@@ -56,7 +56,7 @@ def judged(wire: bytes, _supported: object = None) -> Verdict:
 class Slow:
     """An examiner that takes its time, so that groups are done in another order than they came in."""
 
-    def __init__(self, _supported: object, **_apart: bool) -> None:
+    def __init__(self, _supported: object, **_options: bool) -> None:
         self._random = random.Random(id(self))
 
     def examine(self, wires: list[bytes]) -> list[Verdict]:
@@ -81,6 +81,8 @@ class Settling:
             with self._lock:
                 for ticket in tickets:
                     try:
+                        if ticket.check is not None:
+                            ticket.check()
                         ticket.outcome = ticket.action(cast(Any, None))
                     except AdmissionError as exc:
                         ticket.outcome = exc
@@ -100,6 +102,8 @@ class InOrder(Settling):
 
     def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
         for ticket in tickets:
+            if ticket.check is not None:
+                ticket.check()
             ticket.outcome = ticket.action(cast(Any, None))
             self.seen.append(ticket.outcome)
         answer(tickets)
@@ -112,7 +116,7 @@ def made(sequencer: Settling, most: int = 100_000) -> Intake:
 @pytest.fixture(autouse=True)
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "Examiner", Slow)
-    monkeypatch.setattr(intake_module, "examined", judged)
+    monkeypatch.setattr(intake_module, "verdict_of", judged)
 
 
 async def entered(intake: Intake, wires: list[bytes]) -> Pending:
@@ -137,8 +141,8 @@ def check_outcomes(pending: Pending) -> None:
 FATES = st.sampled_from([b"accepted", b"examined", b"decided"])
 REQUEST = st.one_of(
     st.lists(FATES, min_size=1, max_size=5),
-    st.builds(lambda fate, many: [fate] * many, FATES, st.integers(1, 3 * GROUP)),
-    st.lists(FATES, min_size=GROUP - 1, max_size=2 * GROUP + 1),
+    st.builds(lambda fate, many: [fate] * many, FATES, st.integers(1, 3 * GROUP_SIZE)),
+    st.lists(FATES, min_size=GROUP_SIZE - 1, max_size=2 * GROUP_SIZE + 1),
 )
 PAUSES = st.integers(0, 2)
 """Turns of the loop before a request comes."""
@@ -158,7 +162,7 @@ def test_each_message_gets_its_own_outcome(requests: list[tuple[int, list[bytes]
         for pending in await asyncio.gather(*(one(n, *request) for n, request in enumerate(requests))):
             check_outcomes(pending)
         assert intake.waiting == 0
-        await intake.drain()
+        await intake.drain(asyncio.Event())
 
     asyncio.run(run())
 
@@ -175,7 +179,7 @@ def test_the_sequencer_sees_messages_in_the_order_in_which_they_arrived() -> Non
         mixed = [wires for pair in zip(requests, refused, strict=True) for wires in pair]
         await asyncio.gather(*(entered(intake, wires) for wires in mixed))
         assert sequencer.seen == [wire for wires in requests for wire in wires]
-        await intake.drain()
+        await intake.drain(asyncio.Event())
 
     asyncio.run(run())
 
@@ -183,7 +187,7 @@ def test_the_sequencer_sees_messages_in_the_order_in_which_they_arrived() -> Non
 def test_a_bug_in_one_group_refuses_that_group_and_keeps_no_other_waiting() -> None:
     async def run() -> None:
         intake = made(Settling())
-        good = [b"%d/accepted" % i for i in range(GROUP)]
+        good = [b"%d/accepted" % i for i in range(GROUP_SIZE)]
         bad = [*good[:-1], b"0/bug"]
         before, broken, after = await asyncio.gather(
             entered(intake, good), entered(intake, bad), entered(intake, good)
@@ -191,21 +195,21 @@ def test_a_bug_in_one_group_refuses_that_group_and_keeps_no_other_waiting() -> N
         check_outcomes(before)
         check_outcomes(after)
         assert all(isinstance(outcome, ApiError) for outcome in broken.settled)
-        assert len(broken.settled) == GROUP
+        assert len(broken.settled) == GROUP_SIZE
         assert intake.waiting == 0
-        await intake.drain()
+        await intake.drain(asyncio.Event())
 
     asyncio.run(run())
 
 
 def test_what_is_too_much_takes_no_place_and_what_came_before_a_drain_is_settled() -> None:
     async def run() -> None:
-        intake = made(Settling(), most=2 * GROUP)
-        wires = [b"%d/accepted" % i for i in range(GROUP)]
+        intake = made(Settling(), most=2 * GROUP_SIZE)
+        wires = [b"%d/accepted" % i for i in range(GROUP_SIZE)]
         full = [asyncio.ensure_future(entered(intake, wires)) for _ in range(2)]
         await asyncio.sleep(0)
         refused_with(intake, "too many messages")
-        draining = asyncio.ensure_future(intake.drain())
+        draining = asyncio.ensure_future(intake.drain(asyncio.Event()))
         await asyncio.sleep(0)
         refused_with(intake, "shutting down")
         await draining

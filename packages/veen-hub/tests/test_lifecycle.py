@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from veen_core import hub_identity
-from veen_core.api import ReceiptRequest, ReceiptResponse, SubmitResponse
+from veen_core.api import ReceiptRequest, ReceiptResponse, StreamRequest, SubmitResponse
 from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import HubPk, StreamSeq, UnixTime, VerifyKey
 from veen_core.receipt import Receipt, verify_receipt
@@ -32,7 +32,7 @@ from veen_storage import rotate
 from .certificates import Certificates
 from .conftest import StartHub, StartProcess
 from .following import Follower
-from .people import BORN, HUB_KEY, Writer, signing_key
+from .people import BORN, HUB_KEY, Writer, envelope, signing_key
 from .serving import PATIENCE, HubProcess, RunningHub, SetClock, make_directory, request, until
 from .test_failures import Gate
 
@@ -293,6 +293,37 @@ def test_a_client_certificate_is_asked_for_if_the_configuration_says_so(
     for pair in (None, certificates.stranger):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             healthz(pair)
+
+
+def test_only_reading_may_require_a_client_certificate(
+    start_hub: StartHub, certificates: Certificates
+) -> None:
+    """COMP0.3: a stranger reads neither entries nor checkpoints nor tokens, and may still submit."""
+    cert, key = certificates.hub
+    tls = {"cert": str(cert), "key": str(key), "client_ca": str(certificates.authority)}
+    hub = start_hub(gating=False, tls=tls | {"client_certificate": "reading"})
+    alice = Writer("alice", hub.hub_id)
+    stranger, reader = context_for(certificates), context_for(certificates)
+    reader.load_cert_chain(*certificates.client)
+    cbor = {"Content-Type": "application/cbor"}
+
+    def submit(context: ssl.SSLContext) -> int:
+        return request(hub.port, "POST", "/v1/submit", envelope(alice.next()), cbor, context=context).status
+
+    assert (submit(stranger), submit(reader)) == (200, 200)
+    page = StreamRequest(label=alice.label, from_seq=StreamSeq(1)).encode()
+    calls: list[tuple[str, str, bytes | None]] = [
+        ("POST", "/v1/stream", page),
+        ("GET", f"/v1/stream/{alice.label.hex()}", None),
+        ("GET", "/v1/checkpoint", None),
+        ("GET", f"/v1/attachment/{'00' * 32}", None),
+        ("GET", f"/tooling/cap/{'00' * 32}", None),
+    ]
+    for method, path, body in calls:
+        answer = request(hub.port, method, path, body, cbor, context=stranger)
+        assert (answer.status, answer.error.code) == (401, "E.UNAUTHORIZED"), path
+    assert request(hub.port, "POST", "/v1/stream", page, cbor, context=reader).status == 200
+    assert request(hub.port, "GET", "/v1/status", context=stranger).status == 200
 
 
 def test_a_tls_hub_drains_too(

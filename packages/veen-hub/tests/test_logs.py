@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +16,14 @@ from typing import Any
 
 import pytest
 
-from veen_hub.ops.logs import PATIENCE_SEC, LineWriter
+from veen_hub.ops import logs
+from veen_hub.ops.logs import CLOSE_SEC, JsonLines, LogQueue
 
 from .people import Writer
 from .serving import PATIENCE, Calls, make_directory, until
 
 SHUTDOWN_SEC = 20.0
 SUBMITS = 30
-LINE = "x" * 99
-"""With its end, 100 bytes."""
 
 
 class Pipe:
@@ -63,7 +62,15 @@ class Unread(Calls):
     """A hub whose stderr is a full pipe from the beginning."""
 
     def __init__(self, root: Path, pipe: Pipe, *flags: str) -> None:
-        command = [sys.executable, "-m", "veen_hub.main", f"--data-dir={root}", "--port=0", *flags]
+        command = [
+            sys.executable,
+            "-m",
+            "veen_hub.main",
+            f"--data-dir={root}",
+            "--port=0",
+            "--log-level=debug",
+            *flags,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=pipe.writes, text=True)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().rpartition(":")[2] or 0)
@@ -105,7 +112,7 @@ def test_what_waited_comes_out_in_order_when_somebody_reads(unread: Unread, pipe
     told: list[dict[str, Any]] = [json.loads(line) for line in pipe.lines()]
     assert unread.end() == 0
     assert [line["stream_seq"] for line in told if line["event"] == "accepted"] == list(range(1, SUBMITS + 1))
-    assert [line["event"] for line in told[-2:]] == ["draining", "stopped"]
+    assert [line["event"] for line in told[-3:]] == ["draining", "submits", "stopped"]
 
 
 def test_a_hub_that_cannot_start_ends_though_nobody_reads_why(tmp_path: Path, pipe: Pipe) -> None:
@@ -122,76 +129,77 @@ def test_a_hub_that_cannot_start_ends_though_nobody_reads_why(tmp_path: Path, pi
         first.end()
 
 
-# --- the writer alone
+# --- the queue alone
 
 
-def writer(pipe: Pipe, most: int, reserved: int) -> LineWriter:
-    return LineWriter(pipe.writes, lambda count: f"lost {count}", most=most, reserved=reserved)
+def queue_to(pipe: Pipe) -> LogQueue:
+    return LogQueue(JsonLines(), pipe.writes)
 
 
-def test_lines_beyond_the_bound_are_dropped_counted_and_told(pipe: Pipe) -> None:
-    lines = writer(pipe, most=1_000, reserved=300)
-    for number in range(15):
-        lines.put(f"{number:02}{LINE[2:]}", matters=False)
-    assert lines.dropped == 5
-    for number in range(5):
-        lines.put(f"w{number}{LINE[2:]}", matters=True)
-    assert lines.dropped == 5 + 2
-    reading = threading.Thread(target=os.read, args=(pipe.reads, pipe.filled))
-    reading.start()
-    assert lines.close(PATIENCE)
-    reading.join()
-    pipe.filled = 0
-    pipe.let_go()
-    told = [line[:2] for line in pipe.lines()]
-    assert told == [*(f"{number:02}" for number in range(10)), "w0", "w1", "w2", "lo"]
+def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
+    return logging.makeLogRecord({"msg": text, "levelno": level, "levelname": logging.getLevelName(level)})
 
 
-def test_the_loss_is_told_as_soon_as_it_flows_again(pipe: Pipe) -> None:
-    lines = writer(pipe, most=200, reserved=0)
-    for _ in range(6):
-        lines.put(LINE, matters=False)
+def events(text: bytes) -> list[str]:
+    return [json.loads(line)["event"] for line in text.decode().splitlines()]
+
+
+def read_until(pipe: Pipe, end: bytes) -> bytes:
     os.read(pipe.reads, pipe.filled)
     found = b""
-    while b"lost" not in found:
+    while end not in found:
         found += os.read(pipe.reads, 65_536)
-    assert found.decode().splitlines() == [LINE, LINE, "lost 4"]
-    lines.put("and on", matters=False)
-    assert os.read(pipe.reads, 65_536) == b"and on\n"
-    assert lines.close(PATIENCE)
+    return found
 
 
-def test_closing_waits_no_longer_than_it_was_told(pipe: Pipe) -> None:
-    lines = writer(pipe, most=1_000, reserved=0)
-    lines.put(LINE, matters=True)
+def test_lines_beyond_the_bound_are_dropped_counted_and_reported(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MAX_WAITING_LINES", 3)
+    monkeypatch.setattr(logs, "RESERVED_LINES", 2)
+    lines = queue_to(pipe)
+    lines.handle(record("taken"))
+    until(lines.is_drained, "the writer has the first line and waits")
+    for number in range(5):
+        lines.handle(record(f"info {number}"))
+    for number in range(4):
+        lines.handle(record(f"warning {number}", logging.WARNING))
+    assert lines.dropped == 2 + 2
+    found = events(read_until(pipe, b"log_lines_dropped"))
+    assert found == ["taken", "info 0", "info 1", "info 2", "warning 0", "warning 1", "log_lines_dropped"]
+    lines.handle(record("later"))
+    assert lines.stop(PATIENCE)
+    assert events(os.read(pipe.reads, 65_536)) == ["later"]
+
+
+def test_stopping_does_not_wait_longer_than_its_timeout(pipe: Pipe) -> None:
+    lines = queue_to(pipe)
+    lines.handle(record("unread", logging.WARNING))
     started = time.monotonic()
-    assert not lines.close(0.05)
-    assert time.monotonic() - started < PATIENCE_SEC
-    os.read(pipe.reads, pipe.filled)
-    assert lines.close(PATIENCE)
+    assert not lines.stop(0.05)
+    assert time.monotonic() - started < CLOSE_SEC
+    assert events(read_until(pipe, b"\n")) == ["unread"]
 
 
-def test_a_full_pipe_is_known_though_no_line_waits(pipe: Pipe) -> None:
-    assert not writer(pipe, most=1_000, reserved=0).close(PATIENCE)
+def test_a_full_pipe_is_noticed_though_no_line_waits(pipe: Pipe) -> None:
+    assert not queue_to(pipe).stop(PATIENCE)
 
 
 def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     os.set_blocking(pipe.writes, False)
-    lines = writer(pipe, most=1_000, reserved=0)
-    lines.put(LINE, matters=False)
-    assert not lines.close(0.05)
-    os.read(pipe.reads, pipe.filled)
-    assert lines.close(PATIENCE)
-    assert os.read(pipe.reads, 65_536).decode() == f"{LINE}\n"
+    lines = queue_to(pipe)
+    lines.handle(record("late"))
+    assert events(read_until(pipe, b"\n")) == ["late"]
+    assert lines.stop(PATIENCE)
     assert lines.dropped == 0
 
 
 def test_lines_for_a_reader_that_is_gone_are_counted(pipe: Pipe) -> None:
     os.close(pipe.reads)
     pipe.reads = -1
-    lines = writer(pipe, most=1_000, reserved=0)
-    lines.put(LINE, matters=False)
+    lines = queue_to(pipe)
+    lines.handle(record("lost"))
     until(lambda: lines.dropped == 1, "the line is given up")
-    lines.put(LINE, matters=False)
-    assert lines.close(PATIENCE)
+    lines.handle(record("lost too"))
+    assert lines.stop(PATIENCE)
     assert lines.dropped == 2

@@ -215,6 +215,7 @@ def talkative(start_process: StartProcess) -> HubProcess:
         "data",
         "--open",
         "--profile=tenant",
+        "--log-level=debug",
         environment={"VEEN_TENANT_ID": "acme", "VEEN_UNIVERSE_ID": "stage-1"},
     )
 
@@ -279,3 +280,15 @@ def test_no_line_ever_holds_a_payload_or_a_secret(talkative: HubProcess) -> None
         assert told.encode() not in logged, told
     assert HUB_KEY.seed.hex().encode() not in logged
     assert json.loads(logged.splitlines()[-1])
+
+
+def test_at_info_messages_are_summarized_not_logged_one_by_one(start_process: StartProcess) -> None:
+    hub = start_process("data", "--open")
+    alice = Writer("alice", hub.status().identity.hub_id)
+    for _ in range(5):
+        hub.accept(alice.next())
+    hub.submit(alice.message(1))
+    hub.stop()
+    assert not [line for line in hub.lines if line["event"] in {"accepted", "refused"}]
+    (summary,) = [line for line in hub.lines if line["event"] == "submits"]
+    assert (summary["accepted"], summary["refused"]) == (5, {"E.SEQ": 1})

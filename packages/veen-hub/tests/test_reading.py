@@ -334,7 +334,7 @@ def test_a_page_that_reaches_a_pruned_entry_ends_before_it_and_points_at_it(star
         hub.accept(alice.next())
     assert hub.store.settle()
     gone = Prune(label=alice.label, start_seq=seq(9), end_seq=seq(16), pruned_at=UnixTime(hub.clock.time))
-    hub.run(hub.hub.act(lambda batch: batch.prune(gone)))
+    hub.run(hub.hub.log.act(lambda batch: batch.prune(gone)))
     assert hub.store.settle()
     response = page(hub, alice.label)
     assert (seqs(response), response.next_cursor) == (list(range(1, 9)), 9)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,14 +14,14 @@ from veen_core.hashing import H
 from veen_core.ids import HubPk
 from veen_core.receipt import verify_receipt
 from veen_hub.pipeline.signer import Signer
-from veen_hub.pipeline.worker_process import WORTH_THE_WAY
+from veen_hub.pipeline.worker_process import MIN_QUESTIONS
 from veen_storage.disk.hub_keys import sign_here
 
 from .conftest import StartProcess
 from .people import HUB_KEY, Writer, envelope, signing_key
-from .serving import CBOR_SEQ, processes_of, until
+from .serving import CBOR_SEQ, answer_with, processes_of, until
 
-DIGESTS = [H(bytes([n])) for n in range(2 * WORTH_THE_WAY)]
+DIGESTS = [H(bytes([n])) for n in range(2 * MIN_QUESTIONS)]
 EXPECTED = sign_here(HUB_KEY, DIGESTS)
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core a hub has no signer")
@@ -35,8 +33,8 @@ def signers_of(pid: int) -> list[int]:
 
 @pytest.fixture
 def signer() -> Iterator[Signer]:
-    made = Signer(apart=True)
-    until(lambda: made(HUB_KEY, DIGESTS) and made.apart.ready, "the process is ready")
+    made = Signer(enabled=True)
+    until(lambda: made(HUB_KEY, DIGESTS) and made.process.ready, "the process is ready")
     yield made
     made.close()
 
@@ -44,17 +42,17 @@ def signer() -> Iterator[Signer]:
 def test_a_process_signs_what_the_thread_would(signer: Signer) -> None:
     """RFC 8032 signatures are deterministic."""
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
-    assert signer.apart.ready
+    assert signer.process.ready
     assert signer(HUB_KEY, DIGESTS[:1]) == EXPECTED[:1]
     assert not signer(HUB_KEY, [])
 
 
 def test_what_was_expected_is_signed_ahead(signer: Signer) -> None:
-    signer.expect(HUB_KEY, DIGESTS[:WORTH_THE_WAY])
+    signer.expect(HUB_KEY, DIGESTS[:MIN_QUESTIONS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     signer.expect(HUB_KEY, DIGESTS)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
-    assert signer.apart.ready
+    assert signer.process.ready
 
 
 def test_what_was_expected_and_never_asked_for_disturbs_nothing(signer: Signer) -> None:
@@ -65,7 +63,7 @@ def test_what_was_expected_and_never_asked_for_disturbs_nothing(signer: Signer) 
     signer.expect(HUB_KEY, DIGESTS)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
-    assert signer.apart.ready
+    assert signer.process.ready
 
 
 def test_what_a_process_took_along_when_it_died_is_signed_again(signer: Signer) -> None:
@@ -84,7 +82,7 @@ def test_what_the_old_key_was_to_sign_is_not_taken_for_the_new_ones(signer: Sign
 
 
 def test_the_secret_shows_in_no_argument_and_no_environment(signer: Signer) -> None:
-    assert signer.apart.ready
+    assert signer.process.ready
     (child,) = signers_of(os.getpid())
     for name in ("cmdline", "environ"):
         with open(f"/proc/{child}/{name}", "rb") as shown:
@@ -97,7 +95,7 @@ def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
     new = signing_key("hub/1")
     for _ in range(3):
         assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
-    until(lambda: signer(new, DIGESTS) and signer.apart.ready, "a process with the new key is ready")
+    until(lambda: signer(new, DIGESTS) and signer.process.ready, "a process with the new key is ready")
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
 
 
@@ -105,7 +103,7 @@ def test_a_process_that_dies_costs_nothing_but_itself(signer: Signer) -> None:
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
-    assert not signer.apart.ready
+    assert not signer.process.ready
 
 
 @pytest.mark.parametrize("answer", ["another key", "too few", "not signatures"])
@@ -116,20 +114,9 @@ def test_signatures_that_do_not_hold_are_not_used(signer: Signer, answer: str) -
         "not signatures": [b"short"] * len(DIGESTS),
     }[answer]
     signer.close()
-    program = (
-        "import marshal, struct, sys; "
-        "n = struct.unpack('>I', sys.stdin.buffer.read(4))[0]; sys.stdin.buffer.read(n); "
-        f"data = marshal.dumps({lies!r}); "
-        "sys.stdout.buffer.write(struct.pack('>I', len(data)) + data)"
-    )
-    signer.apart._process = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    )
-    for fd in signer.apart._fds():
-        os.set_blocking(fd, False)
-    signer.apart.ready = True
+    answer_with(signer.process, lies)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
-    assert not signer.apart.ready
+    assert not signer.process.ready
 
 
 @two_cores

@@ -10,7 +10,8 @@ import pytest
 from veen_core.cap import Rate, resign
 from veen_core.checkpoint import Checkpoint
 from veen_core.equivocation import Equivocation, Statement, evidence_of
-from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
+from veen_core.hashing import H
+from veen_core.ids import HubId, HubPk, Label, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.limits import Limits
 from veen_core.receipt import Receipt, sign_receipt
@@ -125,7 +126,7 @@ def test_an_auth_ref_that_was_only_used_has_a_beginning_and_no_token(start_hub: 
 
 def signed(hub: RunningHub, path: str = PATH, body: bytes = b"", **changes: str) -> Answer:
     names = {name.replace("_", "-"): value for name, value in changes.items()}
-    headers = admin_headers(path, body, hub.clock.time) | {"Content-Type": CBOR} | names
+    headers = admin_headers(hub.hub_id, path, body, hub.clock.time) | {"Content-Type": CBOR} | names
     return hub.call("POST", path, body, headers)
 
 
@@ -137,7 +138,7 @@ def test_what_changes_state_needs_an_admin(hub: RunningHub, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["VEEN-Admin-Ts", "VEEN-Admin-Sig"])
 def test_half_a_signature_is_none(hub: RunningHub, name: str) -> None:
-    headers = admin_headers(PATH, b"", hub.clock.time)
+    headers = admin_headers(hub.hub_id, PATH, b"", hub.clock.time)
     del headers[name]
     assert hub.call("POST", PATH, b"", headers).error.code == "E.UNAUTHORIZED"
 
@@ -166,24 +167,34 @@ def test_a_signature_counts_for_a_minute_either_way(hub: RunningHub) -> None:
 def test_a_signature_is_for_one_request_only(hub: RunningHub) -> None:
     now = hub.clock.time
     for headers in (
-        admin_headers("/tooling/retention", b"", now),
-        admin_headers(PATH, LabelRequest().encode(), now),
-        admin_headers(PATH, b"", now, method="PUT"),
-        admin_headers(PATH, b"", now) | {"VEEN-Admin-Ts": str(now + 1)},
-        admin_headers(PATH, b"", now, by=signing_key("mallory")),
-        admin_headers(PATH, b"", now, by=HUB_KEY),
+        admin_headers(hub.hub_id, "/tooling/retention", b"", now),
+        admin_headers(hub.hub_id, PATH, LabelRequest().encode(), now),
+        admin_headers(hub.hub_id, PATH, b"", now, method="PUT"),
+        admin_headers(hub.hub_id, PATH, b"", now) | {"VEEN-Admin-Ts": str(now + 1)},
+        admin_headers(hub.hub_id, PATH, b"", now, by=signing_key("mallory")),
+        admin_headers(hub.hub_id, PATH, b"", now, by=HUB_KEY),
+        admin_headers(HubId(H(b"another hub of the same admin")), PATH, b"", now),
     ):
         answer = hub.call("POST", PATH, b"", headers)
         assert (answer.status, answer.error.code) == (403, "E.FORBIDDEN")
 
 
 def test_a_signed_request_is_carried_out_once(hub: RunningHub) -> None:
-    headers = admin_headers(PATH, b"", hub.clock.time)
+    headers = admin_headers(hub.hub_id, PATH, b"", hub.clock.time)
     assert hub.call("POST", PATH, b"", headers).status == 200
     again = hub.call("POST", PATH, b"", headers)
     assert (again.status, again.error.code) == (409, "E.CONFLICT")
     hub.clock.time += 61
     assert hub.call("POST", PATH, b"", headers).error.code == "E.UNAUTHORIZED"
+
+
+def test_a_restart_does_not_forget_which_signed_requests_were_carried_out(start_hub: StartHub) -> None:
+    hub = start_hub()
+    headers = admin_headers(hub.hub_id, PATH, b"", hub.clock.time)
+    assert hub.call("POST", PATH, b"", headers).status == 200
+    hub.stop()
+    again = start_hub().call("POST", PATH, b"", headers)
+    assert (again.status, again.error.code) == (409, "E.CONFLICT")
 
 
 def test_a_hub_without_an_admin_key_obeys_nobody(start_hub: StartHub) -> None:

@@ -35,11 +35,12 @@ from veen_core.rejection import Code
 from veen_hub import hub as hubs
 from veen_hub import main
 from veen_hub.admission import authorization, stateless, table
+from veen_hub.admission.authorization import Authorization
 from veen_hub.admission.labels import LabelMap
-from veen_hub.admission.replay_guard import Orders
-from veen_hub.http import attachments, content, errors, express, reading, submit, tooling
+from veen_hub.admission.replay_guard import AdminReplayGuard
+from veen_hub.http import attachments, content, errors, reading, submit, tooling
 from veen_hub.http.connections import Connection
-from veen_hub.http.express import Express
+from veen_hub.http.submit import SubmitCall
 from veen_hub.ops.metrics import Metrics
 from veen_hub.pipeline.feed import Feed
 from veen_storage.chunks.chunk_origin_check import OriginCheck
@@ -121,7 +122,7 @@ def _replays() -> None:
 
 @fault("judges in another order")
 def _order() -> None:
-    while_active("judges in another order", table, "_judge", lambda right, rows, at: right(rows[::-1], at))
+    while_active("judges in another order", table, "_check", lambda right, rows, at: right(rows[::-1], at))
 
 
 @fault("takes any encoding")
@@ -129,8 +130,7 @@ def _encoding() -> None:
     def any_(_right: Any, envelope: bytes) -> bytes:
         return cbor2.dumps(cbor2.loads(envelope)[2])
 
-    for module in (submit, express):
-        while_active("takes any encoding", module, "unwrap_submit", any_)
+    while_active("takes any encoding", submit, "unwrap_submit", any_)
 
 
 @fault("takes any layout")
@@ -156,10 +156,10 @@ def _caps() -> None:
 
 @fault("asks for no work")
 def _work() -> None:
-    def unworked(_right: Any, _hub: Any, _request: Any, items: list[Any], _difficulty: int) -> list[Any]:
-        return items
+    def unworked(_right: Any, call: SubmitCall) -> list[Any]:
+        return call._items
 
-    while_active("asks for no work", submit, "worked_for", unworked)
+    while_active("asks for no work", SubmitCall, "_check_work", unworked)
 
 
 @fault("takes any token")
@@ -183,11 +183,11 @@ def _issuers() -> None:
 
 @fault("gives tokens longer")
 def _ttl() -> None:
-    async def longer(right: Any, hub: hubs.Hub, token: bytes) -> Any:
-        given = await right(hub, token)
+    async def longer(right: Any, self: Authorization, token: bytes) -> Any:
+        given = await right(self, token)
         return dataclasses.replace(given, expires_at=given.expires_at + 60)
 
-    while_active("gives tokens longer", authorization, "authorize", longer)
+    while_active("gives tokens longer", Authorization, "authorize", longer)
 
 
 @fault("reports another code")
@@ -206,7 +206,7 @@ def _status() -> None:
         def __getitem__(self, code: Code) -> int:
             return 400 if active("reports another status") else super().__getitem__(code)
 
-    errors.HTTP_STATUS = express.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
+    errors.HTTP_STATUS = Statuses(errors.HTTP_STATUS)
 
 
 @fault("names no request")
@@ -309,8 +309,7 @@ def _places() -> None:
         made: bytes = right(outcome, request_id)
         return made
 
-    for module in (submit, express):
-        while_active("gives a place twice", module, "encode", before)
+    while_active("gives a place twice", submit, "encode", before)
 
 
 @dataclasses.dataclass
@@ -423,7 +422,7 @@ def _orders() -> None:
 
 @fault("obeys twice")
 def _replayed() -> None:
-    while_active("obeys twice", Orders, "is_replay", lambda _right, *_about: False)
+    while_active("obeys twice", AdminReplayGuard, "is_replay", lambda _right, *_about: False)
 
 
 # --- everything else
@@ -456,8 +455,8 @@ def _unsigned_attachments() -> None:
 
 @fault("measures no attachment")
 def _attachment_size() -> None:
-    def small(_right: Any, request: web.Request, *_about: Any) -> None:
-        if request.content_length:
+    def small(_right: Any, headers: content.Headers, *_about: Any) -> None:
+        if headers.get("Content-Length", "0") != "0":
             raise ApiError(Code.BAD_REQUEST, "no room")
 
     while_active("measures no attachment", attachments, "check_length", small)
@@ -513,7 +512,15 @@ def _metrics() -> None:
 @fault("drops who comes after a bad one")
 def _fragile() -> None:
     """Whatever is no request, or ends early, takes the next message with it; and so do many idlers."""
-    name, owed, answered = "drops who comes after a bad one", [], set[int]()
+    name, owed, answered, live = "drops who comes after a bad one", [], set[int](), set[int]()
+
+    def made(right: Any, self: Connection, transport: Any) -> None:
+        live.add(id(self))
+        right(self, transport)
+
+    def written(right: Any, self: Connection, answer: bytes) -> None:
+        answered.add(id(self))
+        right(self, answer)
 
     def bad(right: Any, *about: Any, **named: Any) -> Any:
         owed.append(True)
@@ -527,20 +534,22 @@ def _fragile() -> None:
         if id(self) not in answered:
             owed.append(True)
         answered.discard(id(self))
+        live.discard(id(self))
         right(self, exc)
 
-    async def served(right: Any, hub: Any, request: web.Request, *about: Any) -> Any:
-        if owed or len(request.protocol._manager.connections) > 50:
+    def served(right: Any, call: SubmitCall) -> Any:
+        if owed or len(live) > 50:
             owed.clear()
             raise ApiError(Code.UNAVAILABLE, "somebody before you was rude")
-        return await right(hub, request, *about)
+        return right(call)
 
     while_active(name, Connection, "finish_response", finished)
     while_active(name, Connection, "connection_lost", lost)
     while_active(name, Connection, "handle_error", bad)
     while_active(name, submit, "over_the_cap", bad)
-    while_active(name, submit, "receive", served)
-    while_active(name, Express, "of", lambda *_about: None)  # nobody gets past ``receive``
+    while_active(name, SubmitCall, "check_head", served)
+    while_active(name, Connection, "connection_made", made)
+    while_active(name, Connection, "_write", written)
 
 
 @fault("changes its mind")
@@ -558,11 +567,11 @@ def _fickle() -> None:
 
 @fault("answers 500")
 def _server_error() -> None:
-    def failing(right: Any, request: web.Request, error: Any) -> Any:
+    def failing(right: Any, headers: content.Headers, error: Any, request_id: str) -> Any:
         code = error.rejection.code if isinstance(error, AdmissionError) else error.code
         if code in (Code.BAD_REQUEST, Code.FORMAT):
-            return web.Response(status=500)
-        return right(request, error)
+            return content.Reply(500, b"", content.CBOR)
+        return right(headers, error, request_id)
 
     for module in (errors, submit):
         while_active("answers 500", module, "refuse", failing)

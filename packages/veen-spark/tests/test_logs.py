@@ -1,4 +1,4 @@
-"""The logs of the other tests are valid according to veen-storage."""
+"""The logs that other tests read are good ones: what storage's own judges say of them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Literal
 from veen_core.checkpoint import Checkpoint
 from veen_core.hashing import H, Ht, u64be
 from veen_core.hub_identity import HubIdentity
-from veen_core.ids import AuthRef, ClientId, Coid, Epoch, Label, Signature, UnixTime, VerifyKey
+from veen_core.ids import AuthRef, ClientId, Coid, Epoch, HubId, Label, Signature, UnixTime, VerifyKey
 from veen_core.limits import Limits
 from veen_core.pow import PowSalt
 from veen_core.profile import Profile
@@ -123,9 +123,9 @@ MAX_ADMIN_AGE = 60
 """Seconds that a signed tooling request counts (H19)."""
 
 
-def admin_digest(method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes:
-    """What ``VEEN-Admin-Sig`` signs (H19)."""
-    return Ht("veen/tooling", method.encode() + path.encode() + H(body) + u64be(hub_ts))
+def admin_digest(hub_id: HubId, method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes:
+    """Return what ``VEEN-Admin-Sig`` signs (H19): one request to one hub at one time (ADR 0003)."""
+    return Ht("veen/tooling", hub_id + method.encode() + path.encode() + H(body) + u64be(hub_ts))
 
 
 def attachment_digest(label: Label, coid: Coid, auth_ref: AuthRef | None) -> bytes:

@@ -1,7 +1,6 @@
-"""Extension points: small protocols whose implementations are found by entry point (DESIGN).
+"""Extension points: policies, anchors and clocks from other packages, found by entry point (DESIGN).
 
-A policy, an anchor or a clock is named in the configuration and brought by any package that is installed:
-the hub imports none of them.
+The configuration names the extension. The hub imports none of them.
 """
 
 from __future__ import annotations
@@ -12,29 +11,29 @@ from typing import Any, Final
 from veen_core.errors import ConfigError, VeenError
 
 POLICIES: Final = "veen_hub.policies"
-"""Called with hub_id and ``policy.options``; makes an ``AdmissionPolicy``."""
+"""Entry points called with hub_id and ``policy.options``; each returns an ``AdmissionPolicy``."""
 ANCHORS: Final = "veen_hub.anchors"
-"""Called with the settings under ``anchor``; makes an ``Anchor``."""
+"""Entry points called with the settings under ``anchor``; each returns an ``Anchor``."""
 CLOCKS: Final = "veen_hub.clocks"
-"""Called with nothing; makes a ``Clock``."""
+"""Entry points called without arguments; each returns a ``Clock``."""
 
 
 def find(group: str, name: str, key: str, hint: str = "") -> EntryPoint:
-    """The one of that name; ``key`` is the setting that names it."""
+    """Find an entry point by name; ``key`` is the setting that names it."""
     known = {point.name: point for point in entry_points(group=group)}
     if name not in known:
-        there = ", ".join(sorted(known)) or "none is installed"
-        raise ConfigError(f"{key}: there is no {name!r}; available: {there}{hint}")
+        available = ", ".join(sorted(known)) or "none is installed"
+        raise ConfigError(f"{key}: there is no {name!r}; available: {available}{hint}")
     return known[name]
 
 
-def make(group: str, name: str, key: str, *given: object, hint: str = "") -> Any:
-    """What the one of that name makes of ``given``; what goes wrong in it is the setting's fault."""
+def make(group: str, name: str, key: str, *arguments: object, hint: str = "") -> Any:
+    """Load an entry point and call it; any failure becomes a ``ConfigError`` about the setting."""
     point = find(group, name, key, hint)
     try:
-        return point.load()(*given)
+        return point.load()(*arguments)
     except VeenError:
-        raise  # it says itself what is wrong
-    except Exception as exc:  # another package's code may raise anything
+        raise  # already says what is wrong
+    except Exception as exc:  # code of another package may raise anything
         why = f"{type(exc).__name__}: {exc}"
         raise ConfigError(f"{key}: {name!r} ({point.value}) cannot be used: {why}") from exc

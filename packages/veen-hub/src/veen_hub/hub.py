@@ -1,59 +1,67 @@
-"""The hub without HTTP: an open data directory, its pipeline, and the work it does by itself.
+"""The hub without HTTP: an open data directory, the pipeline over it, and the scheduled work.
 
-Handlers only decode, call one method here, and reply. Everything that changes the log goes through
-``act``, which is the sequencer; everything that is read comes from ``store.read``.
+HTTP handlers decode a request, call one method here or of one part, and reply. Every change of the log goes
+through the sequencer; every read comes from ``store.read``. The parts (upkeep, authorization, realm follower)
+are given what they need and never the hub itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from veen_core import pow as proof_of_work
 from veen_core import stream
 from veen_core.client_state import ClientBounds
 from veen_core.entry import Entry
-from veen_core.errors import IdentityError, VeenError
+from veen_core.errors import IdentityError
 from veen_core.ids import AuthRef, ClientId, Label, UnixTime, VerifyKey
 from veen_core.protocols import Clock
 from veen_core.status import Status
 from veen_hub.admission import table
-from veen_hub.admission.class_rates import Pace
+from veen_hub.admission.attachment_quota import AttachmentQuota
+from veen_hub.admission.authorization import Authorization
+from veen_hub.admission.class_rates import ClassRates
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
-from veen_hub.admission.replay_guard import Orders, Reports
+from veen_hub.admission.replay_guard import AdminReplayGuard, SeenEvidence
 from veen_hub.admission.stateless import Submission, Supported
-from veen_hub.admission.table import Hearing, Rules, Writer
+from veen_hub.admission.table import BatchContext, Rules, Writer
 from veen_hub.ops.anchors import Anchor
-from veen_hub.ops.authority_probe import Authority
+from veen_hub.ops.authority_probe import AuthorityProbe
+from veen_hub.ops.chores import Chore
 from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import ClientKeys, HubConfig
-from veen_hub.ops.metrics import Metrics
-from veen_hub.ops.realm_follower import policy_of
+from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.metrics import Metrics, StageCounts
+from veen_hub.ops.realm_follower import RealmFollower, policy_of
 from veen_hub.ops.upkeep import Upkeep
-from veen_hub.pipeline.body_budget import Bodies
+from veen_hub.pipeline.body_budget import BodyBudget
 from veen_hub.pipeline.feed import Feed
 from veen_hub.pipeline.intake import Intake, Pending
-from veen_hub.pipeline.sequencer import Sequencer, Ticket
+from veen_hub.pipeline.log_access import LogAccess
+from veen_hub.pipeline.sequencer import Sequencer
 from veen_hub.pipeline.signer import Signer
+from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.version import VERSION
-from veen_storage import Batch, Head, PendingEntry, StorageError, Store
-
-T = TypeVar("T")
+from veen_storage import Batch, Head, PendingEntry, StorageError, Store, ViewStore
 
 KEX1_LEVELS: Final = ("hardened", "meta")
-"""spec-2 §8: where client keys have bounds."""
+"""Levels at which client keys have bounds (spec-2 §8)."""
+READER_THREADS: Final = 2
+SUMMARY_SEC: Final = 60.0
+"""How often the log gets a summary of submits."""
 
 
 class Hub:
-    """One running hub. Create it, ``start`` it on an event loop, ``stop`` it."""
+    """One running hub: create it, ``start`` it on an event loop, ``drain`` it, ``stop`` it."""
 
     def __init__(
         self,
@@ -76,70 +84,107 @@ class Hub:
         ):  # the clock's fault, not the configuration's: see ``not_ready``
             store.check_signing(self.hub_ts)
         self.metrics = Metrics()
-        self.accepted = 0
-        """Entries whose place was decided, in the sequencer's thread."""
-        self._kept = 0
-        """Those of batches that became durable."""
-        self.metrics.stage.labels("accepted").set_function(lambda: self.accepted)
-        self.feed = Feed()
+        self._counts = StageCounts()
+        self.metrics.stage.labels("accepted").set_function(lambda: self._counts.accepted)
         self.policy = policy or policy_of(config, self.identity.hub_id)
-        routing_key = stream.routing_key(self.identity.hub_id)
-        self.control_label = stream.control_label(routing_key)
-        self.labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
-        self.labels.learn(config.stream_ids)
-        self.labels.learn(id_ for token in store.tokens() for id_ in token.allow.stream_ids)
-        store.set_previous_label(self.labels.previous)
+        self._set_up_labels()
         admin = store.registry.admin_pk
         self.admins: frozenset[VerifyKey] = frozenset({admin} if admin is not None else ())
         self.rules = Rules(
             gating=config.gating,
-            issuers=self.admins | {VerifyKey.from_hex(issuer) for issuer in config.issuers},
+            issuers=self.admins | set(config.issuers),
             bounds=self._client_bounds(),
             control_label=self.control_label,
         )
-        self.upkeep = Upkeep(
-            config,
-            store,
-            self,
-            clock=self.clock,
-            metrics=self.metrics,
-            labels=self.labels,
-            anchor=anchor,
-            control_label=self.control_label,
-            policy=self.policy,
-            on_backlog=self._count_backlog,
-        )
-        self._heard: Hearing | None = None
-        self._pace = Pace()
-        self._signer = Signer(apart=has_cores())
+        self._context: BatchContext | None = None
+        self._class_rates = ClassRates()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = asyncio.Event()
+        self.drained = asyncio.Event()
+        """No further entry will come: followers that have everything may end."""
+        self.failure: str | None = None
+        """Why the pipeline has failed; the hub then ends."""
+        self.failed = asyncio.Event()
+        self._set_up_pipeline()
+        self._set_up_parts(anchor)
+        self._applied_before = 0
+        self._last: Entry | Head | None = None
+        self._summarized: tuple[float, dict[str, float]] = (0.0, {})
+        self._chores: list[asyncio.Task[None]] = []
+
+    def _set_up_labels(self) -> None:
+        routing_key = stream.routing_key(self.identity.hub_id)
+        self.control_label = stream.control_label(routing_key)
+        self._labels = LabelMap(routing_key, self.profile.epoch_sec, self.limits.max_epoch_skew_sec)
+        self._labels.learn(self.config.stream_ids)
+        self._labels.learn(id_ for token in self.store.tokens() for id_ in token.allow.stream_ids)
+        self.store.set_previous_label(self._labels.previous)
+        self._stream_names = {stream.stream_id(name): name for name in self.config.streams}
+
+    def _set_up_pipeline(self) -> None:
+        store, config = self.store, self.config
+        self._signer = Signer(enabled=has_cores())
         store.set_sign_many(self._signer)
-        self._sequencer = Sequencer(store, self.clock, self.policy, self._observe)
+        self._sequencer = Sequencer(store, self.clock, self.policy, self._observe, self._fail)
         self._intake = Intake(
             self._sequencer,
             Supported(self.profile.profile_id, self.limits),
             self._admit,
             workers=config.workers,
             max_waiting=config.max_waiting,
+            on_failure=self._fail,
         )
-        self.readers = ThreadPoolExecutor(2, thread_name_prefix="veen-read")
+        self._readers = started_pool(READER_THREADS, "veen-read")
+        self.log = LogAccess(self._sequencer, self._readers)
+        self.feed = Feed()
         self.uploads = Uploads()
-        self.bodies = Bodies()
+        self.body_budget = BodyBudget()
         self.unsent = 0
         """Bytes of answers that are being sent."""
-        self._applied_before = 0
-        self._stream_names = {stream.stream_id(name): name for name in config.streams}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.stopping = asyncio.Event()
-        self.drained = asyncio.Event()
-        """Nothing comes any more: followers that have everything may go."""
-        self.reports = Reports()
-        self.orders = Orders()
+
+    def _set_up_parts(self, anchor: Anchor | None) -> None:
+        config, store = self.config, self.store
+        self._state = ViewStore(store.layout.view("hub"))
+        self.admin_replays = AdminReplayGuard(self._state)
+        self.seen_evidence = SeenEvidence()
+        self.attachment_quota = AttachmentQuota(config.attachments, self._state)
+        self.authorization = Authorization(
+            self.log,
+            store.read,
+            self._labels,
+            issuers=self.rules.issuers,
+            limits=self.limits,
+            control_label=self.control_label,
+            metrics=self.metrics,
+            counts=self._counts,
+        )
+        self.upkeep = Upkeep(
+            config,
+            store,
+            self.log,
+            clock=self.clock,
+            metrics=self.metrics,
+            labels=self._labels,
+            anchor=anchor,
+            control_label=self.control_label,
+            policy=self.policy,
+            on_backlog=self._count_backlog,
+        )
+        self.realm_follower = RealmFollower(
+            self.policy,
+            config.realm,
+            hub_id=self.identity.hub_id,
+            layout=store.layout,
+            labels=self._labels,
+            log_access=self.log,
+            clock=self.clock,
+            hub_ts=lambda: self.hub_ts,
+        )
         url, ca = config.authority_url, config.authority_ca
-        self._authority = Authority(url, ca) if url is not None else None
-        self._last: Entry | Head | None = None
+        self._authority = AuthorityProbe(url, ca) if url is not None else None
 
     def _client_bounds(self) -> ClientBounds | None:
-        """As configured; from level hardened on KEX1+ 4.1 counts, with its own bounds if none are."""
+        """Return the configured bounds of client keys, or KEX1+ 4.1's from level hardened on."""
         keys = self.config.client_keys
         if keys is None and self.config.level in KEX1_LEVELS:
             keys = ClientKeys()
@@ -159,72 +204,88 @@ class Hub:
             self.metrics.stage.labels(name).set(0)
         self._applied_before = -self.store.applied_entries
         await self.upkeep.start()
-        self._last = await self.reading(self.store.read.newest_head)
-        stored, stored_bytes = await self.reading(self.store.attachments.recorded)
+        self._last = await self.log.read(self.store.read.newest_head)
+        stored, stored_bytes = await self.log.read(self.store.attachments.recorded)
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
-        self.metrics.ready.set(0 if await self.reading(self._not_ready) else 1)
+        self.attachment_quota.stored_bytes = stored_bytes
+        self.metrics.ready.set(0 if await self.log.read(self._not_ready) else 1)
+        self._chores = [asyncio.create_task(Chore("summary", self._summarize, SUMMARY_SEC).repeat())]
 
     def _count_backlog(self, entries: int) -> None:
         """In the sequencer: count entries that the last run left without a checkpoint or anchor."""
-        self.accepted += entries
-        self._kept += entries
+        self._counts.accepted += entries
+        self._counts.durable += entries
         self._applied_before += entries
         self.metrics.stage.labels("durable").inc(entries)
 
+    def _fail(self, why: str) -> None:
+        """Record that the pipeline has failed; called from any thread."""
+        if self.failure is None:
+            self.failure = why
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self.failed.set)
+
     async def drain(self) -> None:
         """Accept nothing more, and settle what was accepted."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
         await self.upkeep.stop()
-        await self._intake.drain()
+        await self._intake.drain(self.failed)
         self.drained.set()
 
     async def stop(self) -> None:
-        """After ``drain``: let the data directory go."""
-        await asyncio.to_thread(self._sequencer.stop)
+        """Close the data directory, after ``drain``."""
+        await self.log.read(self._sequencer.stop)
         self._signer.close()
-        self.readers.shutdown()
-        self.uploads.close()
-        await asyncio.to_thread(self.store.close)
+        await self.uploads.drain()
+        await self.log.read(self.store.close)
+        self._state.close()
+        self._readers.shutdown()
+        await self._summarize()
 
     # --- submitting
 
-    def enter(self, wires: list[bytes], then: Callable[[], None]) -> Pending:
-        """Every message into the pipeline; ``then`` each has its outcome, a receipt or the error it gets."""
-        return self._intake.enter(wires, then)
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+        """Send messages through the pipeline; call ``on_settled`` when each has a receipt or an error."""
+        return self._intake.enter(wires, on_settled)
 
     def _admit(self, submission: Submission, batch: Batch) -> PendingEntry:
-        """In the sequencer: the stateful half of the table, then the batch."""
-        table.admit(submission, self._hearing(batch))
+        """In the sequencer: run the stateful rows, then place the message in the batch."""
+        table.admit(submission, self._context_of(batch))
         placed = batch.add(submission, submission.wire, submission.leaf)
-        self.accepted += 1
+        self._counts.accepted += 1
         self.upkeep.checkpoint_if_due(batch, placed.label)
         return placed
 
     def _observe(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None:
-        """In the sequencer's thread, after every batch; what can wait is done on the loop, after answers."""
+        """In the sequencer, after every batch: record it, and leave the rest to the event loop."""
+        counts = self._counts
         if committed:
-            self._kept = self.accepted
+            counts.durable = counts.accepted
         else:
-            self.accepted = self._kept  # what the batch took in did not happen
+            counts.accepted = counts.durable
         if not batch.items or self._loop is None:
             return
         entries = batch.entries if committed else []
-        counts = Counter(entry.label for entry in entries)
+        by_label = Counter(entry.label for entry in entries)
         if committed:
-            self.upkeep.committed(batch, counts)
-        names = {label: self._stream_name(label, batch.hub_ts) for label in counts}
+            self.upkeep.committed(batch, by_label)
+        names = {label: self._stream_name(label, batch.hub_ts) for label in by_label}
         times = (seconds, sync_seconds if committed else None)
-        self._loop.call_soon_threadsafe(self._note, len(batch.items), times, entries, counts, names)
+        self._loop.call_soon_threadsafe(self._publish, len(batch.items), times, entries, by_label, names)
 
-    def _note(
+    def _publish(
         self,
         actions: int,
         times: tuple[float, float | None],
         entries: list[Entry],
-        counts: Counter[Label],
+        by_label: Counter[Label],
         names: dict[Label, str],
     ) -> None:
-        """On the loop: metrics of a batch, and its entries for whoever follows."""
+        """On the event loop: update the metrics of a batch and announce its entries to followers."""
         seconds, sync_seconds = times
         self.metrics.commit_ms.observe(seconds * 1_000)
         self.metrics.batch_size.observe(actions)
@@ -234,54 +295,49 @@ class Hub:
         if entries:
             self._last = entries[-1]
         self.metrics.stage.labels("durable").inc(len(entries))
-        for label, count in counts.items():
+        for label, count in by_label.items():
             self.metrics.appends.labels(names[label]).inc(count)
         if self.feed.followers:
             self.feed.announce(entries)
 
     def _stream_name(self, label: Label, now: UnixTime) -> str:
-        """As the configuration names it; all others count as one, so that metrics stay few."""
-        found = self.labels.place(label, now).stream if self._stream_names else None
+        """Return the configured name of the label's stream; all others share one, to keep metrics few."""
+        found = self._labels.look_up(label, now).stream if self._stream_names else None
         return self._stream_names.get(found, "other") if found is not None else "other"
 
-    async def act(self, action: Callable[[Batch], T], *, reads: bool = False) -> T:
-        """Run one action in the sequencer; its result is durable when this returns.
+    async def _summarize(self) -> None:
+        """Log how many messages were accepted and refused since the last summary."""
+        if not LOGGER.isEnabledFor(logging.INFO):
+            return
+        accepted, refused = self.metrics.submit_counts()
+        before, refused_before = self._summarized
+        self._summarized = accepted, refused
+        new = {code: int(count - refused_before.get(code, 0)) for code, count in refused.items()}
+        new = {code: count for code, count in new.items() if count}
+        if accepted != before or new:
+            log(logging.INFO, "submits", accepted=int(accepted - before), refused=new)
 
-        One that only ``reads`` is answered also while nothing can be acknowledged.
-        """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
+    # --- attachments
 
-        def answer(tickets: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(done.set_result, tickets[0].outcome)
-
-        self._sequencer.put([Ticket(action, 0, reads)], answer)
-        outcome = await asyncio.shield(done)
-        if isinstance(outcome, VeenError):
-            raise outcome
-        return outcome  # type: ignore[no-any-return]  # what the action returned
-
-    async def reading(self, read: Callable[[], T]) -> T:
-        """A read that may touch the disk, off the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.readers, read)
-
-    # --- authority
-
-    async def check_writer(self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int) -> None:
-        """The auth stage for what is not a MSG: an attachment's put (H17)."""
+    async def admit_attachment(
+        self, label: Label, client: ClientId, auth_ref: AuthRef | None, size: int
+    ) -> bytes:
+        """Run the auth stage for an attachment (H17); return the key its quota is counted under."""
         writer = Writer(label, client, auth_ref)
-        await self.act(lambda batch: table.admit_writer(writer, size, self._hearing(batch)))
+        return await self.log.act(lambda batch: table.admit_writer(writer, size, self._context_of(batch)))
 
-    def _hearing(self, batch: Batch) -> Hearing:
-        """One for all messages of a batch."""
-        if self._heard is None or self._heard.view is not batch.view:
-            self._heard = Hearing(batch.view, batch.hub_ts, self.rules, self.policy, self.labels, self._pace)
-        return self._heard
+    def _context_of(self, batch: Batch) -> BatchContext:
+        """Return the admission context of a batch, made once for all of its messages."""
+        if self._context is None or self._context.view is not batch.view:
+            self._context = BatchContext(
+                batch.view, batch.hub_ts, self.rules, self.policy, self._labels, self._class_rates
+            )
+        return self._context
 
-    # --- what it says of itself
+    # --- status
 
     def pow_difficulty(self) -> int:
-        """Rises from ``difficulty`` to ``max_difficulty`` as the queue fills (SH1+ 5.2)."""
+        """Return the required proof of work, which rises as the queue fills (SH1+ 5.2)."""
         settings = self.config.pow
         if not settings.max_difficulty:
             return settings.difficulty
@@ -290,29 +346,11 @@ class Hub:
 
     @property
     def hub_ts(self) -> UnixTime:
-        """What a receipt issued now would say; it never goes back (H3)."""
+        """The time in a receipt issued now; it never decreases (H3)."""
         return UnixTime(max(self.clock.now(), self.store.hub_ts))
 
     def status(self) -> Status:
         now = self.hub_ts
-        scoped = self.config.gating
-        enforces = [
-            "order",
-            "signatures",
-            "limits",
-            *(["cap tokens", "stream scope", "ttl", "rate"] if scoped else []),
-            *(["client key bounds"] if self.rules.bounds is not None else []),
-            *self.policy.enforces(),
-        ]
-        cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
-        if not scoped:
-            cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
-            if (
-                self.config.level != "core"
-                and self.config.realm is not None
-                and self.config.realm.url is None
-            ):
-                cannot.append("who rules the realm: gating is off, anybody may write its admin streams")
         return Status(
             identity=self.identity,
             identity_sig=self._identity_signature,
@@ -321,9 +359,9 @@ class Hub:
             hub_ts=now,
             epoch=stream.epoch_at(now, self.profile.epoch_sec),
             control_label=self.control_label,
-            gating=scoped,
-            enforces=tuple(enforces),
-            cannot_enforce=tuple(cannot),
+            gating=self.config.gating,
+            enforces=self._enforces(),
+            cannot_enforce=self._cannot_enforce(),
             pow_salt=proof_of_work.pow_salt(self.identity.hub_id, now),
             pow_difficulty=self.pow_difficulty(),
             max_page_items=self.config.max_page_items,
@@ -331,8 +369,29 @@ class Hub:
             server_version=VERSION,
         )
 
+    def _enforces(self) -> tuple[str, ...]:
+        tls = self.config.tls
+        return (
+            "order",
+            "signatures",
+            "limits",
+            *(("cap tokens", "stream scope", "ttl", "rate") if self.config.gating else ()),
+            *(("client key bounds",) if self.rules.bounds is not None else ()),
+            *(("client certificates",) if tls is not None and tls.client_ca is not None else ()),
+            *self.policy.enforces(),
+        )
+
+    def _cannot_enforce(self) -> tuple[str, ...]:
+        config = self.config
+        cannot = ["att_root (the hub never sees a payload header)", "cap_ref", "expires_at"]
+        if not config.gating:
+            cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
+            if config.level != "core" and config.realm is not None and config.realm.url is None:
+                cannot.append("who rules the realm: gating is off, anybody may write its admin streams")
+        return tuple(cannot)
+
     def last_entry(self) -> dict[str, object]:
-        """For ``/healthz``: the newest entry (OBS0.3)."""
+        """Return facts about the newest entry, for ``/healthz`` (OBS0.3)."""
         last = self._last
         if last is None:
             return {"peaks_count": 0, "last_stream_seq": 0, "last_mmr_root": None}
@@ -344,17 +403,17 @@ class Hub:
         }
 
     def refresh_gauges(self) -> None:
-        """What is read off rather than counted, when somebody asks for metrics."""
+        """Update the gauges that are read rather than counted, before a scrape."""
         self.metrics.queue_depth.set(self._intake.waiting)
         self.metrics.apply_lag_bytes.set(self.store.lag)
-        self.policy.stale(self.clock.now())  # a lag is counted from the time it was last asked
+        self.policy.stale(self.clock.now())  # makes the policy update the age of its view
         lag = self.policy.describe().get("lag_sec", "0")
-        self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # never folded is not fresh
+        self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold
         self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
 
     async def not_ready(self) -> str | None:
-        """Why the hub cannot do its work now, if so (spec-4 §10.1)."""
-        if (why := await self.reading(self._not_ready)) is not None or self._authority is None:
+        """Return why the hub cannot accept messages now, or None if it can (spec-4 §10.1)."""
+        if (why := await self.log.read(self._not_ready)) is not None or self._authority is None:
             return why
         why = await self._authority.unreachable()
         return f"authority: {why}" if why is not None else None
@@ -362,13 +421,17 @@ class Hub:
     def _not_ready(self) -> str | None:
         if self.stopping.is_set():
             return "the hub is shutting down"
+        if self.failure is not None:
+            return self.failure
         if (why := self.store.poisoned) is not None:
             return f"storage: {why}; nothing is acknowledged until the hub is started again"
-        if (why := self.policy.stale(self.clock.now())) is not None:
-            return f"policy view: {why}"
         try:
+            if (why := self.policy.stale(self.clock.now())) is not None:
+                return f"policy view: {why}"
             self.store.check_access()
             self.store.check_signing(self.hub_ts)
         except (OSError, StorageError, IdentityError) as exc:
             return f"data directory: {exc}"
+        except Exception as exc:  # noqa: BLE001 - a clock or policy of another package may raise anything
+            return f"clock or policy: {type(exc).__name__}: {exc}"
         return None

@@ -1,6 +1,6 @@
 """``veen-hub``: run a hub in the foreground until SIGTERM or Ctrl-C (spec-4 §4.2, §5.2).
 
-``--init`` and ``--rotate`` do one thing to a directory on which no hub runs, and end.
+``--init`` and ``--rotate`` instead change a data directory on which no hub runs, and end.
 """
 
 from __future__ import annotations
@@ -39,30 +39,35 @@ from veen_storage import Store
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veen-hub",
-        description="Run a VEEN hub on an existing data directory (make one with --init or `veen hub init`).",
+        description="Run a VEEN hub on an existing data directory (create one with `veen hub init`).",
         epilog="Example: veen-hub --profile=tenant --config=/etc/veen/hub.yaml --data-dir=/var/lib/veen",
     )
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--init", action="store_true", help="make a new data directory, and end")
-    instead.add_argument("--rotate", action="store_true", help="give a stopped hub its next key, and end")
-    parser.add_argument("--admin", help="with --init: the key in hex whose tokens and orders count")
+    instead.add_argument("--init", action="store_true", help="create a data directory and exit")
+    instead.add_argument("--rotate", action="store_true", help="rotate the key of a stopped hub and exit")
+    parser.add_argument("--admin", help="with --init: public key in hex of the hub's admin")
     parser.add_argument(
-        "--named", choices=list(PROFILES), default="default", help="with --init: the profile, for life"
+        "--named",
+        choices=list(PROFILES),
+        default="default",
+        help="with --init: the hub's profile, fixed for life",
     )
     parser.add_argument(
         "--window", type=int, default=604_800, help="with --rotate: seconds that the old key stays active"
     )
     parser.add_argument("--profile", choices=["authority", "tenant"], help="the hub's role (spec-4)")
-    parser.add_argument("--config", type=Path, help="hub.yaml")
+    parser.add_argument("--config", type=Path, help="path of hub.yaml")
     parser.add_argument("--data-dir", help="the data directory")
-    parser.add_argument("--keys-dir", help="where the hub's keys lie, if not in the data directory")
-    parser.add_argument("--host", help="address to listen on")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--keys-dir", help="folder of the hub's keys, if not in the data directory")
+    parser.add_argument("--host", help="address of the API")
+    parser.add_argument("--port", type=int, help="port of the API; 0 takes a free one")
+    parser.add_argument("--probes-host", help="address of /readyz and /metrics")
+    parser.add_argument("--probes-port", type=int, help="port of /readyz and /metrics; default: API port + 1")
     parser.add_argument("--open", action="store_true", help="no gating: accept messages without a cap token")
     parser.add_argument(
         "--level",
         choices=["core", "federated", "hardened", "meta"],
-        help="what of its realm's admin streams it enforces; above core, hub.yaml names the realm",
+        help="rules of its realm that the hub enforces; above core, hub.yaml must name the realm",
     )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--version", action="version", version=f"veen-hub {VERSION}")
@@ -70,11 +75,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: Sequence[str]) -> HubConfig:
-    """Flags over environment over file over defaults."""
+    """Parse flags and load the configuration."""
     return configure(_parser().parse_args(arguments))
 
 
 def configure(given: argparse.Namespace) -> HubConfig:
+    """Load the configuration: flags override the environment, which overrides the file."""
     overrides: dict[str, Any] = configuration.from_environment(os.environ)
     flags = {
         "role": given.profile,
@@ -82,6 +88,8 @@ def configure(given: argparse.Namespace) -> HubConfig:
         "keys_dir": given.keys_dir,
         "listen.host": given.host,
         "listen.port": given.port,
+        "probes.host": given.probes_host,
+        "probes.port": given.probes_port,
         "log_level": given.log_level,
         "level": given.level,
         "gating": False if given.open else None,
@@ -91,6 +99,7 @@ def configure(given: argparse.Namespace) -> HubConfig:
 
 
 def open_hub(config: HubConfig) -> Hub:
+    """Open the data directory and make the hub over it."""
     limits = DEFAULT_LIMITS.lowered(config.limits) if config.limits else None
     store = Store(config.data_dir, keys_directory=config.keys_dir, limits=limits)
     try:
@@ -101,15 +110,15 @@ def open_hub(config: HubConfig) -> Hub:
 
 
 def allow_many_connections() -> None:
-    """As many open files as the system lets us have: a connection is one."""
+    """Raise the limit of open files as far as the system allows: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def plain_beyond_loopback(config: HubConfig) -> bool:
-    """Whether others on the network can read and change what passes: metadata, and who is refused (SH0.3)."""
+def is_plain_beyond_loopback(config: HubConfig) -> bool:
+    """Return whether others on the network can read and change the traffic (SH0.3)."""
     if config.tls is not None:
         return False
     try:
@@ -119,7 +128,7 @@ def plain_beyond_loopback(config: HubConfig) -> bool:
 
 
 async def serve(config: HubConfig) -> None:
-    """Until a signal asks to stop; then drain."""
+    """Run the hub until a signal or a failure of its pipeline; then drain."""
     allow_many_connections()
     server = Server(open_hub(config))
     stopping = asyncio.Event()
@@ -129,25 +138,41 @@ async def serve(config: HubConfig) -> None:
     url = await server.start()
     collect_rarely()
     hub = server.hub
-    log(
-        logging.WARNING if not config.gating else logging.INFO,
-        "listening" if config.gating else "listening, gating is OFF: anybody may write",
-        url=url,
-        hub_id=hub.identity.hub_id.hex(),
-        version=VERSION,
-    )
-    if plain_beyond_loopback(config):
-        log(logging.WARNING, "listening in plain HTTP beyond this machine: set tls in hub.yaml", url=url)
-    # Whoever started it waits for this line. One write, also unbuffered: the log may go to the same file.
+    _log_start(config, hub, url, server.probes_url)
+    # The starting program waits for this line. One write, because the log may go to the same file.
     print(f"veen-hub listening on {url}\n", end="", flush=True)  # noqa: T201
-    await stopping.wait()
+    await _first_of(stopping, hub.failed)
     log(logging.INFO, "draining")
     await server.stop()
     log(logging.INFO, "stopped")
+    if hub.failure is not None:
+        raise VeenError(hub.failure, action="see the log, then start the hub again")
+
+
+def _log_start(config: HubConfig, hub: Hub, url: str, probes_url: str) -> None:
+    log(
+        logging.INFO,
+        "listening",
+        url=url,
+        probes_url=probes_url,
+        hub_id=hub.identity.hub_id.hex(),
+        version=VERSION,
+    )
+    if not config.gating:
+        log(logging.WARNING, "gating_off", note="anyone who reaches the port may write", url=url)
+    if is_plain_beyond_loopback(config):
+        log(logging.WARNING, "plain_http_beyond_loopback", action="set tls in hub.yaml", url=url)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def prepare(config: HubConfig, given: argparse.Namespace) -> None:
-    """What is done instead of running; the hub_id is what clients pin."""
+    """Run --init or --rotate, and print the hub_id that clients pin, or the new key."""
     if given.init:
         identity = init_rotate.init(config, given.named, given.admin)
         print(f"veen-hub made {identity.hub_id.hex()}")  # noqa: T201
@@ -157,7 +182,7 @@ def prepare(config: HubConfig, given: argparse.Namespace) -> None:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Everything that ``veen-hub`` does; what goes wrong is raised, for whoever called to say."""
+    """Run ``veen-hub``; errors are raised to the caller."""
     given = _parser().parse_args(arguments)
     config = configure(given)
     protect_memory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import math
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from veen_cli.arguments import times
-from veen_cli.frame import loop
+from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
@@ -112,15 +113,34 @@ def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
     return code, told
 
 
-@command("veen hub health --hub http://127.0.0.1:8080")
-@connects
-def health(out: Output, *, target: Target) -> Answer:
-    """Ask whether a hub is alive and ready.
+_probes_option = click.option(
+    "--probes",
+    envvar="VEEN_PROBES",
+    help="Address of the hub's /readyz and /metrics [default: http, the hub's host, its port + 1].",
+)
 
-    It is asked once. Exits with 4 if it is alive and not ready, with 2 if it does not answer within --wait.
+
+def probes_target(target: Target, probes: str | None) -> Target:
+    """Return where the hub serves /readyz and /metrics: as given, or on the port after its API's."""
+    if probes is not None:
+        return dataclasses.replace(target, url=settings.parse_hub_url(probes))
+    where = urlsplit(target.url)
+    port = (where.port or (443 if where.scheme == "https" else 80)) + 1
+    host = f"[{where.hostname}]" if ":" in (where.hostname or "") else where.hostname
+    return dataclasses.replace(target, url=f"http://{host}:{port}")
+
+
+@command("veen hub health --hub http://127.0.0.1:8080")
+@_probes_option
+@connects
+def health(out: Output, *, target: Target, probes: str | None) -> Answer:
+    """Check once whether a hub is alive and ready.
+
+    Exits with 4 if the hub is alive and not ready, with 2 if it does not answer within --wait. Readiness is
+    served on the hub's probes address (see --probes), which may be reachable only from its own machine.
     """
     _, alive = _probe(target, "/healthz")
-    code, ready = _probe(target, "/readyz")
+    code, ready = _probe(probes_target(target, probes), "/readyz")
     answer = Answer(
         {"alive": bool(alive.get("ok")), "ready": code == 200, "why": ready.get("why"), "health": alive},
         [f"{target.url} is alive and {'ready' if code == 200 else 'NOT ready: ' + str(ready.get('why'))}"],
@@ -132,15 +152,21 @@ def health(out: Output, *, target: Target) -> Answer:
 
 
 @command("veen hub metrics --hub http://127.0.0.1:8080")
+@_probes_option
 @connects
-def metrics(out: Output, *, target: Target) -> Answer:
+def metrics(out: Output, *, target: Target, probes: str | None) -> Answer:
     """Print a hub's metrics.
 
-    In Prometheus' text format; with --json, a list of samples, each with its name, labels and value.
+    In Prometheus' text format; with --json, a list of samples, each with its name, labels and value. Metrics
+    are served on the hub's probes address (see --probes).
     """
+    target = probes_target(target, probes)
     code, body = ask(target, "/metrics")
     if code != 200:
-        raise CommandFailed(f"{target.url}/metrics: HTTP {code}; is this a VEEN hub?", Exit.PROTOCOL)
+        raise CommandFailed(
+            f"{target.url}/metrics: HTTP {code}; give the address of the hub's probes (--probes)",
+            Exit.PROTOCOL,
+        )
     text = body.decode("utf-8", "replace")
     samples = [_sample(line) for line in text.splitlines() if line and not line.startswith("#")]
     if out.quiet and not out.as_json:

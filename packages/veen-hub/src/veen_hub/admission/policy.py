@@ -1,7 +1,7 @@
-"""Policy from outside: what the hub asks before it accepts, and never decides itself (H6).
+"""Admission policy: an extension point for rules that the hub cannot derive from its own log (H6).
 
-A policy is found by entry point under the name the configuration gives. It answers from a view that was
-folded outside the hub; it is asked in the sequencer, so it answers from memory and at once. The default
+A policy is found by entry point, under the name in the configuration. It answers from a view that is folded
+outside the hub. The sequencer calls it for every message, so it must answer from memory. The default policy
 allows everything.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from veen_hub.client.sending.epochs import EpochLabels
 
 REALM = "realm"
-"""The policy of the levels above core; veen-overlays brings it."""
+"""Name of the policy of the levels above core; veen-overlays provides it."""
 
 
 @dataclass(slots=True)  # frozen would cost 2 µs a message
 class Question:
-    """A message that has passed every stateless check."""
+    """The facts about one message that a policy may use."""
 
     label: Label
     client_id: ClientId
@@ -39,65 +39,65 @@ class Question:
 
 @runtime_checkable
 class AdmissionPolicy(Protocol):
-    """Where an answer is a text or None, None means go on, and the text is the reason the client sees.
+    """The rules of a policy. A method that returns a text refuses, and the client sees the text.
 
-    ``not_primary`` and ``revoked`` are asked once for a writer's messages in one batch, the others for each.
+    ``not_primary`` and ``revoked`` are called once per writer and batch, the others for each message.
     """
 
     def not_primary(self, question: Question) -> str | None:
-        """AUTH1 3.3: why this hub may not accept for the label → E.AUTH / NOT_PRIMARY."""
+        """AUTH1 3.3: return why this hub may not accept messages of the label (E.AUTH / NOT_PRIMARY)."""
 
     def revoked(self, question: Question) -> str | None:
-        """KEX1+ 4.3: what is revoked → E.CAP / REVOKED."""
+        """KEX1+ 4.3: return which key or token is revoked (E.CAP / REVOKED)."""
 
     def pad_block(self, question: Question) -> int:
-        """LCLASS0 6.2: what a ciphertext's length is a multiple of → E.SIZE / PADDING; 0: anything."""
+        """LCLASS0 6.2: return the padding block of ciphertexts (E.SIZE / PADDING); 0 allows any length."""
 
     def rate(self, question: Question) -> Rate | None:
-        """LCLASS0 6.2: the rate of the label's class → E.RATE / CAP_RATE; None: the token's own counts."""
+        """LCLASS0 6.2: return the rate of the label's class (E.RATE / CAP_RATE); None means the token's."""
 
     def retention(self) -> Mapping[Label, int]:
-        """LCLASS0 6.2: for how many seconds payloads are kept, of labels whose class says so."""
+        """LCLASS0 6.2: return how many seconds payloads are kept, by label, where a class sets it."""
 
     def enforces(self) -> tuple[str, ...]:
-        """What it refuses or does, in words: for the hub's status."""
+        """Return what the policy enforces, in words, for the hub's status."""
 
     def stale(self, now: UnixTime) -> str | None:
-        """Why the view is too old to answer from; then the hub accepts nothing (fail closed)."""
+        """Return why the view is too old to use; the hub then accepts nothing (fail closed)."""
 
     def describe(self) -> Mapping[str, str]:
-        """For status and metrics: ``level``, the prefix the view rests on, its age as ``lag_sec``."""
+        """Return facts for status and metrics: ``level``, the folded prefix, the view's age ``lag_sec``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a policy that follows logs is given."""
+class PolicyServices:
+    """Services for a policy that follows logs. The source hub is the hub that holds those logs."""
 
     reader: LogReader
-    """Of the hub that holds the logs."""
+    """Reads the logs of the source hub."""
     label_of: Callable[[StreamId], Label]
-    """There; without epochs."""
+    """Derives a stream's label on the source hub, for a profile without epochs."""
     epochs_of: Callable[[StreamId], EpochLabels | None]
-    """There; None without epochs."""
+    """Derives a stream's labels on the source hub; None for a profile without epochs."""
     stream_of: Callable[[Label], StreamId | None]
-    """Here; only from inside a question."""
+    """Finds the stream of a label of this hub; may be called only while a ``Question`` is answered."""
     learn: Callable[[Iterable[StreamId]], Awaitable[None]]
-    """From then on this hub knows these streams' labels."""
+    """Makes streams known to this hub, so that it recognises their labels."""
     store: Callable[[str], ViewStore]
-    """By name, to keep what was folded; in the data directory, open while the hub runs."""
+    """Opens a named store for folded state, in the data directory of this hub."""
     clock: Clock
 
 
 @runtime_checkable
 class FollowingPolicy(AdmissionPolicy, Protocol):
-    """A policy that keeps its own view up to date; the hub runs it while it listens."""
+    """A policy that keeps its own view up to date; the hub runs ``follow`` while it listens."""
 
-    async def follow(self, around: Surroundings) -> None:
-        """For ever; raises a ``VeenError`` if a log cannot be read, and is then called again."""
+    async def follow(self, services: PolicyServices) -> None:
+        """Follow the logs until cancelled; the hub calls it again after a ``VeenError``."""
 
 
 class AllowAll:
-    """The default: no view, nothing refused."""
+    """The default policy: no view, nothing refused."""
 
     def not_primary(self, question: Question) -> str | None:  # noqa: ARG002
         return None
@@ -125,7 +125,7 @@ class AllowAll:
 
 
 def load_policy(name: str | None, hub: HubId, options: Mapping[str, object]) -> AdmissionPolicy:
-    """By entry point: the loaded object is called with hub_id and the configuration's options."""
+    """Load a policy by entry point and call it with hub_id and the configured options."""
     if name is None:
         return AllowAll()
     hint = "; install veen-overlays" if name == REALM else ""

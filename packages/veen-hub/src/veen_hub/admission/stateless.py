@@ -1,8 +1,7 @@
-"""The stateless half of admission: what a message says of itself (§8.1 stages 2 and 3a, §8.2).
+"""The stateless half of the admission table: structure and signature (§8.1 stages 2 and 3a, §8.2).
 
-``STATELESS`` is the structural part of §8.2's table and the signature, in order; first failure wins. It needs
-the message and what the hub was created with, nothing that changes: so it runs in any thread or process. The
-rows that need the label's standing are in ``admission``.
+The rows of ``STATELESS`` run in order; the first failure wins. They need only the message and what the hub
+was created with, so they run in any thread or process. ``table`` holds the rows that need the log's state.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DECODING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """What the hub was created with."""
+    """Profile and limits that the hub was created with."""
 
     profile_id: ProfileId
     limits: Limits
@@ -36,7 +35,7 @@ class Supported:
 
 @dataclass(slots=True)  # frozen would cost 2 µs a message
 class Submission:
-    """A MSG that passed every stateless check: what the stateful ones ask of it, and its bytes."""
+    """A MSG that passed every stateless check: the fields the stateful rows need, and its bytes."""
 
     label: Label
     client_id: ClientId
@@ -71,7 +70,7 @@ STATELESS: Final[tuple[tuple[Rejection, Callable[[Msg, bytes, Supported], bool]]
 
 
 def examine(wire: bytes, hub: Supported) -> Submission:
-    """Structural checks and the signature; raises ``AdmissionError`` with the first failing row."""
+    """Check structure and signature; raise ``AdmissionError`` with the first failing row."""
     msg = _decode(wire, hub.limits)
     for row, holds in STATELESS:
         if not holds(msg, wire, hub):
@@ -97,7 +96,7 @@ def _decode(wire: bytes, limits: Limits) -> Msg:
 
 
 def _layout_is_broken(wire: bytes, limits: Limits) -> bool:
-    """FIELD_SIZE comes before VERSION, also for the ciphertext of a version we do not know."""
+    """Check the ciphertext of a MSG of unknown version, because FIELD_SIZE comes before VERSION (§8.2)."""
     try:
         ciphertext.check_layout(cbor.decode_items(wire)[8], limits)
     except DecodeError:

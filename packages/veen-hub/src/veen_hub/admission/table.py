@@ -1,10 +1,9 @@
-"""The hub's decision to accept or refuse: §8.2's table as the code (§8.1, §8.2, RESOLUTIONS).
+"""The stateful half of the admission table (§8.1, §8.2, RESOLUTIONS): rows in order, first failure wins.
 
-``STATEFUL`` is the part of the table that needs the label's standing; it runs in the sequencer, in the order
-of messages. First failure wins; adding a rule is adding a row. What a message says of itself is judged
-before, in ``examination``, and the prefilter's rows where bytes are read, in ``http.submit``.
+``STATEFUL`` runs in the sequencer, in the order of messages. Adding a rule is adding a row. ``stateless``
+holds the rows that need only the message, and ``http.submit`` those of the prefilter.
 
-``ATT_ROOT`` has no row here: the hub never sees a payload header, so it cannot be judged (§4.5, §8.3).
+``ATT_ROOT`` has no row: the hub never sees a payload header (§4.5, §8.3).
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from veen_core.ids import (
 from veen_core.msg import Msg
 from veen_core.rate import Bucket
 from veen_core.rejection import Rejection
-from veen_hub.admission.class_rates import Pace, Who
-from veen_hub.admission.labels import LabelMap, Place
+from veen_hub.admission.class_rates import ClassRates, RateKey
+from veen_hub.admission.labels import LabelInfo, LabelMap
 from veen_hub.admission.policy import AdmissionPolicy, Question
 from veen_hub.admission.stateless import Submission
-from veen_storage import CapRecord, ClientCursor, Draft
+from veen_storage import ClientCursor, Draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the configuration decides, and does not change while the hub runs."""
+    """Admission settings that do not change while the hub runs."""
 
     gating: bool
     issuers: frozenset[bytes]
@@ -49,7 +48,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who wants to put something beside a label, where that is not a MSG (H17)."""
+    """A client that puts an attachment for a label: the auth stage without a MSG (H17)."""
 
     label: Label
     client_id: ClientId
@@ -58,9 +57,9 @@ class Writer:
     client_seq: ClientSeq = UNUSED
 
 
-@dataclass(slots=True)  # frozen would cost 3 µs a message, made once and thrown away
-class Standing:
-    """All that a decision may look at: the message, its label and writer, its token, the time."""
+@dataclass(slots=True)  # frozen would cost 3 µs a message
+class AdmissionInput:
+    """Everything a row may look at: the message, its label, its writer, its token and the time."""
 
     msg: Submission | Writer
     rules: Rules
@@ -69,78 +68,79 @@ class Standing:
     hub_ts: UnixTime
     last_seq: int
     client: ClientCursor | None
-    cap: CapRecord | None
     issued_at: UnixTime | None
-    """Of the token's claims, whatever the length of its chain."""
+    """When the token's claims were first authorized or used."""
     token: CapToken | None
     rate: Rate | None
     bucket: Bucket | None
-    place: Place
+    label_info: LabelInfo
 
 
-def _primary_allows(at: Standing) -> str | None:
+def _primary_allows(at: AdmissionInput) -> str | None:
     return at.policy.not_primary(at.question)
 
 
-def _token_is_known(at: Standing) -> str | None:
+def _token_is_known(at: AdmissionInput) -> str | None:
     if not at.rules.gating or at.token is not None:
         return None
     if at.msg.auth_ref is None:
-        return "this hub asks for a cap token: authorize one and send its auth_ref"
+        return "this hub requires a cap token: authorize one and send its auth_ref"
     return "the hub does not know this auth_ref: authorize its token first (/tooling/authorize)"
 
 
-def _issuer_is_accepted(at: Standing) -> str | None:
+def _issuer_is_accepted(at: AdmissionInput) -> str | None:
     if at.token is None or at.token.issuer_pk in at.rules.issuers:
         return None
-    return f"the hub does not accept tokens of issuer {at.token.issuer_pk.hex()}"
+    return f"this hub does not accept tokens of issuer {at.token.issuer_pk.hex()}"
 
 
-def _token_is_the_clients(at: Standing) -> str | None:
+def _token_is_the_clients(at: AdmissionInput) -> str | None:
     if at.token is None or hmac.compare_digest(at.token.subject_pk, at.msg.client_id):  # SH0.2
         return None
     return "auth_ref names a token of another client_id"
 
 
-def _nothing_is_revoked(at: Standing) -> str | None:
+def _nothing_is_revoked(at: AdmissionInput) -> str | None:
     return at.policy.revoked(at.question)
 
 
-def _client_is_within_bounds(at: Standing) -> str | None:
+def _client_is_within_bounds(at: AdmissionInput) -> str | None:
     bounds, client = at.rules.bounds, at.client
     if bounds is None or client is None:
         return None
     if at.hub_ts - client.first_seen > bounds.max_client_id_lifetime_sec:
-        return f"client_id is in use since {client.first_seen}: rotate it"
+        return f"client_id has been in use since {client.first_seen}: rotate it"
     if client.last_seq >= bounds.max_msgs_per_client_id_per_label:
         return f"client_id has sent {client.last_seq} messages to this label: rotate it"
     return None
 
 
-def _label_is_in_scope(at: Standing) -> str | None:
+def _label_is_in_scope(at: AdmissionInput) -> str | None:
     if at.msg.label == at.rules.control_label:  # H5: tokens only, and never pruned; also with gating off
-        return "the control label is the hub's own: tokens get there by /tooling/authorize"
-    if at.token is None or at.place.stream in at.token.allow.stream_ids:
+        return "only the hub writes to the control label: send tokens to /tooling/authorize"
+    if at.token is None or at.label_info.stream in at.token.allow.stream_ids:
         return None
-    return "the token names no stream that this label belongs to"
+    return "the label belongs to no stream that the token names"
 
 
-def _token_is_alive(at: Standing) -> str | None:
+def _token_is_alive(at: AdmissionInput) -> str | None:
     if at.token is None or at.issued_at is None:
         return None
     expires = at.token.expires_at(at.issued_at)
-    return None if at.hub_ts <= expires else f"the token expired at {expires}, it is {at.hub_ts}"
+    return None if at.hub_ts <= expires else f"the token expired at {expires}; the hub's time is {at.hub_ts}"
 
 
-def _is_padded(at: Standing) -> str | None:
+def _is_padded(at: AdmissionInput) -> str | None:
     block = at.policy.pad_block(at.question)
     if not block or not isinstance(at.msg, Submission):
         return None
     length = len(Msg.decode(at.msg.wire).ciphertext)
-    return f"the label's class pads to {block}, the ciphertext has {length} bytes" if length % block else None
+    if length % block:
+        return f"the ciphertext has {length} bytes; the label's class requires a multiple of {block}"
+    return None
 
 
-def _rate_allows(at: Standing) -> str | None:
+def _rate_allows(at: AdmissionInput) -> str | None:
     rate = at.rate
     if rate is None:
         return None
@@ -148,31 +148,31 @@ def _rate_allows(at: Standing) -> str | None:
     return None if bucket.allows else f"more than {rate.per_sec}/s with a burst of {rate.burst}"
 
 
-def _prev_ack_is_behind(at: Standing) -> str | None:
+def _prev_ack_is_behind(at: AdmissionInput) -> str | None:
     if at.msg.prev_ack <= at.last_seq:
         return None
-    return f"prev_ack {at.msg.prev_ack} is ahead of the stream's {at.last_seq}"
+    return f"prev_ack {at.msg.prev_ack} is ahead of the label's last entry {at.last_seq}"
 
 
-def _client_seq_is_new(at: Standing) -> str | None:
+def _client_seq_is_new(at: AdmissionInput) -> str | None:
     last = at.client.last_seq if at.client is not None else 0
     return None if at.msg.client_seq > last else f"client_seq {at.msg.client_seq} was accepted before"
 
 
-def _client_seq_is_next(at: Standing) -> str | None:
+def _client_seq_is_next(at: AdmissionInput) -> str | None:
     last = at.client.last_seq if at.client is not None else 0
     return (
         None
         if at.msg.client_seq == last + 1
-        else f"client_seq {at.msg.client_seq}, the next one is {last + 1}"
+        else f"client_seq {at.msg.client_seq} is not the next one, {last + 1}"
     )
 
 
-def _epoch_is_current(at: Standing) -> str | None:
-    return None if at.place.current else "the label's epoch is outside the window of hub_ts"
+def _epoch_is_current(at: AdmissionInput) -> str | None:
+    return None if at.label_info.current else "the label's epoch is outside the window around hub_ts"
 
 
-STATEFUL: Final[tuple[tuple[Rejection, Callable[[Standing], str | None]], ...]] = (
+STATEFUL: Final[tuple[tuple[Rejection, Callable[[AdmissionInput], str | None]], ...]] = (
     (rejection.NOT_PRIMARY, _primary_allows),
     (rejection.CAP_MISSING, _token_is_known),
     (rejection.CAP_ISSUER, _issuer_is_accepted),
@@ -188,7 +188,7 @@ STATEFUL: Final[tuple[tuple[Rejection, Callable[[Standing], str | None]], ...]] 
     (rejection.CLIENT_SEQ, _client_seq_is_next),
     (rejection.EPOCH, _epoch_is_current),
 )
-"""``CAP_INVALID`` is judged when a token is authorized: no token is kept whose chain does not verify."""
+"""``CAP_INVALID`` is checked when a token is authorized; only tokens that verify are kept."""
 
 
 AUTH_ROWS: Final = tuple(row for row in STATEFUL if row[0].stage is rejection.Stage.AUTH)
@@ -205,48 +205,50 @@ WRITER_ROWS: Final = frozenset(
         rejection.EPOCH,
     }
 )
-"""They ask of label, writer, token and time, which are the same for a writer's messages in one batch."""
+"""Rows that look only at label, writer, token and time: one result for a writer's messages in one batch."""
 
 MESSAGE_ROWS: Final = tuple(row for row in STATEFUL if row[0] not in WRITER_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """Before whom a message comes: the state it is judged by."""
+class BatchContext:
+    """The state that messages of one batch are admitted against."""
 
     view: Draft
     hub_ts: UnixTime
     rules: Rules
     policy: AdmissionPolicy
     labels: LabelMap
-    pace: Pace
-    passed: dict[tuple[Label, ClientId, AuthRef | None], Standing] = field(default_factory=dict)
-    """Writers of whom a message in this batch passed every row: the next are judged by ``MESSAGE_ROWS``."""
+    class_rates: ClassRates
+    passed: dict[tuple[Label, ClientId, AuthRef | None], AdmissionInput] = field(default_factory=dict)
+    """Inputs of writers whose message passed every row; their next messages need ``MESSAGE_ROWS`` only."""
 
     def _rate(self, msg: Submission | Writer, question: Question) -> tuple[Rate | None, Bucket | None]:
-        """The class's rate with its bucket, else the token's with its own."""
+        """Return the class's rate and bucket, or else the token's."""
         token, own = question.token, None
         rate = token.allow.rate if token is not None else None
         if rate is not None and msg.auth_ref is not None:
             own = self.view.bucket(msg.auth_ref, msg.label)
-        if (paced := self.policy.rate(question)) is None:
+        if (class_rate := self.policy.rate(question)) is None:
             return rate, own
         own = own.at(rate, self.hub_ts) if own is not None and rate is not None else None
-        return paced, self.pace.bucket(self.who(msg), paced, self.hub_ts, own)
+        return class_rate, self.class_rates.bucket(self.rate_key(msg), class_rate, self.hub_ts, own)
 
-    def who(self, msg: Submission | Writer) -> Who:
+    def rate_key(self, msg: Submission | Writer) -> RateKey:
         """The writer that a class rate counts: the token's claims, or the client_id without a known token."""
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         claims = cap.claims_ref if cap is not None else None
         return claims or msg.auth_ref or msg.client_id, msg.label
 
-    def standing(self, msg: Submission | Writer, size: int) -> Standing:
+    def input_of(self, msg: Submission | Writer, size: int) -> AdmissionInput:
+        """Collect what the rows look at."""
         label = self.view.label(msg.label)
         cap = self.view.cap(msg.auth_ref) if msg.auth_ref is not None else None
         token = cap.token if cap is not None else None
         question = Question(msg.label, msg.client_id, msg.auth_ref, token, size, self.hub_ts)
         rate, bucket = self._rate(msg, question)
-        return Standing(
+        streams = token.allow.stream_ids if token is not None else ()
+        return AdmissionInput(
             msg,
             self.rules,
             self.policy,
@@ -254,16 +256,15 @@ class Hearing:
             self.hub_ts,
             label.log.size if label is not None else 0,
             self.view.client(msg.label, msg.client_id),
-            cap,
             self.view.issued_at(cap) if cap is not None else None,
             token,
             rate,
             bucket,
-            self.labels.place(msg.label, self.hub_ts, token.allow.stream_ids if token is not None else ()),
+            self.labels.look_up(msg.label, self.hub_ts, streams),
         )
 
-    def next_of(self, before: Standing, msg: Submission) -> Standing:
-        """The same writer with its next message."""
+    def next_input(self, before: AdmissionInput, msg: Submission) -> AdmissionInput:
+        """Update the input of a writer's last message for its next one."""
         before.msg = msg
         before.question.size = len(msg.wire)
         label = self.view.label(msg.label)
@@ -273,29 +274,32 @@ class Hearing:
         return before
 
 
-def admit(submission: Submission, hearing: Hearing) -> None:
-    """Decide; raise ``AdmissionError`` with the first failing row."""
+def admit(submission: Submission, context: BatchContext) -> None:
+    """Admit a message, or raise ``AdmissionError`` with the first failing row."""
     writer = (submission.label, submission.client_id, submission.auth_ref)
-    if (before := hearing.passed.get(writer)) is not None:
-        standing = hearing.next_of(before, submission)
-        _judge(MESSAGE_ROWS, standing)
+    if (before := context.passed.get(writer)) is not None:
+        inputs = context.next_input(before, submission)
+        _check(MESSAGE_ROWS, inputs)
     else:
-        standing = hearing.standing(submission, len(submission.wire))
-        _judge(STATEFUL, standing)
-        if standing.token is not None or submission.auth_ref is None:  # else the token may yet become known
-            hearing.passed[writer] = standing
-    token = standing.token
-    if standing.rate is not None and (token is None or standing.rate is not token.allow.rate):
-        assert standing.bucket is not None  # a class's rate comes with its bucket
-        hearing.pace.take(hearing.who(submission), standing.rate, standing.bucket)
+        inputs = context.input_of(submission, len(submission.wire))
+        _check(STATEFUL, inputs)
+        if inputs.token is not None or submission.auth_ref is None:  # else its token may be authorized later
+            context.passed[writer] = inputs
+    token = inputs.token
+    if inputs.rate is not None and (token is None or inputs.rate is not token.allow.rate):
+        assert inputs.bucket is not None  # a class's rate comes with its bucket
+        context.class_rates.take(context.rate_key(submission), inputs.rate, inputs.bucket)
 
 
-def admit_writer(writer: Writer, size: int, hearing: Hearing) -> None:
-    """The auth stage alone, for what is not a MSG: an attachment's put (H17)."""
-    _judge(AUTH_ROWS, hearing.standing(writer, size))
+def admit_writer(writer: Writer, size: int, context: BatchContext) -> bytes:
+    """Run the auth stage alone, for an attachment (H17); return the key that its quota is counted under."""
+    _check(AUTH_ROWS, context.input_of(writer, size))
+    return context.rate_key(writer)[0]
 
 
-def _judge(rows: tuple[tuple[Rejection, Callable[[Standing], str | None]], ...], standing: Standing) -> None:
+def _check(
+    rows: tuple[tuple[Rejection, Callable[[AdmissionInput], str | None]], ...], inputs: AdmissionInput
+) -> None:
     for row, failure in rows:
-        if (why := failure(standing)) is not None:
+        if (why := failure(inputs)) is not None:
             raise AdmissionError(row, why, retry_after=1 if row is rejection.CAP_RATE else None)

@@ -73,5 +73,5 @@ class Admin:
 
     def _signed(self, path: str, body: bytes) -> dict[str, str]:
         self._last_ts = max(self._last_ts + 1, self._connection.time.now())
-        digest = admin_digest("POST", path, body, UnixTime(self._last_ts))
+        digest = admin_digest(self._connection.hub_id, "POST", path, body, UnixTime(self._last_ts))
         return {"VEEN-Admin-Ts": str(self._last_ts), "VEEN-Admin-Sig": self._key.sign(digest).hex()}

@@ -1,64 +1,84 @@
-"""The routes (§10.1, DESIGN) and the server that answers them."""
+"""The routes (§10.1) and the server: one listener for the API, one for probes and metrics."""
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from veen_core.errors import ApiError, ConfigError
+from veen_core.rejection import Code
 from veen_hub.http import attachments, probes, reading, tooling
-from veen_hub.http.connections import check_head
+from veen_hub.http.connections import check_head_size
 from veen_hub.http.errors import envelopes
-from veen_hub.http.keys import HUB
-from veen_hub.http.listener import Listener, Spare, too_many
+from veen_hub.http.keys import HUB, hub_of
+from veen_hub.http.listener import Endpoint, Listener
 from veen_hub.http.submit import submit
 from veen_hub.http.tls import server_context
 from veen_hub.hub import Hub
-from veen_hub.ops.realm_follower import Following
+from veen_hub.ops.logs import log
 
-PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+SHUTDOWN_SEC: Final = 5
+"""How long a request in progress may take to end when the hub stops."""
+PORT_ATTEMPTS: Final = 16
+"""Attempts to find two adjacent free ports, if ``listen.port`` is 0."""
 
 
 @web.middleware
 async def only_short_heads(request: web.Request, handler: Handler) -> web.StreamResponse:
-    check_head(request)
+    check_head_size(request.raw_headers)
     return await handler(request)
 
 
-@web.middleware
-async def only_probes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """On a connection too many: whoever is woken because of it asks these."""
-    if isinstance(request.protocol, Spare) and request.path not in PROBES:
-        raise too_many()
-    return await handler(request)
+def reads_log(handler: Handler) -> Handler:
+    """Mark a handler that reads the log: it may require a client certificate (COMP0.3)."""
+
+    @functools.wraps(handler)
+    async def checked(request: web.Request) -> web.StreamResponse:
+        tls = hub_of(request).config.tls
+        if tls is not None and tls.client_certificate == "reading":
+            connection = request.get_extra_info("ssl_object")
+            if connection is None or not connection.getpeercert():
+                raise ApiError(Code.UNAUTHORIZED, "reading this hub requires a client certificate")
+        return await handler(request)
+
+    return checked
 
 
-def make_app(hub: Hub) -> web.Application:
-    app = web.Application(
-        middlewares=[envelopes, only_short_heads, only_probes],
-        client_max_size=2**62,  # bodies are bounded where they are read
-    )
-    app[HUB] = hub
+def make_api(hub: Hub) -> web.Application:
+    app = _make_app(hub)
     app.add_routes(
         [
             web.post("/v1/submit", submit),
-            web.post("/v1/stream", reading.page),
-            web.get("/v1/stream/{label}", reading.follow, allow_head=False),  # it has no end
-            web.post("/v1/receipt", reading.receipt),
-            web.post("/v1/proof", reading.proof),
-            web.post("/v1/consistency", reading.consistency),
-            web.post("/v1/checkpoint", reading.checkpoint),
-            web.get("/v1/checkpoint", reading.checkpoints),
+            web.post("/v1/stream", reads_log(reading.page)),
+            web.get("/v1/stream/{label}", reads_log(reading.follow), allow_head=False),  # it has no end
+            web.post("/v1/receipt", reads_log(reading.receipt)),
+            web.post("/v1/proof", reads_log(reading.proof)),
+            web.post("/v1/consistency", reads_log(reading.consistency)),
+            web.post("/v1/checkpoint", reads_log(reading.checkpoint)),
+            web.get("/v1/checkpoint", reads_log(reading.checkpoints)),
             web.put("/v1/attachment/{coid}", attachments.put),
-            web.get("/v1/attachment/{coid}", attachments.get),
+            web.get("/v1/attachment/{coid}", reads_log(attachments.get)),
             web.get("/v1/status", probes.status),
             web.post("/tooling/authorize", tooling.authorize),
-            web.get("/tooling/cap/{auth_ref}", tooling.cap_status),
+            web.get("/tooling/cap/{auth_ref}", reads_log(tooling.cap_status)),
             web.post("/tooling/equivocation", tooling.equivocation),
             web.post("/tooling/checkpoint", tooling.checkpoint),
             web.post("/tooling/anchor", tooling.anchor),
             web.post("/tooling/retention", tooling.retention),
+            web.get("/healthz", probes.healthz),
+        ]
+    )
+    return app
+
+
+def make_probes(hub: Hub) -> web.Application:
+    app = _make_app(hub)
+    app.add_routes(
+        [
             web.get("/healthz", probes.healthz),
             web.get("/readyz", probes.readyz),
             web.get("/metrics", probes.metrics),
@@ -67,21 +87,25 @@ def make_app(hub: Hub) -> web.Application:
     return app
 
 
-SHUTDOWN_SEC = 5
-"""How long a request that is under way may take to end when the hub stops."""
+def _make_app(hub: Hub) -> web.Application:
+    # Bodies are bounded where they are read.
+    app = web.Application(middlewares=[envelopes, only_short_heads], client_max_size=2**62)
+    app[HUB] = hub
+    return app
 
 
 class Server:
-    """A hub on a socket: start it, stop it; stopping drains."""
+    """A hub on its sockets: ``start`` it, ``stop`` it; stopping drains."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._runner = web.AppRunner(make_app(hub), shutdown_timeout=SHUTDOWN_SEC)
-        self._listener: Listener | None = None
-        self._following = Following(hub)
+        self._api_runner = web.AppRunner(make_api(hub), shutdown_timeout=SHUTDOWN_SEC)
+        self._probes_runner = web.AppRunner(make_probes(hub), shutdown_timeout=SHUTDOWN_SEC)
+        self._api: Listener | None = None
+        self._probes: Listener | None = None
 
     async def start(self) -> str:
-        """Listen; returns the URL. If that fails, the hub is stopped and its directory let go."""
+        """Listen, and return the API's URL; after a failure the hub is stopped and its directory closed."""
         try:
             return await self._start()
         except BaseException:
@@ -92,23 +116,71 @@ class Server:
         tls = self.hub.config.tls
         context = server_context(tls) if tls is not None else None
         await self.hub.start()
-        await self._runner.setup()
-        self._listener = Listener(self._runner, self.hub, context)
-        await self._listener.start()
-        self._following.start(self._listener.name)
-        return self._listener.name
+        await self._api_runner.setup()
+        await self._probes_runner.setup()
+        listen = self.hub.config.listen
+        endpoint = Endpoint(
+            key="listen",
+            host=listen.host,
+            port=listen.port,
+            max_connections=listen.max_connections,
+            backlog=listen.backlog,
+        )
+        attempts = PORT_ATTEMPTS if listen.port == 0 else 1
+        for left in reversed(range(attempts)):
+            self._api = Listener(self._api_runner, self.hub, endpoint, context, takes_submits=True)
+            await self._api.start()
+            if await self._start_probes(self._api.port, may_move=left > 0):
+                break
+            await self._api.stop()
+        assert self._api is not None
+        self.hub.realm_follower.start(self._api.name)
+        return self._api.name
+
+    async def _start_probes(self, api_port: int, *, may_move: bool) -> bool:
+        """Listen for probes; return False if the next port is taken and the API may move to another one."""
+        settings = self.hub.config.probes
+
+        async def listen(port: int) -> None:
+            endpoint = Endpoint(
+                key="probes",
+                host=settings.host,
+                port=port,
+                max_connections=settings.max_connections,
+                backlog=settings.max_connections,
+            )
+            self._probes = Listener(self._probes_runner, self.hub, endpoint)
+            await self._probes.start()
+
+        if settings.port is not None:
+            await listen(settings.port)
+            return True
+        try:
+            await listen(api_port + 1)
+        except (ConfigError, OverflowError):
+            if may_move:
+                return False
+            await listen(0)
+            log(logging.WARNING, "probes_port_taken", wanted=api_port + 1, url=self.probes_url)
+        return True
+
+    @property
+    def probes_url(self) -> str:
+        """The URL of ``/readyz`` and ``/metrics``."""
+        return self._probes.name if self._probes is not None else ""
 
     @property
     def connections(self) -> int:
-        """How many are open."""
-        return self._listener.connections if self._listener is not None else 0
+        """Open connections to the API."""
+        return self._api.connections if self._api is not None else 0
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is under way, settle, close (SIGTERM)."""
+        """Stop accepting, answer what is in progress, settle it, and close (SIGTERM)."""
         self.hub.stopping.set()
-        for site in list(self._runner.sites):
+        for site in list(self._api_runner.sites):
             await site.stop()
-        await self._following.stop()
+        await self.hub.realm_follower.stop()
         await self.hub.drain()
-        await self._runner.cleanup()
+        await self._api_runner.cleanup()
+        await self._probes_runner.cleanup()
         await self.hub.stop()

@@ -1,4 +1,4 @@
-"""``PUT`` and ``GET /v1/attachment/{coid}``: content-addressed, streamed, hub-blind (H17)."""
+"""``PUT`` and ``GET /v1/attachment/{coid}``: content-addressed ciphertexts, streamed (H17)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from veen_core.ids import AuthRef, ClientId, Coid, FixedBytes, Label, Signature
 from veen_core.keys import verify
 from veen_core.rejection import SIG_INVALID, Code
 from veen_core.status import AttachmentResponse, attachment_digest
-from veen_hub.http.connections import SLOWEST
-from veen_hub.http.content import check_length, over_the_cap, reply
+from veen_hub.http.connections import MIN_READ_RATE
+from veen_hub.http.content import check_length, over_the_cap, respond
 from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.http.submit import check_address
 from veen_hub.ops.logs import log
@@ -41,10 +41,10 @@ def _parsed(name: str, text: str, kind: type[F]) -> F:
 
 
 async def put(request: web.Request) -> web.Response:
-    """The auth stage of a MSG, then the body, straight to disk; durable before 200."""
+    """Run the auth stage of a MSG, check the quotas, and stream the body to disk; durable before 200."""
     hub = hub_of(request)
-    check_length(request, hub.limits.max_attachment_bytes, over_the_cap)
-    check_address(hub, request)
+    check_length(request.headers, hub.limits.max_attachment_bytes, over_the_cap)
+    check_address(hub.config.network, request.remote)
     coid = _parsed("coid", request.match_info["coid"], Coid)
     label, client = header(request, "VEEN-Label", Label), header(request, "VEEN-Client", ClientId)
     auth_ref = header(request, "VEEN-Auth-Ref", AuthRef) if "VEEN-Auth-Ref" in request.headers else None
@@ -57,23 +57,42 @@ async def put(request: web.Request) -> web.Response:
         )
     except SignatureError as exc:
         raise AdmissionError(SIG_INVALID, str(exc)) from None
-    await hub.check_writer(label, client, auth_ref, request.content_length or 0)
-    stored, size = await _store(request, coid)
+    writer = await hub.admit_attachment(label, client, auth_ref, request.content_length or 0)
+    stored = await _store_within_quota(request, coid, writer)
+    return respond(request, AttachmentResponse(coid=coid, stored=stored, server_version=VERSION))
+
+
+async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -> bool:
+    """Store the body and count it; return whether the hub did not have it yet."""
+    hub = hub_of(request)
+    quota, metrics = hub.attachment_quota, hub.metrics
+    length = request.content_length
+    try:
+        room = quota.reserve(writer, length if length is not None else hub.limits.max_attachment_bytes)
+    except ApiError:
+        metrics.attachment_refused.inc()
+        raise
+    try:
+        stored, size = await _store(request, coid)
+        quota.count(room, size if stored else 0)
+    finally:
+        quota.release(room)
+    metrics.attachment_puts.inc()
     if stored:
-        hub.metrics.attachments.inc()
-        hub.metrics.attachment_bytes.inc(size)
-    return reply(request, AttachmentResponse(coid=coid, stored=stored, server_version=VERSION))
+        metrics.attachments.inc()
+        metrics.attachment_bytes.inc(size)
+    return stored
 
 
 async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
-    """The body goes to a thread in parts, through a short queue, so that it is never whole in memory."""
+    """Pass the body to a writing thread in parts, through a short queue: it is never whole in memory."""
     hub = hub_of(request)
     parts: queue.Queue[bytes | None] = queue.Queue(maxsize=4)
     size = 0
 
     def arriving() -> Iterator[bytes]:
         while (part := parts.get()) is not None:
-            if part is CUT_OFF:
+            if part is INTERRUPTED:
                 raise ApiError(Code.BAD_REQUEST, "the body ended early")
             yield part
 
@@ -87,13 +106,16 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
             except queue.Full:
                 await asyncio.sleep(0.001)
 
-    patience = hub.config.listen.request_timeout_sec
+    timeout = hub.config.listen.request_timeout_sec
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
         body = request.content.iter_chunked(256 * 1_024)
         while not writing.done():
-            too_slow, stalled = began + patience + size / SLOWEST, loop.time() + patience  # it holds a thread
+            too_slow, stalled = (
+                began + timeout + size / MIN_READ_RATE,
+                loop.time() + timeout,
+            )  # it occupies a thread
             async with asyncio.timeout_at(min(too_slow, stalled)):
                 part = await anext(body, None)
             if part is None:
@@ -101,39 +123,40 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
             size += len(part)
             await hand_over(part)
     except BaseException as exc:
-        await hand_over(CUT_OFF)
+        await hand_over(INTERRUPTED)
         await asyncio.wait([writing])
-        writing.exception()  # what the thread says of it is no news
+        writing.exception()  # retrieved, so that asyncio does not log it
         if isinstance(exc, TimeoutError):
-            why = f"after {round(loop.time() - began)} s only {size} bytes of the body had arrived"
+            why = f"only {size} bytes of the body arrived within {round(loop.time() - began)} s"
             raise ApiError(Code.BAD_REQUEST, why) from None
         raise
     await hand_over(None)
     return await writing, size
 
 
-CUT_OFF = b"cut off"
-"""A marker by identity (a byte or none would not do: CPython has only one of each)."""
+INTERRUPTED = b"interrupted"
+"""Marks the end of an interrupted body; compared by identity."""
 
 
 async def get(request: web.Request) -> web.StreamResponse:
+    """Stream an attachment."""
     hub = hub_of(request)
     coid = _parsed("coid", request.match_info["coid"], Coid)
     try:
-        size = await hub.reading(lambda: hub.store.attachments.size(coid))
+        size = await hub.log.read(lambda: hub.store.attachments.size(coid))
     except AbsentError as exc:
         raise ApiError(Code.NOT_FOUND, str(exc)) from None
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
     response = web.StreamResponse(headers=headers | request_id_of(request))
     await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:  # aiohttp would send what is written, as the next answer
+    if request.method == hdrs.METH_HEAD:  # aiohttp would send a body all the same
         return response
     parts = hub.store.attachments.get(coid)
     try:
-        while (part := await hub.reading(lambda: next(parts, None))) is not None:
+        while (part := await hub.log.read(lambda: next(parts, None))) is not None:
             await response.write(part)
-    except StorageError as exc:  # too late for another answer: cut it off
-        log(logging.WARNING, "attachment cut off", coid=coid.hex(), error=str(exc))
+    except StorageError as exc:  # the answer has begun: it can only be interrupted
+        log(logging.WARNING, "attachment_interrupted", coid=coid.hex(), error=str(exc))
         if request.transport is not None:
             request.transport.abort()
     return response

@@ -1,16 +1,21 @@
-"""Bodies in and out: CBOR first, JSON for debugging, sequences where the API says so (§10.3, B17).
+"""Bodies in and out: CBOR, JSON for debugging, sequences where the API has them (§10.3, B17).
 
-Bounds come first: ``Content-Length`` before a byte is read, the same bound while reading, and no
-compressed bodies at all, so that nothing unpacks to more than was announced (SH0.4).
+Bounds come first (SH0.4): ``Content-Length`` is checked before a byte is read, the same bound holds while
+reading, and compressed bodies are refused, so that no body unpacks to more than was announced.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
 
 from veen_core.errors import AdmissionError, ApiError, DecodeError
 from veen_core.rejection import SIZE_PREFILTER, Code
@@ -19,93 +24,139 @@ from veen_core.wire import Wire
 CBOR: Final = "application/cbor"
 CBOR_SEQ: Final = "application/cbor-seq"
 JSON: Final = "application/json"
-MAX_REQUEST: Final = 64 * 1_024
-"""No request but a submit, a token and an attachment is anywhere near this."""
+MAX_REQUEST_BYTES: Final = 64 * 1_024
+"""Largest body of a request that is not a submit or an attachment."""
 
 W = TypeVar("W", bound=Wire)
+Headers = Mapping[str, str]
+"""Header fields by name; names are matched without regard to case."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer: its status, its body, and its headers besides the body's own."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def to_response(self) -> web.Response:
+        """Make aiohttp's response."""
+        headers = {"Content-Type": self.content_type, **self.headers}
+        return web.Response(status=self.status, body=self.body, headers=headers)
+
+    def to_bytes(self) -> bytes:
+        """Encode the answer for HTTP/1.1."""
+        status = HTTPStatus(self.status)
+        head = (
+            f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: {self.content_type}\r\n"
+            f"Content-Length: {len(self.body)}\r\nDate: {_date(int(time.time()))}\r\n"
+            f"Server: {SERVER_SOFTWARE}\r\n"
+        )
+        more = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+        return f"{head}{more}\r\n".encode() + self.body
+
+
+@lru_cache(maxsize=1)
+def _date(now: int) -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
 
 
 def too_large(message: str) -> ApiError:
-    """Of a request that is no admission (H1)."""
+    """E.LIMIT, for a request that is not an admission (H1)."""
     return ApiError(Code.LIMIT, message)
 
 
 def over_the_cap(message: str) -> AdmissionError:
-    """Of a message, a token or an attachment: the prefilter's first row (§8.2)."""
+    """The prefilter's first row (§8.2), for a message, a token or an attachment."""
     return AdmissionError(SIZE_PREFILTER, message)
 
 
 TooLarge = Callable[[str], AdmissionError | ApiError]
 
 
-def check_length(request: web.Request, most: int, refusal: TooLarge) -> None:
-    """What can be known before a byte is read."""
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send it as it is")
-    if request.content_length is not None and request.content_length > most:
-        raise refusal(f"Content-Length {request.content_length} exceeds {most}")
+def content_type_of(headers: Headers) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def check_length(headers: Headers, max_bytes: int, refusal: TooLarge) -> None:
+    """Refuse a body by its headers, before a byte is read."""
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise ApiError(Code.BAD_REQUEST, "compressed bodies are not accepted: send the body uncompressed")
+    length = headers.get("Content-Length", "")
+    if length.isdecimal() and int(length) > max_bytes:
+        raise refusal(f"Content-Length {length} exceeds {max_bytes}")
+
+
+def check_body(body: bytes, max_bytes: int, refusal: TooLarge) -> bytes:
+    """Refuse a body that is longer than its headers announced or than the bound."""
+    if len(body) > max_bytes:
+        raise refusal(f"more than {max_bytes} bytes")
+    return body
 
 
 async def read_body(
     request: web.Request,
-    most: int,
+    max_bytes: int,
     timeout: int,
     refusal: TooLarge = too_large,
-    grown: Callable[[int], None] = lambda _size: None,
+    grow_to: Callable[[int], None] = lambda _size: None,
 ) -> bytes:
-    """The whole body, or the reason why not; never more than ``most`` bytes in memory.
+    """Read the whole body, never more than ``max_bytes``.
 
-    ``grown`` is told how much there is of it, and may refuse.
+    ``grow_to`` is called with the bytes read so far, and may refuse.
     """
-    check_length(request, most, refusal)
-    if request.content.is_eof():  # all here, as small bodies are: no timer is needed (9 of 90 µs)
-        body = request.content.read_nowait()
-        grown(len(body))
-        return _bounded(body, most, refusal)
+    check_length(request.headers, max_bytes, refusal)
+    if request.content.is_eof():  # the body is complete, as small ones are: no timer is needed (9 of 90 µs)
+        body = check_body(request.content.read_nowait(), max_bytes, refusal)
+        grow_to(len(body))
+        return body
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(timeout):
             async for part in request.content.iter_any():
                 size += len(part)
-                if size > most:
-                    raise refusal(f"more than {most} bytes")
-                grown(size)
+                if size > max_bytes:
+                    raise refusal(f"more than {max_bytes} bytes")
+                grow_to(size)
                 parts.append(part)
     except TimeoutError:
         raise ApiError(Code.BAD_REQUEST, f"the body did not arrive within {timeout} s") from None
     return b"".join(parts)
 
 
-def _bounded(body: bytes, most: int, refusal: TooLarge) -> bytes:
-    if len(body) > most:
-        raise refusal(f"more than {most} bytes")
-    return body
-
-
-async def read_as(request: web.Request, kind: type[W], timeout: int, most: int = MAX_REQUEST) -> W:
-    """The body as one envelope, by its Content-Type."""
-    body = await read_body(request, most, timeout)
+async def read_as(request: web.Request, kind: type[W], timeout: int, max_bytes: int = MAX_REQUEST_BYTES) -> W:
+    """Read the body as one envelope, by its Content-Type."""
+    body = await read_body(request, max_bytes, timeout)
+    content_type = content_type_of(request.headers)
     try:
-        match request.content_type:
+        match content_type:
             case "application/cbor":
                 return kind.decode(body)
             case "application/json":
                 return kind.from_json(body)
     except DecodeError as exc:
         raise ApiError(Code.BAD_REQUEST, str(exc)) from None
-    raise ApiError(Code.BAD_REQUEST, f"Content-Type {request.content_type}: send {CBOR} or {JSON}")
+    raise ApiError(Code.BAD_REQUEST, f"Content-Type {content_type} is not accepted: send {CBOR} or {JSON}")
 
 
-def wants_json(request: web.Request) -> bool:
-    """JSON only to who asks for it and not for CBOR, or sent it without saying."""
-    accept = request.headers.get("Accept", "")
+def wants_json(headers: Headers) -> bool:
+    """Return whether the client accepts JSON but not CBOR, or sent JSON without saying what it accepts."""
+    accept = headers.get("Accept", "")
     if CBOR in accept:
         return False
-    return JSON in accept or (request.content_type == JSON and accept in ("", "*/*"))
+    return JSON in accept or (accept in ("", "*/*") and content_type_of(headers) == JSON)
 
 
-def reply(request: web.Request, envelope: Wire, status: int = 200) -> web.Response:
-    if wants_json(request):
-        return web.Response(text=envelope.to_json(), content_type=JSON, status=status)
-    return web.Response(body=envelope.encode(), content_type=CBOR, status=status)
+def reply(headers: Headers, envelope: Wire, status: int = 200) -> Reply:
+    """Encode an envelope in the form that the request's headers ask for."""
+    if wants_json(headers):
+        return Reply(status, envelope.to_json().encode(), f"{JSON}; charset=utf-8")
+    return Reply(status, envelope.encode(), CBOR)
+
+
+def respond(request: web.Request, envelope: Wire) -> web.Response:
+    """Answer a request with an envelope."""
+    return reply(request.headers, envelope).to_response()

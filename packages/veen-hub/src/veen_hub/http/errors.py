@@ -1,4 +1,4 @@
-"""Errors become HTTP in one place: §10.6's envelope, H1's status, a request id on every answer."""
+"""Errors as HTTP answers: §10.6's envelope, H1's status, and a request id on every answer."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from aiohttp import web
 from veen_core.api import ErrorDetail, envelope_of
 from veen_core.errors import AdmissionError, ApiError, DecodeError, ProofError, VeenError
 from veen_core.rejection import HTTP_STATUS, Code
-from veen_hub.http.content import reply
-from veen_hub.http.keys import REQUEST_ID, name_request
+from veen_hub.http.content import Headers, Reply, reply
+from veen_hub.http.keys import name_request
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER, log
-from veen_hub.pipeline.sequencer import storage_failed
+from veen_hub.pipeline.sequencer import internal_error, storage_failed
 from veen_storage import AbsentError, ContentError, LostError, StorageError, TooLargeError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class DetailedError(ApiError):
-    """An ``ApiError`` with something for machines to read in ``detail`` (§10.6)."""
+    """An ``ApiError`` with machine-readable facts in ``detail`` (§10.6)."""
 
     def __init__(self, code: Code, message: str, detail: ErrorDetail) -> None:
         super().__init__(code, message)
@@ -31,38 +31,33 @@ class DetailedError(ApiError):
 
 @web.middleware
 async def envelopes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The only place that turns an error into an answer."""
+    """Turn every error of a handler into an answer."""
     request_id = name_request(request)
     try:
         response = await handler(request)
     except VeenError as exc:
-        response = refuse(request, as_api_error(exc))
+        return refuse(request.headers, as_api_error(exc), request_id).to_response()
     except web.HTTPException as exc:
-        response = refuse(request, from_http(request, without_frames(exc)))  # the request keeps it
+        error = from_http(request, without_frames(exc))  # the request refers to it
+        return refuse(request.headers, error, request_id).to_response()
     except web.RequestPayloadError as exc:
-        response = refuse(
-            request, ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")
-        )
+        error = ApiError(Code.BAD_REQUEST, f"the body cannot be read: {type(exc).__name__}")
+        return refuse(request.headers, error, request_id).to_response()
     except ConnectionError:
-        raise  # the client is gone; there is nobody to answer
+        raise  # the client is gone: there is no one to answer
     except OSError as exc:
-        log(logging.ERROR, "storage", error=str(exc), request_id=request_id)
-        response = refuse(request, storage_failed())
-    except Exception:  # noqa: BLE001 - logged; a bug is answered like everything else
-        LOGGER.exception("bug", extra={"fields": {"path": request.path, "request_id": request_id}})
-        response = refuse(request, internal_error())
+        log(logging.ERROR, "storage_failed", error=str(exc), request_id=request_id)
+        return refuse(request.headers, storage_failed(), request_id).to_response()
+    except Exception:  # noqa: BLE001 - logged; a bug is answered too
+        LOGGER.exception("handler_failed", extra={"fields": {"path": request.path, "request_id": request_id}})
+        return refuse(request.headers, internal_error(), request_id).to_response()
     if not response.prepared:
         response.headers["VEEN-Request-Id"] = request_id
     return response
 
 
-def internal_error() -> ApiError:
-    """Of a bug, which is logged."""
-    return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
-
-
 def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
-    """What a client may see of an error, by who can act on it."""
+    """Return the error that a client may see; reasons that only the operator can act on are logged."""
     match exc:
         case AdmissionError() | ApiError():
             return exc
@@ -72,32 +67,39 @@ def as_api_error(exc: VeenError) -> AdmissionError | ApiError:
             return ApiError(Code.LIMIT, str(exc))
         case ContentError() | DecodeError() | ProofError():
             return ApiError(Code.BAD_REQUEST, str(exc))
-        case LostError():  # the operator's to mend: asking again does not bring it back
-            log(logging.ERROR, "storage", error=str(exc))
-            lost = f"attachment {exc.coid.hex()} was put and is lost on this hub: put it again from a copy"
+        case LostError():  # not E.UNAVAILABLE: asking again does not bring it back
+            log(logging.ERROR, "attachment_lost", error=str(exc))
+            lost = f"attachment {exc.coid.hex()} was stored and is lost on this hub: upload it again"
             return ApiError(Code.NOT_FOUND, lost)
         case StorageError():
-            log(logging.ERROR, "storage", error=str(exc))
+            log(logging.ERROR, "storage_failed", error=str(exc))
             return storage_failed()
         case _:
             return ApiError(Code.BAD_REQUEST, str(exc))
 
 
-def refuse(request: web.Request, error: AdmissionError | ApiError) -> web.Response:
+def refuse(headers: Headers, error: AdmissionError | ApiError, request_id: str) -> Reply:
+    """Encode an error in the form that the request's headers ask for."""
     code = error.rejection.code if isinstance(error, AdmissionError) else error.code
-    envelope = envelope_of(error, request.get(REQUEST_ID))
+    envelope = envelope_of(error, request_id)
     if isinstance(error, DetailedError):
         envelope = dataclasses.replace(envelope, detail=error.detail)
-    response = reply(request, envelope, HTTP_STATUS[code])
-    if (request_id := request.get(REQUEST_ID)) is not None:
-        response.headers["VEEN-Request-Id"] = request_id
+    answer = reply(headers, envelope, HTTP_STATUS[code])
+    answer.headers["VEEN-Request-Id"] = request_id
     if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    return response
+        answer.headers["Retry-After"] = str(error.retry_after)
+    return answer
 
 
-def from_http(request: web.Request, exc: web.HTTPException) -> ApiError:
-    """What aiohttp itself refuses: no such route, wrong method, a request line too long."""
+def refuse_and_close(error: ApiError, request_id: str) -> bytes:
+    """Encode the last answer of a connection whose request could not be read."""
+    answer = refuse({}, error, request_id)
+    answer.headers["Connection"] = "close"
+    return answer.to_bytes()
+
+
+def from_http(request: web.BaseRequest, exc: web.HTTPException) -> ApiError:
+    """Translate a refusal by aiohttp: an unknown route, a wrong method, a request line that is too long."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
     if exc.status == 404 and first.startswith("v") and first[1:].isdecimal() and first != "v1":
         return ApiError(Code.VERSION, f"API version {first} is unknown: this hub speaks /v1")

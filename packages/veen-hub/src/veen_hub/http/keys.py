@@ -1,4 +1,4 @@
-"""What handlers find in the application and in a request, by typed keys."""
+"""Typed keys of the application and of a request, and request ids."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _NUMBERS = itertools.count(1)
 
 
 def name_request(request: web.BaseRequest) -> str:
-    """A request id for the answer and the log."""
+    """Give a request its id, for the answer and the log."""
     request[REQUEST_ID] = name = new_request_id()
     return name
 
 
 def new_request_id() -> str:
-    """Of this run, and its place in it: asking the system for randomness costs 10 µs a request."""
+    """Return the id of this run and a counter: reading the system's randomness costs 10 µs per request."""
     return f"{_RUN}{next(_NUMBERS):08x}"
 
 
 def request_id_of(request: web.Request) -> dict[str, str]:
-    """As a header, for an answer that is begun before its handler returns."""
+    """Return the id as a header, for an answer that begins before its handler returns."""
     return {"VEEN-Request-Id": request[REQUEST_ID]}
 
 

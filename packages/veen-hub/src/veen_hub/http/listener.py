@@ -1,7 +1,7 @@
-"""The socket that the hub listens on, and who may come in.
+"""Listeners: a socket, its connection limit, and TLS handshakes.
 
-A connection beyond ``max_connections`` gets one answer and ends; the first few of those may ask how the hub
-is. A TLS handshake takes a place like a connection.
+A connection beyond ``max_connections`` gets one answer and is closed. A TLS handshake counts as a connection
+until it ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -19,52 +20,38 @@ from aiohttp import web
 from veen_core.errors import ApiError, ConfigError
 from veen_core.rejection import Code
 from veen_hub.http.connections import Connection
-from veen_hub.http.express import refusal
+from veen_hub.http.errors import refuse_and_close
 from veen_hub.http.keys import new_request_id
 from veen_hub.hub import Hub
 from veen_hub.ops.logs import log
 
 HANDSHAKE_SEC: Final = 10
-SPARE: Final = 64
-"""Connections beyond ``max_connections`` that may ask for a probe."""
-SPARE_SEC: Final = 5
-"""How long such a one may take, all in all."""
 
 
-class Spare(Connection):
-    """Beyond ``max_connections``: it asks one thing at once, and ``app`` answers only what probes ask."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a listener listens, and its limits."""
 
-    __slots__ = ()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._loop.call_later(SPARE_SEC, cast(asyncio.Transport, transport).abort)
-
-    def data_received(self, data: bytes) -> None:
-        web.RequestHandler.data_received(self, data)  # no short way in
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        resp.force_close()
-        return await super().finish_response(request, resp, start_time)
-
-
-def too_many() -> ApiError:
-    return ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
+    key: str
+    """The section of hub.yaml that sets host and port."""
+    host: str
+    port: int
+    max_connections: int
+    backlog: int
 
 
 class _Full(asyncio.Protocol):
-    """A connection too many: one answer, and it ends."""
+    """A connection beyond the limit: one answer, then closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
-        stream.write(refusal(too_many(), new_request_id(), last=True))
+        stream = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
+        error = ApiError(Code.UNAVAILABLE, "too many connections", retry_after=1)
+        stream.write(refuse_and_close(error, new_request_id()))
         stream.close()
 
 
-class _Arrival(asyncio.Protocol):
-    """A connection whose handshake is still to come: asyncio tells nobody of those, nor of how they end."""
+class _BeforeHandshake(asyncio.Protocol):
+    """A TCP connection before its TLS handshake; asyncio reports neither its start nor its failure."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -72,29 +59,41 @@ class _Arrival(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast(asyncio.Transport, transport)
         stream.pause_reading()
-        if (kind := self._listener.kind()) is not None:
-            with contextlib.suppress(OSError):  # no descriptor is left
-                self._listener.shake_hands(kind, os.dup(stream.get_extra_info("socket").fileno()))
-        stream.abort()  # its descriptor; the connection lives on in the other one, if there is one
+        if self._listener.has_room():
+            with contextlib.suppress(OSError):  # no file descriptor is left
+                self._listener.shake_hands(os.dup(stream.get_extra_info("socket").fileno()))
+        stream.abort()  # closes this descriptor; the duplicate keeps the connection open
 
 
 class Listener(web.BaseSite):
-    """The socket that the hub listens on."""
+    """One listening socket."""
 
-    __slots__ = ("_handshakes", "_hub", "_listen", "connections")
+    __slots__ = ("_endpoint", "_handshakes", "_hub", "connections", "takes_submits")
 
-    def __init__(self, runner: web.BaseRunner, hub: Hub, context: ssl.SSLContext | None) -> None:
-        listen = hub.config.listen
-        super().__init__(runner, ssl_context=context, backlog=listen.backlog)
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        hub: Hub,
+        endpoint: Endpoint,
+        context: ssl.SSLContext | None = None,
+        *,
+        takes_submits: bool = False,
+    ) -> None:
+        super().__init__(runner, ssl_context=context, backlog=endpoint.backlog)
         self._hub = hub
-        self._listen = listen
+        self._endpoint = endpoint
+        self.takes_submits = takes_submits
         self.connections = 0
         self._handshakes: set[asyncio.Task[None]] = set()
 
     @property
-    def patience(self) -> int:
-        """Seconds that somebody may take to read an answer."""
-        return self._listen.follower_timeout_sec
+    def slow_client_sec(self) -> int:
+        """How long a client may read too slowly before it is dropped."""
+        return self._hub.config.listen.follower_timeout_sec
+
+    @property
+    def port(self) -> int:
+        return int(self._runner.addresses[0][1])
 
     @property
     def name(self) -> str:
@@ -104,58 +103,52 @@ class Listener(web.BaseSite):
 
     async def start(self) -> None:
         await super().start()
-        loop = asyncio.get_running_loop()
-        listen = self._listen
+        endpoint, loop = self._endpoint, asyncio.get_running_loop()
         try:
-            self._server = await self._bind(loop)
+            self._server = await loop.create_server(
+                lambda: self._connect(loop) if self._ssl_context is None else _BeforeHandshake(self),
+                endpoint.host,
+                endpoint.port,
+                backlog=self._backlog,
+                reuse_address=True,
+            )
         except OSError as exc:
+            await self.stop()
             raise ConfigError(
-                f"listen.host, listen.port: cannot listen on {listen.host} port {listen.port}: "
-                f"{exc.strerror or exc}; choose another (--host, --port; 0 takes a free one), or stop what "
-                "listens there"
+                f"{endpoint.key}.host, {endpoint.key}.port: cannot listen on {endpoint.host} port "
+                f"{endpoint.port}: {exc.strerror or exc}",
+                action="choose another port (0 takes a free one), or stop the program that listens there",
             ) from exc
 
-    async def _bind(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        return await loop.create_server(
-            lambda: self._connect(loop) if self._ssl_context is None else _Arrival(self),
-            self._listen.host,
-            self._listen.port,
-            backlog=self._backlog,
-            reuse_address=True,
-        )
-
     def _connect(self, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
-        return self._made(kind, loop) if (kind := self.kind()) is not None else _Full()
+        return self._make(loop) if self.has_room() else _Full()
 
-    def _made(self, kind: type[Connection], loop: asyncio.AbstractEventLoop) -> Connection:
+    def _make(self, loop: asyncio.AbstractEventLoop) -> Connection:
         server: Any = self._runner.server
-        return kind(self, server, loop, self._hub)
+        return Connection(self, server, loop, self._hub)
 
-    def kind(self) -> type[Connection] | None:
-        """What there is room for."""
+    def has_room(self) -> bool:
+        """Return whether another connection may come in."""
         taken = self.connections + len(self._handshakes)
-        if self._runner.server is None or taken >= self._listen.max_connections + SPARE:
-            return None
-        return Connection if taken < self._listen.max_connections else Spare
+        return self._runner.server is not None and taken < self._endpoint.max_connections
 
-    def shake_hands(self, kind: type[Connection], descriptor: int) -> None:
-        task = asyncio.create_task(self._shake_hands(kind, socket.socket(fileno=descriptor)))
+    def shake_hands(self, descriptor: int) -> None:
+        task = asyncio.create_task(self._shake_hands(socket.socket(fileno=descriptor)))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, kind: type[Connection], connection: socket.socket) -> None:
-        """It has its place as a handshake until it has one as a connection."""
+    async def _shake_hands(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         connection.setblocking(False)
         try:
             await loop.connect_accepted_socket(
-                lambda: self._made(kind, loop),
+                lambda: self._make(loop),
                 connection,
                 ssl=self._ssl_context,
                 ssl_handshake_timeout=HANDSHAKE_SEC,
             )
         except (OSError, ssl.SSLError) as exc:
-            log(logging.DEBUG, "no TLS handshake", error=type(exc).__name__)
+            log(logging.DEBUG, "tls_handshake_failed", error=type(exc).__name__)
 
     async def stop(self) -> None:
         await super().stop()

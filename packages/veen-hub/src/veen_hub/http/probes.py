@@ -1,25 +1,25 @@
-"""``/v1/status``, ``/healthz``, ``/readyz``, ``/metrics`` (§12, OBS0.3, spec-4 §10)."""
+"""``/v1/status`` and ``/healthz`` on the API's port; ``/readyz`` and ``/metrics`` on the probes' port."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from veen_hub.http.content import reply
+from veen_hub.http.content import respond
 from veen_hub.http.keys import hub_of
 
 
 async def status(request: web.Request) -> web.Response:
-    return reply(request, hub_of(request).status())
+    return respond(request, hub_of(request).status())
 
 
 async def healthz(request: web.Request) -> web.Response:
-    """Alive; nothing expensive is asked (spec-4 §10.1)."""
+    """Report that the process is alive, without expensive checks (spec-4 §10.1)."""
     hub = hub_of(request)
     return web.json_response({"ok": True, "profile_id": hub.profile.profile_id.hex(), **hub.last_entry()})
 
 
 async def readyz(request: web.Request) -> web.Response:
-    """Ready, or 503 and why not."""
+    """Report that the hub is ready, or 503 and why not."""
     hub = hub_of(request)
     why = await hub.not_ready()
     hub.metrics.ready.set(0 if why else 1)

@@ -1,4 +1,4 @@
-"""Reading the log: pages, live streams, receipts, proofs, checkpoints (§10.4.2-§10.4.5, B11, H15)."""
+"""Read handlers: pages, live streams, receipts, proofs and checkpoints (§10.4.2-§10.4.5, B11, H15)."""
 
 from __future__ import annotations
 
@@ -36,35 +36,39 @@ from veen_core.receipt import Receipt
 from veen_core.rejection import Code
 from veen_core.status import CheckpointsResponse
 from veen_hub.http.connections import Connection
-from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, reply, wants_json
+from veen_hub.http.content import CBOR, CBOR_SEQ, JSON, read_as, respond, wants_json
 from veen_hub.http.errors import DetailedError
 from veen_hub.http.keys import hub_of, request_id_of
 from veen_hub.hub import Hub
-from veen_hub.pipeline.feed import AT_ONCE, encode_item
+from veen_hub.pipeline.feed import MAX_DELIVERY_BYTES, encode_item
 from veen_hub.version import VERSION
 
-FOLLOW_PAGE = 256
-FOLLOW_FIRST = 4
-"""Entries that a follower who is behind gets at once: at most, and before it is known how large they are."""
+MAX_FOLLOW_PAGE = 256
+"""Most entries read at once for a follower that is behind."""
+FIRST_FOLLOW_PAGE = 4
+"""Entries read first for such a follower, before their size is known."""
 MAX_CHECKPOINTS = 1_000
-MAX_UNSENT = 512 * 1_048_576
-"""Bytes of answers that wait for who asked for them: a page may have 8 MiB, and need not be read."""
+"""Checkpoints in one answer."""
+MAX_UNSENT_BYTES = 512 * 1_048_576
+"""Bytes of answers that clients have not read yet, beyond which no page is served; a page has up to 8 MiB."""
 
 
 async def page(request: web.Request) -> web.Response:
-    """``POST /v1/stream``."""
+    """``POST /v1/stream``: serve one page of a label's entries."""
     hub = hub_of(request)
     asked = await read_as(request, StreamRequest, hub.config.listen.request_timeout_sec)
-    if hub.unsent > MAX_UNSENT:
-        raise ApiError(Code.UNAVAILABLE, "too many answers wait to be read", retry_after=1)
+    if hub.unsent > MAX_UNSENT_BYTES:
+        raise ApiError(
+            Code.UNAVAILABLE, "too many answers wait for their clients to read them", retry_after=1
+        )
     if asked.start < 1 and asked.cursor is not None:
-        raise ApiError(Code.BAD_REQUEST, "cursor 0 names no entry: stream_seq starts at 1")
+        raise ApiError(Code.BAD_REQUEST, "cursor 0 is not an entry: stream_seq starts at 1")
     if asked.max_items == 0:
-        raise ApiError(Code.BAD_REQUEST, "max_items 0 asks for nothing")
+        raise ApiError(Code.BAD_REQUEST, "max_items must be at least 1")
     most = min(asked.max_items or hub.config.max_page_items, hub.config.max_page_items)
     start = StreamSeq(max(1, asked.start))
-    entries, more, proof = await hub.reading(lambda: read_page(hub, asked, start, most))
-    if wants_json(request):
+    entries, more, proof = await hub.log.read(lambda: read_page(hub, asked, start, most))
+    if wants_json(request.headers):
         return web.Response(text=page_json(asked, start, entries, more, proof), content_type=JSON)
     return web.Response(body=encode_page(asked, start, entries, more, proof), content_type=CBOR)
 
@@ -72,10 +76,10 @@ async def page(request: web.Request) -> web.Response:
 def read_page(
     hub: Hub, asked: StreamRequest, start: StreamSeq, most: int
 ) -> tuple[list[Entry], StreamSeq | None, MmrProof | None]:
-    """Whole entries of one page, where the next one starts, and the last one's proof.
+    """Read the entries of one page, the start of the next page, and the proof of the last entry.
 
-    A page ends before an entry whose payload was pruned; one that would begin with it is refused, and the
-    refusal says where entries can be read again. Nothing is left out silently.
+    A page ends before an entry whose payload was pruned. A page that would begin with such an entry is
+    refused, and the error says from where entries can be read. No entry is left out silently.
     """
     read = hub.store.read
     head = read.head(asked.label)
@@ -93,14 +97,14 @@ def read_page(
 
 
 def _whole(found: list[Entry | PrunedEntry]) -> list[Entry]:
-    """The entries before the first one that was pruned."""
+    """Return the entries before the first one that was pruned."""
     return [
         entry for entry in takewhile(lambda one: isinstance(one, Entry), found) if isinstance(entry, Entry)
     ]
 
 
 def pruned(hub: Hub, label: Label, start: StreamSeq) -> DetailedError:
-    """``detail.stream_seq`` is the first entry at or after ``start`` that can be read; absent if none is."""
+    """Make the error for a pruned entry; ``detail.stream_seq`` is the next entry that can be read, if any."""
     readable = hub.store.read.readable_from(label, start)
     after = (
         f"entries can be read from {readable} on" if readable is not None else "no entry after it can be read"
@@ -148,7 +152,7 @@ def encode_page(
     more: StreamSeq | None,
     proof: MmrProof | None,
 ) -> bytes:
-    """The same response, put together from bytes that are canonical already: no decoding, no encoding."""
+    """Compose the CBOR response from entry bytes that are canonical already."""
     items = [encode_item(e, with_receipt=bool(asked.with_receipts)) for e in entries]
     fields = [
         b"\x01\x01",
@@ -165,16 +169,16 @@ def encode_page(
 
 
 async def follow(request: web.Request) -> web.StreamResponse:
-    """``GET /v1/stream/{label}?from=N``: stays open, each item as soon as it is durable (H15)."""
+    """``GET /v1/stream/{label}?from=N``: stay open and send each item as soon as it is durable (H15)."""
     hub = hub_of(request)
     label = label_of(request)
     at = StreamSeq(max(1, number_of(request, "from", 1)))
-    first = await hub.reading(lambda: hub.store.read.entries(label, at, 1))
+    first = await hub.log.read(lambda: hub.store.read.entries(label, at, 1))
     if first and isinstance(first[0], PrunedEntry):
-        raise await hub.reading(lambda: pruned(hub, label, at))
+        raise await hub.log.read(lambda: pruned(hub, label, at))
     headers = {"Content-Type": CBOR_SEQ, "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers | request_id_of(request))
-    if request.version >= HttpVersion11:  # else the answer ends with its connection: many a proxy asks so
+    if request.version >= HttpVersion11:  # an HTTP/1.0 answer ends with its connection
         response.enable_chunked_encoding()
     await response.prepare(request)
     hub.feed.join(label)
@@ -186,7 +190,7 @@ async def follow(request: web.Request) -> web.StreamResponse:
     finally:
         hub.feed.leave(label)
         hub.metrics.followers.dec()
-        if connection.deaf:
+        if connection.dropped:
             hub.metrics.dropped_followers.inc()
     return response
 
@@ -194,33 +198,33 @@ async def follow(request: web.Request) -> web.StreamResponse:
 async def _deliver(
     hub: Hub, label: Label, at: StreamSeq, response: web.StreamResponse, gone: asyncio.Event
 ) -> None:
-    """Until the client is gone, the hub stops, or retention has overtaken a follower that is behind.
+    """Deliver until the client is gone, the hub stops, or retention has overtaken the follower.
 
-    What is read from storage waits for the follower in memory: about ``AT_ONCE``, however large entries are.
+    A follower that is behind holds about ``MAX_DELIVERY_BYTES`` in memory, however large entries are.
     """
-    many = FOLLOW_FIRST
+    many = FIRST_FOLLOW_PAGE
     while True:
-        changed = hub.feed.changed(label)  # taken before looking, so that nothing slips in between
+        changed = hub.feed.changed(label)  # taken before the look, so that no announcement is missed
         held = hub.feed.recent(label, at)
         if held is None:
-            found = await hub.reading(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
+            found = await hub.log.read(lambda at=at, many=many: hub.store.read.entries(label, at, many))  # type: ignore[misc]
             if not found:
                 if hub.drained.is_set() or gone.is_set():
                     return
                 await _wait(changed, hub.drained, gone)
                 continue
             if not (whole := _whole(found)):
-                return  # asking again from here is answered with where to go on
+                return  # a request from here is answered with where to continue
             data = b"".join(encode_item(entry) for entry in whole)
             at = StreamSeq(at + len(whole))
-            many = min(FOLLOW_PAGE, max(1, AT_ONCE * len(whole) // len(data)))
+            many = min(MAX_FOLLOW_PAGE, max(1, MAX_DELIVERY_BYTES * len(whole) // len(data)))
         else:
             data, at = held
         await response.write(data)
 
 
 async def _wait(*events: asyncio.Event) -> None:
-    """Until one of them is set."""
+    """Wait until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -230,15 +234,15 @@ async def _wait(*events: asyncio.Event) -> None:
 
 
 async def receipt(request: web.Request) -> web.Response:
-    """``POST /v1/receipt``: the receipt at ``stream_seq``; 0 means the newest, as for checkpoints."""
+    """``POST /v1/receipt``: serve the receipt at ``stream_seq``; 0 means the newest, as for checkpoints."""
     hub = hub_of(request)
     asked = await read_as(request, ReceiptRequest, hub.config.listen.request_timeout_sec)
-    found = await hub.reading(lambda: read_receipt(hub, asked))
-    return reply(request, ReceiptResponse(receipt=found, server_version=VERSION))
+    found = await hub.log.read(lambda: read_receipt(hub, asked))
+    return respond(request, ReceiptResponse(receipt=found, server_version=VERSION))
 
 
 def read_receipt(hub: Hub, asked: ReceiptRequest) -> Receipt:
-    """The receipt at ``stream_seq``, or the newest one of the label."""
+    """Read the receipt at ``stream_seq``, or the newest one of the label."""
     if asked.stream_seq:
         return hub.store.read.receipt(asked.label, asked.stream_seq)
     head = hub.store.read.head(asked.label)
@@ -248,43 +252,44 @@ def read_receipt(hub: Hub, asked: ReceiptRequest) -> Receipt:
 
 
 async def proof(request: web.Request) -> web.Response:
-    """``POST /v1/proof``."""
+    """``POST /v1/proof``: serve an inclusion proof."""
     hub = hub_of(request)
     asked = await read_as(request, ProofRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
-    made = await hub.reading(lambda: hub.store.read.proof(asked.label, asked.stream_seq, asked.tree_size))
+    made = await hub.log.read(lambda: hub.store.read.proof(asked.label, asked.stream_seq, asked.tree_size))
     hub.metrics.proof_ms.observe((time.perf_counter() - started) * 1_000)
-    return reply(request, ProofResponse(mmr_proof=made, server_version=VERSION))
+    return respond(request, ProofResponse(mmr_proof=made, server_version=VERSION))
 
 
 async def consistency(request: web.Request) -> web.Response:
-    """``POST /v1/consistency``."""
+    """``POST /v1/consistency``: serve a consistency proof between two sizes of a label's log."""
     hub = hub_of(request)
     asked = await read_as(request, ConsistencyRequest, hub.config.listen.request_timeout_sec)
     started = time.perf_counter()
-    made = await hub.reading(lambda: hub.store.read.consistency(asked.label, asked.from_seq, asked.to_seq))
+    made = await hub.log.read(lambda: hub.store.read.consistency(asked.label, asked.from_seq, asked.to_seq))
     hub.metrics.proof_ms.observe((time.perf_counter() - started) * 1_000)
-    return reply(request, ConsistencyResponse(mmr_consistency=made, server_version=VERSION))
+    return respond(request, ConsistencyResponse(mmr_consistency=made, server_version=VERSION))
 
 
 async def checkpoint(request: web.Request) -> web.Response:
-    """``POST /v1/checkpoint``: the one at ``upto_seq``; 0 means the latest (§10.4.5)."""
+    """``POST /v1/checkpoint``: serve the checkpoint at ``upto_seq``; 0 means the latest (§10.4.5)."""
     hub = hub_of(request)
     asked = await read_as(request, CheckpointRequest, hub.config.listen.request_timeout_sec)
     read = hub.store.read
     if asked.upto_seq == 0:
-        found = await hub.reading(lambda: read.latest_checkpoint(asked.label))
+        found = await hub.log.read(lambda: read.latest_checkpoint(asked.label))
         if found is None:
             raise ApiError(Code.NOT_FOUND, f"label {asked.label.hex()} has no checkpoint yet")
     else:
-        found = await hub.reading(lambda: read.checkpoint(asked.label, asked.upto_seq))
-    return reply(request, CheckpointResponse(checkpoint=found, server_version=VERSION))
+        found = await hub.log.read(lambda: read.checkpoint(asked.label, asked.upto_seq))
+    return respond(request, CheckpointResponse(checkpoint=found, server_version=VERSION))
 
 
 async def checkpoints(request: web.Request) -> web.Response:
-    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: a sequence, or a list in JSON (spec-1 §16).
+    """``GET /v1/checkpoint?epoch_min=A&epoch_max=B``: serve checkpoints of all labels (spec-1 §16).
 
-    At most 1,000 of them; if there are more, the header ``Veen-Next`` is the query of the next page.
+    The answer is a CBOR sequence or a JSON list of at most 1,000 checkpoints. If there are more, the header
+    ``Veen-Next`` is the query of the next page.
     """
     hub = hub_of(request)
     first, last = number_of(request, "epoch_min", 0), number_of(request, "epoch_max", 2**63)
@@ -295,10 +300,10 @@ async def checkpoints(request: web.Request) -> web.Response:
             StreamSeq(number_of(request, "after_seq", 0)),
         )
     read = hub.store.read
-    found = await hub.reading(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
+    found = await hub.log.read(lambda: read.checkpoints_by_epoch(first, last, MAX_CHECKPOINTS + 1, after))
     given = found[:MAX_CHECKPOINTS]
     headers = {"Veen-Next": _next_page(given[-1], last)} if len(found) > len(given) else {}
-    if wants_json(request):
+    if wants_json(request.headers):
         answer = CheckpointsResponse(checkpoints=tuple(given), server_version=VERSION)
         return web.Response(text=answer.to_json(), content_type=JSON, headers=headers)
     return web.Response(
@@ -325,5 +330,5 @@ def label_named(text: str) -> Label:
 def number_of(request: web.Request, name: str, otherwise: int) -> int:
     text = request.query.get(name, str(otherwise))
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
-        raise ApiError(Code.BAD_REQUEST, f"{name}: want a number")
+        raise ApiError(Code.BAD_REQUEST, f"{name}: must be a number")
     return int(text)

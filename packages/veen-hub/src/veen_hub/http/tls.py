@@ -1,4 +1,4 @@
-"""TLS: 1.2 and up, AEAD suites only, no compression; client certificates if asked for (SH0.3, COMP0.3)."""
+"""TLS 1.2 or later, AEAD suites only, no compression; client certificates if configured (SH0.3, COMP0.3)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from veen_hub.ops.config import Tls
 
 
 def server_context(settings: Tls) -> ssl.SSLContext:
+    """Make the TLS context of the API's listener."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
@@ -18,7 +19,7 @@ def server_context(settings: Tls) -> ssl.SSLContext:
         _check_readable(f"tls.{name}", getattr(settings, name))
     try:
         context.load_cert_chain(settings.cert, settings.key)
-    except OSError as exc:  # also what is no certificate, or no key for it
+    except OSError as exc:  # includes files that are no certificate or not its key
         raise ConfigError(
             f"tls.cert, tls.key: {settings.cert} and {settings.key} cannot be used together: {exc}"
         ) from None
@@ -27,12 +28,13 @@ def server_context(settings: Tls) -> ssl.SSLContext:
             context.load_verify_locations(settings.client_ca)
         except OSError as exc:
             raise ConfigError(f"tls.client_ca: {settings.client_ca} cannot be used: {exc}") from None
-        context.verify_mode = ssl.CERT_REQUIRED
+        always = settings.client_certificate == "always"
+        context.verify_mode = ssl.CERT_REQUIRED if always else ssl.CERT_OPTIONAL
     return context
 
 
 def _check_readable(name: str, path: Path | None) -> None:
-    """OpenSSL does not say which of its files is missing."""
+    """Name the file that cannot be read: OpenSSL does not."""
     try:
         if path is not None:
             path.read_bytes()

@@ -1,1 +1,1 @@
-"""Running a hub: configuration, logs, metrics, anchors and scheduled work."""
+"""Operating a hub: configuration, logs, metrics, anchors, and scheduled work (checkpoints, retention)."""

@@ -1,8 +1,8 @@
-"""Anchors: where a checkpoint's root is written down outside the hub (ANCHOR0).
+"""Anchors: publish checkpoint roots outside the hub (ANCHOR0).
 
-Two backends come with the hub: an append-only file ledger, and a stream of another VEEN hub. Others are
-found by entry point. Each returns an ``anchor_ref`` that ``verify`` accepts later; it is stored beside the
-checkpoint.
+The hub has two backends: an append-only file ledger, and a stream of another VEEN hub. Others are found by
+entry point. ``publish`` returns an ``anchor_ref``, which the hub stores with the checkpoint and which
+``verify`` accepts later.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from veen_hub.ops.config import AnchorSettings
 
 
 class AnchorError(VeenError):
-    """A root could not be anchored now; the hub tries again."""
+    """A root could not be anchored; the hub tries again later."""
 
 
 class AnchorHash(FixedBytes):
-    """Chains the lines of a file ledger."""
+    """Hash of a ledger line; the next line contains it."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class AnchorHash(FixedBytes):
 @int_map("anchored root", section="ANCHOR0.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchoredRoot(Wire):
-    """What is written down: the root, whose it is, and when."""
+    """The published record: a checkpoint's root, its hub and label, and the time."""
 
     ver: Literal[1] = 1
     hub_id: HubId
@@ -51,14 +51,14 @@ class AnchoredRoot(Wire):
 
 @runtime_checkable
 class Anchor(Protocol):
-    """``publish`` raises ``AnchorError`` if it did not happen; what it returns is durable."""
+    """An anchor backend. ``publish`` returns once the root is durable, or raises ``AnchorError``."""
 
     async def publish(self, root: AnchoredRoot) -> bytes: ...
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool: ...
 
 
 def load_anchor(settings: AnchorSettings) -> Anchor | None:
-    """The backend that is configured; it raises ``ConfigError`` for settings that it cannot work with."""
+    """Load the configured backend; raises ``ConfigError`` if its settings are not usable."""
     if settings.backend == "none":
         return None
     made = extension.make(extension.ANCHORS, settings.backend, "anchor.backend", settings)
@@ -70,7 +70,7 @@ def load_anchor(settings: AnchorSettings) -> Anchor | None:
 @int_map("ledger line", section="ANCHOR0.1")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine(Wire):
-    """One line: its place, the hash of the line before, and the root."""
+    """One line of a file ledger: its offset, the hash of the line before, and the root."""
 
     offset: int
     previous: AnchorHash
@@ -78,12 +78,12 @@ class LedgerLine(Wire):
 
 
 GENESIS = AnchorHash(bytes(32))
-SHORTEST = 153
-"""No line is shorter than this: what is, was cut off while it was written."""
+MIN_LINE_BYTES = 153
+"""Size of the shortest line; a shorter rest of the file is a write that was interrupted."""
 
 
 class FileLedger:
-    """An append-only file of hash-chained lines; ``anchor_ref`` is offset and hash of a line."""
+    """An append-only file of hash-chained lines; an ``anchor_ref`` is the offset and hash of a line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -98,15 +98,15 @@ class FileLedger:
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)  # another hub may keep its anchors here too
+                fcntl.flock(fd, fcntl.LOCK_EX)  # several hubs may share a ledger
                 if self._end is None or os.fstat(fd).st_size != self._end[0]:
                     self._end = self._read_end()
                 offset, previous = self._end
                 line = LedgerLine(offset=offset, previous=previous, root=root).encode()
-                os.ftruncate(fd, offset)  # a last line that was cut off was never referred to
+                os.ftruncate(fd, offset)  # an interrupted last line was never acknowledged
                 _write(fd, line, offset)
                 if offset == 0:
-                    _sync_folder(self._path.parent)  # the file's name is as durable as its first line
+                    _sync_folder(self._path.parent)  # make the file's name durable too
             finally:
                 os.close(fd)
         except OSError as exc:
@@ -123,18 +123,18 @@ class FileLedger:
             except DecodeError as exc:
                 raise self._damaged(offset, str(exc)) from None
             if line.offset != offset or line.previous != previous:
-                raise self._damaged(offset, "the chain breaks")
+                raise self._damaged(offset, "the hash chain is broken")
             offset, previous = offset + len(item), AnchorHash(H(item))
         return offset, previous
 
     def _lines(self) -> Iterator[bytes]:
-        """Every line but a last one that was cut off; what else cannot be read is damage."""
+        """Yield every line except an interrupted last one; anything else unreadable is damage."""
         data, offset = self._path.read_bytes(), 0
         while offset < len(data):
             try:
                 end = cbor.item_end(data, offset)
             except DecodeError as exc:
-                if len(data) - offset < SHORTEST:
+                if len(data) - offset < MIN_LINE_BYTES:
                     return
                 raise self._damaged(offset, str(exc)) from None
             yield data[offset:end]
@@ -142,15 +142,15 @@ class FileLedger:
 
     def _damaged(self, offset: int, why: str) -> AnchorError:
         return AnchorError(
-            f"anchor ledger {self._path.name}: damaged at byte {offset} ({why}): "
-            "restore it, or name another file"
+            f"anchor ledger {self._path.name}: damaged at byte {offset} ({why})",
+            action="restore the file, or set anchor.path to another one",
         )
 
     async def verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
         return await asyncio.to_thread(self._verify, root, anchor_ref)
 
     def _verify(self, root: AnchoredRoot, anchor_ref: bytes) -> bool:
-        """The line is where the reference says, holds the root, and the chain up to it is whole."""
+        """Check the line at the reference's offset, its root, and the hash chain up to it."""
         try:
             wanted_offset, wanted_hash = cbor.decode_items(anchor_ref)
         except (DecodeError, ValueError, TypeError):
@@ -170,7 +170,7 @@ class FileLedger:
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:
-    """All of it, durable; else none: a disk that is nearly full takes a part and calls that a success."""
+    """Write and sync a whole line or nothing; a nearly full disk may accept only a part of it."""
     if (taken := os.pwrite(fd, line, offset)) != len(line):
         os.ftruncate(fd, offset)
         raise OSError(errno.ENOSPC, f"only {taken} of {len(line)} bytes could be written")
@@ -186,20 +186,20 @@ def _sync_folder(folder: Path) -> None:
 
 
 def file_anchor(settings: AnchorSettings) -> Anchor:
-    """The anchor that ``anchor.backend: file`` names."""
+    """Make the anchor of ``anchor.backend: file``."""
     if settings.path is None:
-        raise ConfigError("anchor.path: a file ledger needs one")
+        raise ConfigError("anchor.path: missing; backend file needs the path of its ledger")
     return FileLedger(settings.path)
 
 
 Send = Callable[[bytes], Awaitable[bytes]]
-"""Sends a body to the anchoring stream; returns the encoded RECEIPT."""
+"""Send a body to the anchoring stream and return the encoded RECEIPT."""
 Check = Callable[[bytes, bytes], Awaitable[bool]]
-"""Whether the stream holds this body under that encoded RECEIPT."""
+"""Return whether the stream holds the body under the encoded RECEIPT."""
 
 
 class HubAnchor:
-    """A stream of another hub, through ``veen_hub.client``; ``anchor_ref`` is its RECEIPT."""
+    """Anchors in a stream of another hub; an ``anchor_ref`` is that hub's RECEIPT."""
 
     def __init__(self, send: Send, check: Check) -> None:
         self._send = send

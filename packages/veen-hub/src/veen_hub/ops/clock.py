@@ -1,4 +1,4 @@
-"""The hub's time (H3): wall-clock seconds; that hub_ts never goes back is the storage's promise."""
+"""The hub's clock (H3): seconds since 1970. Storage guarantees that hub_ts never decreases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veen_hub import extension
 
 
 def load_clock(name: str) -> Clock:
-    """By entry point: one that follows a time server's leap seconds, say, or a test's."""
+    """Load a clock by entry point."""
     made = extension.make(extension.CLOCKS, name, "clock")
     if not isinstance(made, Clock):
         raise ConfigError(f"clock: {name!r} is not a Clock")
@@ -19,7 +19,7 @@ def load_clock(name: str) -> Clock:
 
 
 class WallClock:
-    """The machine's own; the default."""
+    """The machine's clock; the default."""
 
     def now(self) -> UnixTime:
         return UnixTime(int(time.time()))

@@ -1,19 +1,20 @@
-"""hub.yaml: every setting declared once, validated with messages that name the key (spec-4 §4.3, §5.3).
+"""hub.yaml: every setting, declared once, with its type, default and bounds (spec-4 §4.3, §5.3).
 
-Order of precedence: command-line flags, then ``VEEN_*`` environment variables, then the file, then defaults.
+Precedence: command-line flags, then ``VEEN_*`` environment variables, then the file, then defaults. The
+strings below the settings are the text of docs/hub-yaml.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from veen_core.errors import ConfigError, DecodeError
+from veen_core.errors import ConfigError
 from veen_core.ids import Label, StreamId, VerifyKey
 from veen_core.limits import DEFAULT_LIMITS, MAXIMA
 from veen_core.pow import MAX_DIFFICULTY
@@ -22,145 +23,194 @@ from veen_hub import extension
 from veen_hub.ops import config_file
 from veen_hub.ops.config_schema import build, kind_name
 
+IpRange = IPv4Network | IPv6Network
+
 
 def _check_ca(key: str, ca: Path | None, url_key: str, url: str | None) -> None:
-    """A certificate that nobody would look at is a mistake: what was meant to be safe would not be."""
+    """Refuse a certificate authority for a plain HTTP address: the connection would not be protected."""
     if ca is not None and not (url or "").startswith("https://"):
-        raise ConfigError(f"{key}: serves only an https:// address in {url_key}")
+        raise ConfigError(f"{key}: has no effect unless {url_key} begins with https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where the hub answers."""
+    """The API's address and its limits."""
 
     host: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` or `::` listens on every address."""
     port: int = 8080
-    """0 takes a free one."""
+    """Port to listen on; 0 takes a free one."""
     max_connections: int = 20_000
-    """TLS handshakes too. One too many is answered with 503, except to a probe, and ends."""
+    """Open connections, TLS handshakes included. A further connection is answered with 503 and closed."""
     backlog: int = 1_024
-    """Connections that wait to be taken, in the system's own queue."""
+    """Connections that wait in the operating system's queue to be accepted."""
     request_timeout_sec: int = 30
-    """A request whose body is not there by then is refused."""
+    """A request whose body has not arrived after this time is refused."""
     follower_timeout_sec: int = 10
-    """Who takes less than 32 KiB a second of what is sent, for so long, is dropped: a follower or another."""
+    """A client that reads slower than 32 KiB/s for this long is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """The address of `/readyz` and `/metrics` (spec-4 §10), apart from the API, in plain HTTP.
+
+    A full or attacked API port never hides them. They name streams and storage errors: keep the address
+    private to the machine or the cluster.
+    """
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int | None = None
+    """Port to listen on; by default `listen.port` + 1, or a free one if that is taken."""
+    max_connections: int = 256
+    """Open connections; a further connection is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """PEM files; ``client_ca`` asks clients for a certificate of that authority (COMP0.3)."""
+    """TLS for the API: 1.2 or later, AEAD suites only (SH0.3)."""
 
     cert: Path
+    """PEM file with the hub's certificate chain."""
     key: Path
+    """PEM file with its private key."""
     client_ca: Path | None = None
+    """PEM file with the authority whose client certificates the hub accepts (COMP0.3)."""
+    client_certificate: Literal["always", "reading"] = "always"
+    """With `client_ca`: clients need a certificate for every connection, or only to read the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """A checkpoint of every label that grew, by count and by time (OP0.5)."""
+    """When a label gets a checkpoint (OP0.5)."""
 
     every_entries: int = 4_096
-    """Of one label."""
+    """After this many entries of the label."""
     every_sec: int = 60
-    """0 makes none by time."""
+    """Every so many seconds, if the label grew; 0 switches this off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorSettings:
-    """Where checkpoints are anchored (ANCHOR0.2): a file ledger, or another hub's stream."""
+    """Where checkpoints are anchored (ANCHOR0.2): in a file ledger, or in a stream of another hub."""
 
     backend: str = "none"
-    """``file``, ``hub``, or what another package brings by entry point."""
+    """``file``, ``hub``, or the name of another package's backend."""
     path: Path | None = None
-    """Of the file ledger."""
+    """Backend ``file``: the ledger file."""
     url: str | None = None
-    """Of the anchoring hub."""
+    """Backend ``hub``: address of the anchoring hub."""
     stream: str = "veen/anchors"
-    """There."""
+    """Backend ``hub``: stream on the anchoring hub."""
     pinned: str | None = None
-    """hub_id of the anchoring hub, in hex."""
+    """Backend ``hub``: hub_id of the anchoring hub, in hex."""
     ca: Path | None = None
-    """A PEM file, if the anchoring hub's certificate is not one that this machine trusts."""
+    """Backend ``hub``: PEM file, if this machine does not trust the anchoring hub's certificate."""
     identity: Path | None = None
-    """The file with the secrets (CBOR, 0600) under which this hub writes to the anchoring one."""
+    """Backend ``hub``: file with the secrets (CBOR, mode 0600) this hub signs its anchors with."""
     token: Path | None = None
-    """The file with a cap token (CBOR) for that identity, if the anchoring hub is gated."""
+    """Backend ``hub``: file with a cap token (CBOR) for that identity, if the anchoring hub is gated."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """For another package's backend."""
+    """Options for another package's backend."""
     every_sec: int = 300
+    """How often new checkpoints are anchored."""
     retry_sec: int = 30
-    """After a failure."""
+    """How soon a failed attempt is repeated."""
 
     def __post_init__(self) -> None:
         if self.backend != "none":
             extension.find(extension.ANCHORS, self.backend, "anchor.backend")
         if self.backend == "file" and self.path is None:
-            raise ConfigError("anchor.path: a file ledger needs one")
+            raise ConfigError("anchor.path: missing; backend file needs the path of its ledger")
         if self.path is not None and not self.path.parent.is_dir():
-            raise ConfigError(f"anchor.path: there is no folder {self.path.parent}")
+            raise ConfigError(f"anchor.path: folder {self.path.parent} does not exist")
         if self.path is not None and self.path.is_dir():
-            raise ConfigError(f"anchor.path: {self.path} is a folder: name a file in it")
+            raise ConfigError(f"anchor.path: {self.path} is a folder; give a file in it")
         if self.backend == "hub" and self.url is None:
-            raise ConfigError("anchor.url: anchoring in another hub needs one")
+            raise ConfigError("anchor.url: missing; backend hub needs the address of the anchoring hub")
         _check_ca("anchor.ca", self.ca, "anchor.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """No bound unless one is given; ``long_term`` keeps everything and says so."""
+    """When payloads are pruned; receipts and proofs always stay."""
 
     max_age_sec: int | None = None
-    """Payloads older than this go once their chunk has ended (max_checkpoint_interval, max_chunk_bytes)."""
+    """Prune payloads older than this, once their chunk is full (max_checkpoint_interval, max_chunk_bytes)."""
     max_bytes: int | None = None
-    """Of the label's chunks: the oldest go first."""
+    """Prune the label's oldest chunks beyond this size."""
     long_term: bool = False
+    """Keep everything."""
 
     def __post_init__(self) -> None:
         if self.long_term and (self.max_age_sec is not None or self.max_bytes is not None):
-            raise ConfigError("retention: long_term keeps everything; leave max_age_sec and max_bytes out")
+            raise ConfigError("retention: long_term keeps everything; remove max_age_sec and max_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Rules by stream name or label in hex; ``default`` for all others, which keeps everything (COMP0.1)."""
+    """Retention rules (COMP0.1)."""
 
     default: RetentionRule = RetentionRule(long_term=True)
+    """The rule of labels without one of their own."""
     streams: Mapping[str, RetentionRule] = field(default_factory=dict)
-    labels: Mapping[str, RetentionRule] = field(default_factory=dict)
+    """Rules by stream name."""
+    labels: Mapping[Label, RetentionRule] = field(default_factory=dict)
+    """Rules by label, in hex."""
     every_sec: int = 3_600
-    """How often the rules are looked at."""
+    """How often the rules are applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pow:
-    """Proof of work: ``difficulty`` always, up to ``max_difficulty`` as the queue fills (SH1+ 5.2)."""
+    """Proof of work that a submit must carry (SH1+ 5.2)."""
 
     difficulty: int = 0
+    """Bits that are always required."""
     max_difficulty: int = 0
+    """Bits that are required when the queue is full; in between, the difficulty rises with the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Address ranges; a denied one wins, and an empty allow list allows all (SH1+ 5.1)."""
+    """Client addresses that may submit and upload (SH1+ 5.1)."""
 
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    allow: tuple[IpRange, ...] = ()
+    """Ranges that are allowed; without any, all are."""
+    deny: tuple[IpRange, ...] = ()
+    """Ranges that are denied, even if they are allowed too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentLimits:
+    """Quotas for attachments, beside max_attachment_bytes of the data directory; 0 means no quota."""
+
+    max_bytes: int = 0
+    """Bytes of all attachments on this hub."""
+    max_bytes_per_token: int = 16 * 1_073_741_824
+    """Bytes that one token may store; without gating, one client_id."""
+    max_puts_per_token: int = 1_000_000
+    """Uploads that one token may make; without gating, one client_id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKeys:
-    """KEX1+ 4.1, enforced by the hub if given."""
+    """Bounds on the use of one client_id (KEX1+ 4.1); enforced if given, and from level hardened on."""
 
     max_client_id_lifetime_sec: int = 86_400
+    """Longest time a client_id may write to a label."""
     max_msgs_per_client_id_per_label: int = 65_536
+    """Most messages a client_id may write to a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """An ``AdmissionPolicy`` by entry point, and its own options."""
+    """An admission policy from another package."""
 
     name: str | None = None
+    """Its entry point in `veen_hub.policies`."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Its own options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,165 +218,172 @@ class ClassRate:
     """A token bucket, as in a cap token."""
 
     per_sec: int
+    """Messages per second."""
     burst: int
+    """Messages at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealmSettings:
-    """Whose admin streams a hub above level core follows, where they are, and how old its view may be."""
+    """The realm whose admin streams a hub above level core follows."""
 
     id: str
     """The realm's name, or its id in hex."""
     key: Path
-    """The file with the secrets (CBOR, 0600) that open the admin streams."""
+    """File with the secrets (CBOR, mode 0600) that open the admin streams."""
     url: str | None = None
-    """The hub that holds them; this one, if left out."""
+    """Address of the hub that holds the admin streams; this hub, if left out."""
     pinned: str | None = None
-    """Its hub_id, in hex."""
+    """hub_id of that hub, in hex."""
     ca: Path | None = None
+    """PEM file, if this machine does not trust that hub's certificate."""
     max_view_age_sec: int = 30
-    """From an older view nothing is accepted."""
+    """The hub accepts nothing while its view of the realm is older than this."""
     refresh_ms: int = 200
+    """How often the view is brought up to date."""
     rates: Mapping[str, ClassRate] = field(default_factory=dict)
-    """By label class, for each writer at each label; without one, a class takes a share of a token's."""
+    """Rate of each writer at each label, by label class; other classes get a share of the token's rate."""
 
     def __post_init__(self) -> None:
         if (self.url is None) != (self.pinned is None):
-            raise ConfigError("realm: url and pinned go together; without both, this hub holds the streams")
+            raise ConfigError(
+                "realm: give both url and pinned, or neither if this hub holds the admin streams"
+            )
         if not self.refresh_ms or self.refresh_ms >= 1_000 * self.max_view_age_sec:
-            raise ConfigError("realm.refresh_ms: want at least 1, and less than max_view_age_sec")
+            raise ConfigError("realm.refresh_ms: must be at least 1 and less than max_view_age_sec")
         _check_ca("realm.ca", self.ca, "realm.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubConfig:
-    """Everything that can be set; the data directory's own limits and profile cannot."""
+    """All settings; limits and profile belong to the data directory and are fixed when it is made."""
 
     data_dir: Path = Path("/var/lib/veen")
-    """Made once with ``veen hub init``."""
+    """The data directory, made once with ``veen hub init``."""
     keys_dir: Path | None = None
-    """Where the hub's secret keys lie, if not in the data directory."""
+    """Folder of the hub's secret keys, if they are not in the data directory."""
     role: Literal["authority", "tenant"] = "tenant"
-    """spec-4 §2; ``hub_profile`` is the same."""
+    """The hub's role (spec-4 §2); ``hub_profile`` is another name of this setting."""
     tenant_id: str | None = None
-    """Named on every line of the log."""
+    """Included in every log line."""
     universe_id: str = "default"
-    """Named on every line of the log."""
+    """Included in every log line."""
     authority_url: str | None = None
-    """``http(s)://host[:port]``: a tenant is ready while its authority can be reached (spec-4 §10.1)."""
+    """``http(s)://host[:port]``: a tenant is ready only while its authority can be reached (spec-4 §10.1)."""
     authority_ca: Path | None = None
-    """A PEM file, if the authority's certificate is not one that this machine trusts."""
+    """PEM file, if this machine does not trust the authority's certificate."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """At ``debug`` every message is a line; at ``info`` a summary of submits is logged once a minute."""
     gating: bool = True
-    """Whether a writer needs a cap token; without it anybody may write (H20)."""
-    issuers: tuple[str, ...] = ()
-    """Public keys in hex, beside the admin key made with the hub (H18)."""
+    """Whether writers need a cap token; without gating anyone who reaches the port may write (H20)."""
+    issuers: tuple[VerifyKey, ...] = ()
+    """Public keys in hex whose cap tokens count, beside the admin key made with the hub (H18)."""
     streams: tuple[str, ...] = ()
-    """Names the hub may know (H4)."""
+    """Stream names that the hub may know (H4); they appear in its metrics."""
     clock: str = "wall"
-    """The machine's, or what another package brings by entry point."""
+    """``wall`` for the machine's clock, or the entry point of another package's clock."""
     workers: int = 2
-    """Threads that verify; under load each has a process."""
+    """Threads that verify messages; under load each has a process of its own."""
     max_waiting: int = 8_192
-    """Messages in verification and sequencing before the hub answers 503 (OP0.4)."""
+    """Messages in verification and sequencing beyond which the hub answers 503 (OP0.4)."""
     max_page_items: int = 1_000
-    """The longest page that a reader gets."""
+    """Most entries in one page of a read."""
     listen: Listen = Listen()
+    probes: Probes = Probes()
     tls: Tls | None = None
     checkpoints: Checkpoints = Checkpoints()
     anchor: AnchorSettings = AnchorSettings()
     retention: Retention = Retention()
     pow: Pow = Pow()
     network: Network = Network()
+    attachments: AttachmentLimits = AttachmentLimits()
     client_keys: ClientKeys | None = None
     policy: Policy = Policy()
     level: Literal["core", "federated", "hardened", "meta"] = "core"
-    """What of its realm's admin streams the hub enforces (spec-2 §8)."""
+    """Which rules of its realm the hub enforces (spec-2 §8)."""
     realm: RealmSettings | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
-    """If given, must be the data directory's own (§14.1)."""
+    """Limits of a new data directory (core §14.1); for an existing one they must equal its own."""
 
     def __post_init__(self) -> None:
         for key, (least, most) in BOUNDS.items():
-            if not least <= (value := attrgetter(key)(self)) <= most:
-                raise ConfigError(f"{key}: want {least} to {most}, found {value}")
-        for position, issuer in enumerate(self.issuers):
-            _checked(f"issuers[{position}]", lambda issuer=issuer: VerifyKey.from_hex(issuer))
-        for key, ranges in (("allow", self.network.allow), ("deny", self.network.deny)):
-            for position, text in enumerate(ranges):
-                _checked(f"network.{key}[{position}]", lambda text=text: ip_network(text))
-        for text in self.retention.labels:
-            _checked(f"retention.labels.{text}", lambda text=text: Label.from_hex(text))
+            value = attrgetter(key)(self)
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"{key}: {value} is not between {least} and {most}")
         for name in self.limits:
             if name not in MAXIMA:
-                raise ConfigError(f"limits.{name}: unknown; the registry has {', '.join(MAXIMA)}")
-        _checked("limits", lambda: DEFAULT_LIMITS.lowered(self.limits))
+                raise ConfigError(f"limits.{name}: unknown limit; known are {', '.join(MAXIMA)}")
+        try:
+            DEFAULT_LIMITS.lowered(self.limits)
+        except ConfigError as exc:
+            raise ConfigError(f"limits: {exc}") from None
         if self.authority_url is not None:
             _check_authority(self.authority_url)
         _check_ca("authority_ca", self.authority_ca, "authority_url", self.authority_url)
         if not self.listen.host:
             raise ConfigError('listen.host: empty; "0.0.0.0" or "::" listens on every address')
+        if self.tls is not None and self.tls.client_certificate != "always" and self.tls.client_ca is None:
+            raise ConfigError("tls.client_certificate: has no effect without tls.client_ca")
         if self.level != "core":
             self._check_realm()
         if self.pow.max_difficulty and self.pow.max_difficulty < self.pow.difficulty:
-            raise ConfigError("pow.max_difficulty: below pow.difficulty")
+            raise ConfigError("pow.max_difficulty: must not be below pow.difficulty")
 
     def _check_realm(self) -> None:
         if self.realm is None:
-            raise ConfigError(f"level: {self.level} needs a realm to follow: set realm.id and realm.key")
+            raise ConfigError(f"level: {self.level} needs a realm; set realm.id and realm.key")
         if self.realm.url is None and self.tls is not None:
-            raise ConfigError("realm.url: under TLS, name this hub's own address, with realm.pinned")
+            raise ConfigError(
+                "realm.url: missing; with TLS, set it to this hub's address, and realm.pinned to its hub_id"
+            )
         if self.policy.name is not None:
-            raise ConfigError("policy.name: a level brings its own policy; leave one of the two out")
+            raise ConfigError(
+                "policy.name: a level above core has its own policy; remove one of the two settings"
+            )
 
     @property
     def stream_ids(self) -> tuple[StreamId, ...]:
         return tuple(stream_id(name) for name in self.streams)
 
 
-MANY = 2**31 - 1
+INT_MAX: Final = 2**31 - 1
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "workers": (1, 256),
-    "max_waiting": (1, MANY),
+    "max_waiting": (1, INT_MAX),
     "max_page_items": (1, 65_536),
     "listen.port": (0, 65_535),
-    "listen.max_connections": (1, MANY),
-    "listen.backlog": (1, MANY),
-    "listen.request_timeout_sec": (1, MANY),
-    "listen.follower_timeout_sec": (1, MANY),
-    "checkpoints.every_entries": (1, MANY),
+    "listen.max_connections": (1, INT_MAX),
+    "listen.backlog": (1, INT_MAX),
+    "listen.request_timeout_sec": (1, INT_MAX),
+    "listen.follower_timeout_sec": (1, INT_MAX),
+    "probes.port": (0, 65_535),
+    "probes.max_connections": (1, INT_MAX),
+    "checkpoints.every_entries": (1, INT_MAX),
     "pow.difficulty": (0, MAX_DIFFICULTY),
     "pow.max_difficulty": (0, MAX_DIFFICULTY),
 }
-"""Numbers that must lie within bounds; of all others any that is not negative will do."""
-
-
-def _checked(key: str, parse: Any) -> None:
-    try:
-        parse()
-    except (ConfigError, DecodeError, ValueError) as exc:
-        raise ConfigError(f"{key}: {exc}") from None
+"""Smallest and largest value of a setting; other numbers only must not be negative."""
 
 
 def _check_authority(url: str) -> None:
-    """What is wrong is told without the text: it may hold a password."""
-    want = "authority_url: want http://host[:port] or https://host[:port]"
+    """Check the address; the error does not repeat it, because it may contain a password."""
+    want = "authority_url: must be http://host[:port] or https://host[:port]"
     try:
         found = urlsplit(url)
         named = bool(found.hostname) and found.port != 0
     except ValueError:
-        raise ConfigError(f"{want}; its host or port is not one") from None
+        raise ConfigError(f"{want}; its host or port is not valid") from None
     if "@" in found.netloc:
-        raise ConfigError(f"{want}; leave user and password out: /healthz asks for none")
+        raise ConfigError(f"{want}; remove user and password, /healthz needs none")
     plain = url.isascii() and url.isprintable() and " " not in url
     if not (plain and named and found.scheme in {"http", "https"}):
         raise ConfigError(want)
     if found.path not in {"", "/"} or "?" in url or "#" in url:
-        raise ConfigError(f"{want}, and nothing behind it")
+        raise ConfigError(f"{want}, without a path, query or fragment")
 
 
 def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
-    """The file's settings with ``overrides`` (dotted keys) on top."""
+    """Load the file and apply ``overrides``, whose keys are dotted."""
     settings = config_file.read(path) if path is not None else {}
     for old, new in ALIASES.items():
         if old in settings:
@@ -344,16 +401,16 @@ def load(path: Path | None, overrides: Mapping[str, Any]) -> HubConfig:
 
 
 ALIASES: Mapping[str, str] = {"hub_profile": "role"}
-"""Names that spec-4 §5.3 uses in its ConfigMaps."""
+"""Other names of settings, as spec-4 §5.3 uses them in its ConfigMaps."""
 
 
 def _set(settings: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
-        if settings.get(key) is None:  # also a section of which every line is commented out
+        if settings.get(key) is None:  # or a section whose every line is commented out
             settings[key] = {}
         settings = settings[key]
         if not isinstance(settings, dict):
-            raise ConfigError(f"{key}: want a mapping, found {kind_name(settings)}")
+            raise ConfigError(f"{key}: must be a mapping, not {kind_name(settings)}")
     settings[keys[-1]] = value
 
 
@@ -367,13 +424,15 @@ ENVIRONMENT: Mapping[str, str] = {
     "VEEN_AUTHORITY_URL": "authority_url",
     "VEEN_LISTEN_HOST": "listen.host",
     "VEEN_LISTEN_PORT": "listen.port",
+    "VEEN_PROBES_HOST": "probes.host",
+    "VEEN_PROBES_PORT": "probes.port",
 }
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Overrides that ``VEEN_*`` variables ask for; numbers are read as numbers."""
+    """Return the settings that ``VEEN_*`` variables override."""
     found: dict[str, Any] = {}
     for variable, key in ENVIRONMENT.items():
         if value := environment.get(variable):
-            found[key] = int(value) if key == "listen.port" and value.isdecimal() else value
+            found[key] = int(value) if key.endswith(".port") and value.isdecimal() else value
     return found

@@ -1,6 +1,6 @@
-"""hub.yaml as untyped settings: YAML, loaded safely, and nothing of it lost.
+"""hub.yaml as untyped settings, loaded safely.
 
-YAML's own loader takes the last of two equal keys and drops the first without a word.
+PyYAML silently keeps the last of two equal keys; this loader refuses them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from veen_core.errors import ConfigError
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice."""
+    """A safe loader that refuses duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key in (key for key, _value in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise ConfigError(f"{key.value}: there twice, again in line {line}; leave one of them out")
+                raise ConfigError(f"{key.value}: given twice, again in line {line}; remove one of them")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def read(path: Path) -> dict[str, Any]:
+    """Read the file as a mapping."""
     try:
         settings = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}  # noqa: S506 - a SafeLoader
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file") from None
+        raise ConfigError(f"{path}: no such file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: not YAML: {exc}") from None
     except ConfigError as exc:
         raise ConfigError(f"{path}: {exc}") from None
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path}: want a mapping of settings at the top")
+        raise ConfigError(f"{path}: must be a mapping of settings")
     return settings

@@ -1,38 +1,47 @@
-"""From untyped settings to declared ones: dataclasses say what there is, errors name the key."""
+"""Typed settings from untyped ones: the declared dataclasses are the schema, and errors name the key."""
 
 from __future__ import annotations
 
 import dataclasses
 import types
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from veen_core.errors import ConfigError
+from veen_core.errors import ConfigError, DecodeError
+from veen_core.ids import FixedBytes
+
+_EXPECTED: Final = {int: "an integer >= 0", bool: "true or false", str: "text", Path: "a path"}
 
 
 def build(kind: Any, value: Any, key: str) -> Any:
-    """``value`` as ``kind``, or a ``ConfigError`` that names the key."""
+    """Convert ``value`` to ``kind``, or raise a ``ConfigError`` that names the key."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _build_settings(kind, value, key)
     origin, args = get_origin(kind), get_args(kind)
+    if set(args) == {IPv4Network, IPv6Network}:
+        return _parse(lambda: ip_network(value), key)
     if origin in (Union, types.UnionType):
         inner = next(a for a in args if a is not type(None))
         if value is None and dataclasses.is_dataclass(inner):
-            raise ConfigError(f"{key}: nothing under it; fill it in, or leave it out")
+            raise ConfigError(f"{key}: empty; give its settings, or remove it")
         return None if value is None else build(inner, value, key)
     if origin is Literal:
         if value not in args:
-            raise ConfigError(f"{key}: want one of {', '.join(map(str, args))}, found {value!r}")
+            raise ConfigError(f"{key}: {value!r} is not one of {', '.join(map(str, args))}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{key}: want a list, found {kind_name(value)}")
+            raise ConfigError(f"{key}: must be a list, not {kind_name(value)}")
         return tuple(build(args[0], item, f"{key}[{position}]") for position, item in enumerate(value))
     if origin is not None:  # a mapping
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{key}: want a mapping, found {kind_name(value)}")
-        return {str(name): build(args[1], item, f"{key}.{name}") for name, item in value.items()}
+            raise ConfigError(f"{key}: must be a mapping, not {kind_name(value)}")
+        return {
+            build(args[0], str(name), f"{key}.{name}"): build(args[1], item, f"{key}.{name}")
+            for name, item in value.items()
+        }
     return _build_plain(kind, value, key)
 
 
@@ -41,34 +50,43 @@ def _build_plain(kind: Any, value: Any, key: str) -> Any:
         return value
     if kind is Path and isinstance(value, str | Path):
         return Path(value)
+    if issubclass(kind, FixedBytes) and isinstance(value, str):
+        return _parse(lambda: kind.from_hex(value), key)
     if kind is int and type(value) is int and value >= 0:
         return value
     if kind is not int and kind is not Path and type(value) is kind:
         return value
-    wanted = {int: "a whole number from 0 on", bool: "true or false", str: "text", Path: "a path"}[kind]
-    raise ConfigError(f"{key}: want {wanted}, found {kind_name(value)}")
+    raise ConfigError(f"{key}: must be {_EXPECTED.get(kind, 'text in hex')}, not {kind_name(value)}")
+
+
+def _parse(parse: Any, key: str) -> Any:
+    try:
+        return parse()
+    except (DecodeError, ValueError) as exc:
+        raise ConfigError(f"{key}: {exc}") from None
 
 
 def _build_settings(kind: type, value: Any, key: str) -> Any:
-    if value is None:  # a section of which every line is commented out
+    if value is None:  # a section whose every line is commented out
         value = {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{key or 'the file'}: want a mapping, found {kind_name(value)}")
+        raise ConfigError(f"{key or 'the file'}: must be a mapping, not {kind_name(value)}")
     declared = {f.name: f for f in dataclasses.fields(kind)}
     prefix = f"{key}." if key else ""
     for name in value:
         if name not in declared:
-            raise ConfigError(f"{prefix}{name}: unknown setting; there are {', '.join(declared)}")
+            raise ConfigError(f"{prefix}{name}: unknown setting; known are {', '.join(declared)}")
     hints = get_type_hints(kind)
     given = {name: build(hints[name], item, f"{prefix}{name}") for name, item in value.items()}
     for name, declaration in declared.items():
-        needed = (
+        required = (
             declaration.default is dataclasses.MISSING and declaration.default_factory is dataclasses.MISSING
         )
-        if needed and name not in given:
+        if required and name not in given:
             raise ConfigError(f"{prefix}{name}: missing")
     return kind(**given)
 
 
 def kind_name(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {value!r}"[:60]
+    """Describe a value in an error, shortened."""
+    return "empty" if value is None else f"{type(value).__name__} {value!r}"[:60]

@@ -1,6 +1,6 @@
-"""``veen-hub --init`` and ``--rotate``: what is done to a data directory while no hub runs on it.
+"""``veen-hub --init`` and ``--rotate``: create a data directory, or rotate the key of a stopped hub.
 
-For whoever has the hub alone, without ``veen``: containers, and programs that judge a hub from outside.
+For containers and test programs that have ``veen-hub`` but not ``veen``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def _new_key() -> SigningKey:
 
 
 def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
-    """An empty directory with an identity of its own; limits as configured, profile by name (H10, H18)."""
+    """Create a data directory with a new identity, the configured limits and the named profile (H10, H18)."""
     try:
         admin_pk = VerifyKey.from_hex(admin) if admin is not None else None
     except DecodeError as exc:
         raise ConfigError(f"--admin: {exc}") from None
-    before = os.umask(0o077)  # whatever is made is for this user alone; a folder that is there stays as it is
+    before = os.umask(0o077)  # new files are for this user only; an existing folder keeps its mode
     try:
         return create(
             config.data_dir,
@@ -45,7 +45,7 @@ def init(config: HubConfig, named: str, admin: str | None) -> HubIdentity:
 
 
 def rotate(config: HubConfig, window_sec: int) -> HubIdentity:
-    """The next key, from the next second on; the one before stays active for the window (§8.4, KEX0.1)."""
+    """Add a key, valid from the next second; the previous key stays active for the window (§8.4, KEX0.1)."""
     valid_from = UnixTime(int(time.time()) + 1)
     return rotation.rotate(
         config.data_dir, _new_key(), valid_from, window_sec, keys_directory=config.keys_dir

@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line on stderr, never a payload or a secret (OBS0.2, spec-4 §10.3).
+"""Structured logs: one JSON object per line on stderr, never a payload or a secret (OBS0.2, spec-4 §10.3).
 
-Whoever logs never waits for whoever reads stderr: lines go to one thread that writes them, in order, and what
-it cannot get rid of is dropped and counted.
+A log call never waits for the reader of stderr. Records go through a bounded queue (``QueueHandler``) to one
+thread (``QueueListener``) that writes them. Records beyond the bound are dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from logging.handlers import QueueHandler, QueueListener
 from typing import Any, Final
 
 LOGGER = logging.getLogger("veen.hub")
 
 STDERR: Final = 2
-WAITING_BYTES: Final = 4 * 2**20
-"""Lines that wait to be written; from then on they are dropped."""
-RESERVED_BYTES: Final = 2**20
-"""Beyond that, for warnings and errors."""
-PATIENCE_SEC: Final = 2.0
-"""How long a hub that ends waits for its last lines to be taken."""
+MAX_WAITING_LINES: Final = 8_192
+"""Lines in the queue; further ones are dropped."""
+RESERVED_LINES: Final = 2_048
+"""Room beyond ``MAX_WAITING_LINES`` for warnings and errors."""
+CLOSE_SEC: Final = 2.0
+"""Longest time a hub that ends waits for its last lines to be read."""
 
 
 class JsonLines(logging.Formatter):
-    """``ts``, ``level``, ``component``, ``role`` on every line; the rest as the call gave it."""
+    """Formats a record as JSON: ``ts``, ``level``, ``component``, ``role``, ``event``, then its fields."""
 
     def __init__(self, **always: str) -> None:
+        """``always``: fields of every line."""
         super().__init__()
         self._always = always
 
@@ -53,144 +54,112 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
 
 
-class LineWriter:
-    """One thread writes lines to a descriptor that may block for ever.
+class LogQueue(QueueHandler):
+    """Formats records in the calling thread and queues them; drops and counts what exceeds the bound."""
 
-    ``put`` is called by one thread at a time and never waits. ``lost`` makes the line that says how many are
-    missing, which is written once everything before them is out.
-    """
-
-    def __init__(
-        self,
-        descriptor: int,
-        lost: Callable[[int], str],
-        *,
-        most: int = WAITING_BYTES,
-        reserved: int = RESERVED_BYTES,
-    ) -> None:
-        self._descriptor = descriptor
-        self._lost = lost
-        self._most = most
-        self._reserved = reserved
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._taken = 0
-        self._written = 0
-        self._told = 0
-        self._unwritten = 0
+    def __init__(self, formatter: JsonLines, descriptor: int = STDERR) -> None:
+        self._lines: queue.Queue[Any] = queue.Queue()
+        super().__init__(self._lines)
+        self.setFormatter(formatter)
         self._refused = 0
-        # A daemon: while it waits for a reader that never comes, the process can still end.
-        self._thread = threading.Thread(target=self._run, name="veen-log", daemon=True)
-        self._thread.start()
+        self._writer = DescriptorWriter(descriptor, self)
+        self._listener = QueueListener(self._lines, self._writer)
+        self._listener.start()
 
     @property
     def dropped(self) -> int:
-        """Lines that nobody will see; each of the two is counted in one thread only."""
-        return self._refused + self._unwritten
+        """Lines that were never written; each of the two counters belongs to one thread."""
+        return self._refused + self._writer.unwritten
 
-    def put(self, line: str, *, matters: bool) -> None:
-        """``matters``: it may use what is reserved."""
-        text = f"{line}\n".encode("utf-8", "backslashreplace")
-        room = self._most + (self._reserved if matters else 0)
-        if self._taken - self._written + len(text) > room:
+    def enqueue(self, record: logging.LogRecord) -> None:
+        room = MAX_WAITING_LINES + (RESERVED_LINES if record.levelno >= logging.WARNING else 0)
+        if self._lines.qsize() >= room:
             self._refused += 1
             return
-        self._taken += len(text)
-        self._lines.put(text)
+        self._lines.put_nowait(record)
 
-    def close(self, patience: float = PATIENCE_SEC) -> bool:
-        """Whether everything came out in that time, and there is room for one line more."""
-        self._lines.put(None)
-        self._thread.join(patience)
-        if self._thread.is_alive():
-            return False
-        try:
-            return bool(select.select([], [self._descriptor], [], 0)[1])
-        except OSError:  # there is no stderr: nothing waits for it either
-            return True
+    def is_drained(self) -> bool:
+        """Return whether no record waits to be written."""
+        return self._lines.empty()
 
-    def _run(self) -> None:
-        line = self._lines.get()
-        while line is not None:
-            piece, count = line, 1
-            line = self._next()
-            # Whole lines, no more than others who write to the same pipe cannot break up.
-            while line and len(piece) + len(line) <= select.PIPE_BUF:
-                piece, count = piece + line, count + 1
-                line = self._next()
-            self._write(piece, count)
-            self._written += len(piece)
-            if line == b"":
-                self._tell()
-                line = self._lines.get()
-        self._tell()
+    def dropped_line(self, count: int) -> str:
+        """The line that reports ``count`` dropped lines."""
+        about = {"levelname": "WARNING", "msg": "log_lines_dropped", "fields": {"lines": count}}
+        return self.format(logging.makeLogRecord(about))
 
-    def _next(self) -> bytes | None:
-        """Empty if none waits."""
-        try:
-            return self._lines.get_nowait()
-        except queue.Empty:
-            return b""
+    def stop(self, timeout_sec: float = CLOSE_SEC) -> bool:
+        """Write what waits; return whether that succeeded in time and stderr takes another line."""
+        stopping = threading.Thread(target=self._listener.stop, daemon=True)  # its own stop has no timeout
+        stopping.start()
+        stopping.join(timeout_sec)
+        return not stopping.is_alive() and self._writer.takes_more()
 
-    def _tell(self) -> None:
-        if missing := self.dropped - self._told:
-            self._told += missing
-            self._write(f"{self._lost(missing)}\n".encode(), 0)
 
-    def _write(self, text: bytes, lines: int) -> None:
+class DescriptorWriter(logging.Handler):
+    """Writes queued lines to a descriptor that may block for ever; runs in the listener's thread."""
+
+    def __init__(self, descriptor: int, lines: LogQueue) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._queue = lines
+        self._reported = 0
+        self.unwritten = 0
+
+    def createLock(self) -> None:  # noqa: N802 - logging's name
+        """Use no lock: only the listener's thread emits, and an exit must not wait for a blocked write."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._write(record.getMessage()):
+            self.unwritten += 1
+        if self._queue.is_drained() and (missing := self._queue.dropped - self._reported):
+            self._reported += missing
+            self._write(self._queue.dropped_line(missing))
+
+    def _write(self, line: str) -> bool:
+        text = f"{line}\n".encode("utf-8", "backslashreplace")
         while text:
             try:
                 text = text[os.write(self._descriptor, text) :]
-            except BlockingIOError:  # somebody who shares it made it so
+            except BlockingIOError:  # another process made the shared descriptor non-blocking
                 select.select([], [self._descriptor], [])
-            except OSError:  # nobody is there any more, or a full disk
-                self._unwritten += lines
-                return
+            except OSError:  # the reader is gone, or the disk is full
+                return False
+        return True
 
-
-class Handler(logging.Handler):
-    """Formats where the call is made, so that a line says what was so then."""
-
-    def __init__(self, formatter: JsonLines) -> None:
-        super().__init__()
-        self.setFormatter(formatter)
-        self.writer = LineWriter(STDERR, self._lost)
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def takes_more(self) -> bool:
+        """Return whether a write would not block."""
         try:
-            self.writer.put(self.format(record), matters=record.levelno >= logging.WARNING)
-        except Exception:  # noqa: BLE001 - as every handler does
-            self.handleError(record)
-
-    def _lost(self, count: int) -> str:
-        about = {"levelname": "WARNING", "msg": "lines of the log are lost: stderr did not take them"}
-        return self.format(logging.makeLogRecord({**about, "fields": {"lines": count}}))
+            return bool(select.select([], [self._descriptor], [], 0)[1])
+        except OSError:  # stderr is closed, so nothing waits for it
+            return True
 
 
 def set_up(level: str, **always: str) -> None:
-    """Everything that logs goes through one handler; libraries from warnings up."""
-    logging.basicConfig(level=logging.WARNING, handlers=[Handler(JsonLines(**always))], force=True)
+    """Log to stderr: the hub from ``level`` up, libraries from warnings up; ``always`` is on every line."""
+    logging.basicConfig(level=logging.WARNING, handlers=[LogQueue(JsonLines(**always))], force=True)
     LOGGER.setLevel(level.upper())
 
 
-def _handlers() -> list[Handler]:
-    return [handler for handler in logging.getLogger().handlers if isinstance(handler, Handler)]
+def _queues() -> list[LogQueue]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, LogQueue)]
 
 
 def dropped() -> int:
-    """Lines of this process that nobody will see."""
-    return sum(handler.writer.dropped for handler in _handlers())
+    """Lines of this process that were never written."""
+    return sum(handler.dropped for handler in _queues())
 
 
 def finish() -> None:
-    """The last lines, as far as somebody takes them; afterwards nothing is logged."""
-    for handler in _handlers():
+    """Write the last lines, within ``CLOSE_SEC``; afterwards nothing is logged."""
+    for handler in _queues():
         logging.getLogger().removeHandler(handler)
-        if not handler.writer.close():
-            # Nobody reads: whatever else is said on the way out, by whomever, must not wait either.
+        if not handler.stop():
+            # Nobody reads stderr: later writes by the interpreter must not block the exit.
             sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
 def log(level: int, event: str, **fields: object) -> None:
-    """One line. ``fields`` are identifiers, sizes, times and codes."""
+    """Log one event: a stable snake_case key, with identifiers, sizes, times and codes as fields."""
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, event, extra={"fields": fields})

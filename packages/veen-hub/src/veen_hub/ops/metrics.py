@@ -1,11 +1,13 @@
-"""What the hub counts and times, in Prometheus' format (OBS0.1, spec-4 §10.2, §12).
+"""Metrics in Prometheus' format (OBS0.1, spec-4 §10.2, core §12).
 
-One gauge per stage (accepted, durable, applied, checkpointed, anchored), so that lag is a subtraction.
+Each stage (accepted, durable, applied, checkpointed, anchored) has a gauge of the entries that passed it, so
+that the lag between two stages is a subtraction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily
@@ -16,16 +18,26 @@ from veen_hub.ops import logs
 _MS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 
 
-class LostLines(Collector):
-    """Read off when somebody asks: the log is the process's, not a hub's."""
+@dataclass(slots=True)
+class StageCounts:
+    """Entries of this run that passed the first two stages; written by the sequencer's thread only."""
+
+    accepted: int = 0
+    """Entries whose place in the log was decided."""
+    durable: int = 0
+    """Entries of batches that were committed."""
+
+
+class DroppedLogLines(Collector):
+    """Counts the process's dropped log lines at the moment of the scrape."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        text = "Lines of the log that stderr did not take"
+        text = "Log lines that could not be written to stderr"
         yield CounterMetricFamily("veen_log_lines_dropped", text, logs.dropped())
 
 
 class Metrics:
-    """One registry per hub, so that two hubs in one process do not mix."""
+    """The metrics of one hub, in a registry of their own: two hubs in one process do not mix."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -41,16 +53,22 @@ class Metrics:
 
         self.submit_ok = counter("veen_submit_ok_total", "Messages accepted")
         self.submit_err = counter("veen_submit_err_total", "Messages refused, by code", ("code",))
-        self.rate_limited = counter("veen_rate_limited_total", "Messages refused by a token's rate")
-        self.verify_ms = milliseconds("veen_verify_latency_ms", "Examining one message")
+        self.rate_limited = counter("veen_rate_limited_total", "Messages refused because of a rate limit")
+        self.verify_ms = milliseconds(
+            "veen_verify_latency_ms", "Time to check one message without the log's state"
+        )
         self.commit_ms = milliseconds(
-            "veen_commit_latency_ms", "Settling one batch, from taking it to durable"
+            "veen_commit_latency_ms", "Time to decide one batch and make it durable"
         )
         self.end_to_end_ms = milliseconds(
-            "veen_end_to_end_latency_ms", "One submit request, read to answered"
+            "veen_end_to_end_latency_ms", "Time from receiving a submit request to its answer"
         )
-        self.fsync_ms = milliseconds("veen_fsync_latency_ms", "Making one batch durable in the journal")
-        self.proof_ms = milliseconds("veen_proof_latency_ms", "Making one inclusion or consistency proof")
+        self.fsync_ms = milliseconds(
+            "veen_fsync_latency_ms", "Time to write and sync one batch to the journal"
+        )
+        self.proof_ms = milliseconds(
+            "veen_proof_latency_ms", "Time to make one inclusion or consistency proof"
+        )
         self.batch_size = Histogram(
             "veen_batch_messages",
             "Actions in one group commit",
@@ -68,31 +86,52 @@ class Metrics:
         self.anchor_fail = counter("veen_anchor_fail_total", "Attempts to anchor that failed")
         self.equivocation = counter(
             "veen_equivocation_reports_total",
-            "Verified reports of equivocation, by whose key signed",
+            "Verified reports of equivocation, by the signing hub",
             ("whose",),
         )
         self.cap_checks = counter(
-            "veen_cap_checks_total", "Tokens offered for authorization, by outcome", ("outcome",)
+            "veen_cap_checks_total", "Tokens presented for authorization, by outcome", ("outcome",)
         )
         self.followers = gauge("veen_followers", "Open live streams")
-        self.dropped_followers = counter("veen_followers_dropped_total", "Followers that did not read")
+        self.dropped_followers = counter(
+            "veen_followers_dropped_total", "Followers dropped because they read too slowly"
+        )
         self.stage = gauge(
             "veen_stage_entries",
-            "Entries that have passed a stage, counted from those without a checkpoint or, where one is "
-            "configured, an anchor at start",
+            "Entries that passed a stage; at start, entries without a checkpoint (or anchor, if configured)",
             ("stage",),
         )
         self.appends = counter(
             "veen_stream_appends_total",
-            "Entries appended, by stream where the configuration names it",
+            "Entries appended, by configured stream name",
             ("stream",),
         )
-        self.apply_lag_bytes = gauge("veen_wal_bytes", "Bytes that are durable and not yet applied")
+        self.apply_lag_bytes = gauge("veen_wal_bytes", "Journal bytes that are durable and not yet applied")
         self.attachment_bytes = counter("veen_attachment_bytes_total", "Bytes of attachments in the store")
         self.attachments = counter("veen_attachments_total", "Attachments in the store")
+        self.attachment_puts = counter(
+            "veen_attachment_puts_total", "Uploads that were accepted, of new and of known attachments"
+        )
+        self.attachment_refused = counter(
+            "veen_attachment_quota_refused_total", "Uploads refused because of a quota"
+        )
         self.view_lag = gauge("veen_revocation_view_lag_seconds", "Age of the policy view")
-        self.ready = gauge("veen_ready", "What /readyz said last, or the hub itself at its start")
-        registry.register(LostLines())
+        self.ready = gauge("veen_ready", "1 if the hub was ready when last checked, else 0")
+        registry.register(DroppedLogLines())
+
+    def submit_counts(self) -> tuple[float, dict[str, float]]:
+        """Return the number of accepted messages, and of refused ones by code."""
+        accepted = sum(
+            s.value for m in self.submit_ok.collect() for s in m.samples if s.name.endswith("_total")
+        )
+        refused = {
+            sample.labels["code"]: sample.value
+            for metric in self.submit_err.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total")
+        }
+        return accepted, refused
 
     def expose(self) -> bytes:
+        """Return all metrics in the text format."""
         return generate_latest(self.registry)

@@ -1,44 +1,45 @@
-"""What a hub does by itself: checkpoints, anchors, retention, by count, by time or when an admin asks.
+"""Upkeep: checkpoints, anchors and retention, by count, by time, or at an admin's request.
 
-Cadence is the configuration's. A chore that fails is logged and comes round again; one that an admin asked
-for tells the admin. Nothing here writes: every change is an action for the sequencer.
+A scheduled task that fails is logged and repeated; a failed request of an admin is answered with the error.
+Every change is an action for the sequencer; nothing here writes by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from veen_core import stream
 from veen_core.checkpoint import Checkpoint
-from veen_core.errors import ApiError, VeenError
+from veen_core.errors import ApiError
 from veen_core.ids import NO_ENTRIES, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.protocols import Clock
 from veen_core.rejection import Code
 from veen_hub.admission.labels import LabelMap
 from veen_hub.admission.policy import AdmissionPolicy
 from veen_hub.ops.anchors import Anchor, AnchoredRoot, AnchorError
+from veen_hub.ops.chores import Chore
 from veen_hub.ops.config import HubConfig, RetentionRule
-from veen_hub.ops.logs import LOGGER, log
+from veen_hub.ops.logs import log
 from veen_hub.ops.metrics import Metrics
-from veen_storage import Anchored, Batch, Checkpointed, LabelProgress, StorageError, Store
-from veen_storage.chunks import retention
+from veen_hub.pipeline.log_access import LogAccess
+from veen_storage import (
+    LONG_TERM,
+    Anchored,
+    Batch,
+    Checkpointed,
+    LabelProgress,
+    PrunePolicy,
+    PruneRule,
+    StorageError,
+    Store,
+)
 
-T = TypeVar("T")
-
-TOGETHER: Final = 64
-"""Labels that are checkpointed in one batch: one sync for all, and nobody waits long behind them."""
-
-
-class Pipeline(Protocol):
-    """How the log is changed and read; ``Hub`` is it."""
-
-    def act(self, action: Callable[[Batch], T]) -> Awaitable[T]: ...
-    def reading(self, read: Callable[[], T]) -> Awaitable[T]: ...
+LABELS_PER_BATCH: Final = 64
+"""Labels that are checkpointed in one batch: they share a sync, and submits do not wait long behind them."""
 
 
 class Upkeep:
@@ -48,7 +49,7 @@ class Upkeep:
         self,
         config: HubConfig,
         store: Store,
-        pipeline: Pipeline,
+        log_access: LogAccess,
         *,
         clock: Clock,
         metrics: Metrics,
@@ -61,7 +62,7 @@ class Upkeep:
         """``on_backlog``, called in the sequencer, counts entries that the last run left uncovered."""
         self._config = config
         self._store = store
-        self._pipeline = pipeline
+        self._log = log_access
         self._clock = clock
         self._metrics = metrics
         self._labels = labels
@@ -74,12 +75,12 @@ class Upkeep:
         self._touched: set[Label] = set()
         """Labels that batches changed before the scan has ended; their backlog is noted."""
         self._grown: dict[Label, int] = {}
-        """Labels with entries after their last checkpoint, and how many; the sequencer's after ``start``."""
+        """Number of entries after the last checkpoint, by label; owned by the sequencer after ``start``."""
         self._unanchored: dict[Label, tuple[StreamSeq, int]] = {}
-        """Labels whose newest checkpoint is to be anchored, where it is, and how many entries it covers that
-        no anchor does; the sequencer's after ``start``."""
+        """Newest checkpoint that is not anchored, and how many entries it covers that no anchor does, by
+        label; owned by the sequencer after ``start``."""
         self._streams: dict[Label, StreamId | None] = {}
-        """Which configured stream a label is of: found out once."""
+        """The configured stream of a label, once it was determined."""
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- running
@@ -101,10 +102,10 @@ class Upkeep:
         """Read every label's progress page by page, so that starting does not depend on their number."""
         read, after = self._store.read, None
         try:
-            while page := await self._pipeline.reading(partial(read.label_progress, after)):
-                await self._pipeline.act(partial(self._note_page, page))
+            while page := await self._log.read(partial(read.label_progress, after)):
+                await self._log.act(partial(self._note_page, page))
                 after = page[-1].label
-            await self._pipeline.act(self._end_scan)
+            await self._log.act(self._end_scan)
         except Exception as exc:
             log(logging.ERROR, "backlog_scan_failed", error=str(exc))
             raise
@@ -157,9 +158,9 @@ class Upkeep:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def committed(self, batch: Batch, counts: Mapping[Label, int]) -> None:
-        """In the sequencer's thread: what is durable now; ``counts`` are the new entries.
+        """Record a durable batch, in the sequencer's thread; ``counts`` are the new entries by label.
 
-        A batch checkpoints more than it was asked to: a chunk that ends has one.
+        The batch may have made checkpoints that were not requested: each chunk that ends gets one.
         """
         if self._scanning:
             self._note_touched(batch, counts)
@@ -187,7 +188,7 @@ class Upkeep:
             self._unanchored[label] = made.upto_seq, waiting + entries
 
     def _anchored(self, label: Label, upto_seq: StreamSeq) -> None:
-        """Up to there; a checkpoint that was made meanwhile is not."""
+        """Record an anchor; a checkpoint made since it was requested still waits for one."""
         newest, waiting = self._unanchored.pop(label, (upto_seq, 0))
         after = newest - upto_seq
         if after > 0:
@@ -197,39 +198,39 @@ class Upkeep:
     # --- checkpoints
 
     def checkpoint_if_due(self, batch: Batch, label: Label) -> None:
-        """In the sequencer: by count."""
+        """Make a checkpoint, in the sequencer's thread, if the label has grown enough since the last."""
         cursor = batch.label(label)
         every = self._config.checkpoints.every_entries
         if cursor is not None and cursor.log.size - cursor.checkpointed >= every:
             self._checkpoint(batch, label)
 
     def _checkpoint(self, batch: Batch, label: Label) -> Checkpoint | None:
-        """In the sequencer: None if the last one covers the label."""
+        """Make a checkpoint in the sequencer's thread; None if the last one covers the label."""
         if batch.label(label) is None:
             raise ApiError(Code.NOT_FOUND, f"label {label.hex()} holds nothing to checkpoint")
         return batch.checkpoint(label)
 
     def _checkpoint_if_whole(self, batch: Batch, label: Label) -> Checkpoint | None:
-        """In the sequencer: a label that storage refuses does not keep the others from theirs."""
+        """Make a checkpoint in the sequencer's thread; skip and log a label that storage refuses to read."""
         try:
             batch.label(label)
         except StorageError as exc:
-            log(logging.ERROR, "a label is not checkpointed", label=label.hex(), error=str(exc))
+            log(logging.ERROR, "checkpoint_skipped", label=label.hex(), error=str(exc))
             return None
         return self._checkpoint(batch, label)
 
     async def checkpoint(self, label: Label | None) -> list[Checkpoint]:
-        """Of one label, or of every label that grew since its last."""
+        """Make checkpoints now: of one label, or of every label that grew since its last one."""
         if label is not None:
-            made = await self._pipeline.act(lambda batch: self._checkpoint(batch, label))
+            made = await self._log.act(lambda batch: self._checkpoint(batch, label))
             last = made or await self._latest(label)
             return [last] if last is not None else []
         await self._backlog_found()
         found: list[Checkpoint] = []
-        grown = await self._pipeline.act(lambda _batch: sorted(self._grown))
-        for at in range(0, len(grown), TOGETHER):
-            some = grown[at : at + TOGETHER]
-            new = await self._pipeline.act(
+        grown = await self._log.act(lambda _batch: sorted(self._grown))
+        for at in range(0, len(grown), LABELS_PER_BATCH):
+            some = grown[at : at + LABELS_PER_BATCH]
+            new = await self._log.act(
                 lambda batch, some=some: [self._checkpoint_if_whole(batch, one) for one in some]  # type: ignore[misc]
             )
             found += [checkpoint for checkpoint in new if checkpoint is not None]
@@ -241,42 +242,43 @@ class Upkeep:
             await asyncio.shield(self._scan)
 
     async def _latest(self, label: Label) -> Checkpoint | None:
-        return await self._pipeline.reading(lambda: self._store.read.latest_checkpoint(label))
+        return await self._log.read(lambda: self._store.read.latest_checkpoint(label))
 
     # --- anchors
 
     async def anchor(self, label: Label | None) -> list[Checkpoint]:
-        """Publish the newest checkpoint of each label that has one and is not anchored yet."""
+        """Publish the newest checkpoint of one label, or of every label where it is not anchored yet."""
         if self._anchor is None:
             raise ApiError(
-                Code.NOT_FOUND, "this hub has no anchor configured: set anchor.backend in hub.yaml"
+                Code.NOT_FOUND, "no anchor is configured on this hub: set anchor.backend in hub.yaml"
             )
         if label is None:
             await self._backlog_found()
         done: list[Checkpoint] = []
-        labels = await self._pipeline.act(
-            lambda _batch: [label] if label is not None else [*self._unanchored]
-        )
+        labels = await self._log.act(lambda _batch: [label] if label is not None else [*self._unanchored])
         for one in labels:
             try:
                 checkpoint = await self._anchor_latest(self._anchor, one)
-            except StorageError as exc:  # does not keep the others from theirs
+            except StorageError as exc:
                 if label is not None:
                     raise
-                log(logging.ERROR, "a label is not anchored", label=one.hex(), error=str(exc))
+                log(logging.ERROR, "anchor_skipped", label=one.hex(), error=str(exc))
                 continue
             if checkpoint is not None:
                 done.append(checkpoint)
         return done
 
     async def _anchor_latest(self, anchor: Anchor, label: Label) -> Checkpoint | None:
-        """None if the label has no checkpoint. One that storage refuses is not published first."""
-        await self._pipeline.act(lambda batch: batch.label(label))
+        """Publish one label's newest checkpoint; None if it has none.
+
+        The first action makes storage check the label, so that nothing about a damaged label is published.
+        """
+        await self._log.act(lambda batch: batch.label(label))
         if (last := await self._latest(label)) is None:
             return None
         root = anchored_root(self._store.identity.hub_id, last, self._clock.now())
         anchor_ref = await self._publish(anchor, root)
-        await self._pipeline.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
+        await self._log.act(lambda batch: batch.anchor(label, last.upto_seq, anchor_ref))
         return last
 
     async def _publish(self, anchor: Anchor, root: AnchoredRoot) -> bytes:
@@ -284,32 +286,30 @@ class Upkeep:
             return await anchor.publish(root)
         except AnchorError as exc:
             self._metrics.anchor_fail.inc()
-            log(logging.WARNING, "anchoring failed", label=root.label.hex(), error=str(exc))
+            log(logging.WARNING, "anchor_failed", label=root.label.hex(), error=str(exc))
             raise ApiError(Code.UNAVAILABLE, str(exc), retry_after=self._config.anchor.retry_sec) from exc
 
     # --- retention
 
-    def retention_policy(self) -> retention.PrunePolicy:
-        """The configuration's rules by label; a stream's are those of its labels of all epochs.
+    def retention_policy(self) -> PrunePolicy:
+        """Return the rule of each label; a stream's rule covers its labels of all epochs.
 
-        A class's wish stands in for the default only: a rule of the configuration counts more.
+        A rule in the configuration overrides the retention of the label's class.
         """
         settings = self._config.retention
         by_stream = {stream.stream_id(name): _rule(rule) for name, rule in settings.streams.items()}
-        rules = {
-            label: retention.PruneRule(max_age_sec=age) for label, age in self._policy.retention().items()
-        }
+        rules = {label: PruneRule(max_age_sec=age) for label, age in self._policy.retention().items()}
         for label in self._store.read.all_labels() if by_stream else ():
             try:
                 found = self._stream_of(label, by_stream)
-            except StorageError as exc:  # nothing goes of what may have to stay; all others have their rules
-                log(logging.ERROR, "retention passes over a label", label=label.hex(), error=str(exc))
-                rules[label] = retention.LONG_TERM
+            except StorageError as exc:  # keep the payloads of a label whose rule is unknown
+                log(logging.ERROR, "retention_skipped", label=label.hex(), error=str(exc))
+                rules[label] = LONG_TERM
                 continue
             if found is not None:
                 rules[label] = by_stream[found]
-        rules |= {Label.from_hex(text): _rule(rule) for text, rule in settings.labels.items()}
-        return retention.PrunePolicy(default=_rule(settings.default), labels=rules)
+        rules |= {label: _rule(rule) for label, rule in settings.labels.items()}
+        return PrunePolicy(default=_rule(settings.default), labels=rules)
 
     def _stream_of(self, label: Label, streams: Collection[StreamId]) -> StreamId | None:
         if label not in self._streams:
@@ -318,18 +318,18 @@ class Upkeep:
         return self._streams[label]
 
     async def prune(self) -> tuple[int, int]:
-        """Apply the retention rules; chunks and entries whose payloads go."""
+        """Apply the retention rules now; return the number of chunks and entries that were pruned."""
         now = self._clock.now()
-        decisions = await self._pipeline.reading(
+        decisions = await self._log.read(
             lambda: self._store.due(self.retention_policy(), now, keep=self._control_label)
         )
         for decision in decisions:
-            await self._pipeline.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
+            await self._log.act(lambda batch, one=decision: batch.prune(one))  # type: ignore[misc]
         return len(decisions), sum(d.end_seq - d.start_seq + 1 for d in decisions)
 
 
 def anchored_root(hub: HubId, checkpoint: Checkpoint, now: UnixTime) -> AnchoredRoot:
-    """What of a checkpoint is published (ANCHOR0)."""
+    """Make the record of a checkpoint that an anchor publishes (ANCHOR0)."""
     return AnchoredRoot(
         hub_id=hub,
         label=checkpoint.label_curr,
@@ -340,32 +340,7 @@ def anchored_root(hub: HubId, checkpoint: Checkpoint, now: UnixTime) -> Anchored
     )
 
 
-def _rule(settings: RetentionRule) -> retention.PruneRule:
+def _rule(settings: RetentionRule) -> PruneRule:
     if settings.long_term:
-        return retention.LONG_TERM
-    return retention.PruneRule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Chore:
-    """Something that comes round."""
-
-    name: str
-    do: Callable[[], Awaitable[object]]
-    every_sec: int
-    retry_sec: int | None = None
-    """After a failure; otherwise it waits for its next time."""
-
-    async def repeat(self) -> None:
-        """For ever: a failure is logged, and never the end of it."""
-        pause = self.every_sec
-        while True:
-            await asyncio.sleep(pause)
-            pause = self.every_sec
-            try:
-                await self.do()
-            except VeenError as exc:
-                log(logging.WARNING, "chore failed", chore=self.name, error=str(exc))
-                pause = self.retry_sec or pause
-            except Exception:  # noqa: BLE001 - logged; a bug in one chore does not end it
-                LOGGER.exception("bug in a chore", extra={"fields": {"chore": self.name}})
+        return LONG_TERM
+    return PruneRule(max_age_sec=settings.max_age_sec, max_bytes=settings.max_bytes)

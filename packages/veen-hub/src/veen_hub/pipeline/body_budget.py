@@ -1,7 +1,8 @@
-"""Bodies of submits in memory, from their first byte to their answer: only so many bytes at once (SH0.4).
+"""Memory budget for submit bodies, from the first byte of a body to its answer (SH0.4).
 
-Without a bound, a few thousand connections that each send most of a long sequence, and then nothing, fill any
-memory. What a body has up to ``FREE`` is not counted: whoever sends little is not kept out by who sends much.
+Without a bound, a few thousand connections that each send most of a long sequence and then pause could fill
+any memory. The first ``FREE_BYTES`` of each body are not counted, so that large senders cannot keep small
+messages out.
 """
 
 from __future__ import annotations
@@ -12,39 +13,47 @@ from typing import Final, Self
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
 
-MOST: Final = 256 * 1_048_576
-FREE: Final = 64 * 1_024
+MAX_BYTES: Final = 256 * 1_048_576
+FREE_BYTES: Final = 64 * 1_024
 
 
-class Bodies:
-    """Used from the event loop."""
+class BodyBudget:
+    """Bytes of bodies in memory; used from the event loop only."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
         self.held = 0
 
+    def lease(self) -> BodyLease:
+        """Open the account of one body."""
+        return BodyLease(self)
 
-class Body:
-    """One of them, ``with`` which a request is handled."""
 
-    __slots__ = ("_all", "_counted")
+class BodyLease:
+    """The share of one body in the budget; a context manager that returns it."""
 
-    def __init__(self, all_: Bodies) -> None:
-        self._all = all_
+    __slots__ = ("_budget", "_counted")
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
         self._counted = 0
 
-    def has_grown_to(self, size: int) -> None:
-        """Raises if there is no room for it."""
-        more = size - FREE - self._counted
+    def grow_to(self, size: int) -> None:
+        """Count a body of ``size`` bytes; raise E.UNAVAILABLE if the budget is spent."""
+        more = size - FREE_BYTES - self._counted
         if more <= 0:
             return
-        if self._all.held + more > self._all.most:
-            raise ApiError(Code.UNAVAILABLE, "too many bytes of messages are under way", retry_after=1)
+        if self._budget.held + more > self._budget.max_bytes:
+            raise ApiError(Code.UNAVAILABLE, "too many bytes of messages are being processed", retry_after=1)
         self._counted += more
-        self._all.held += more
+        self._budget.held += more
+
+    def release(self) -> None:
+        self._budget.held -= self._counted
+        self._counted = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._all.held -= self._counted
+        self.release()

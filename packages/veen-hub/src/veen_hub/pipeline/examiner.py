@@ -1,4 +1,4 @@
-"""An examiner: a worker thread's own process for the stateless half of admission."""
+"""Examiner process: runs the stateless half of admission for one worker thread."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from veen_core.errors import AdmissionError, ApiError, VeenError
+from veen_core.errors import AdmissionError, VeenError
 from veen_core.ids import AuthRef, ClientId, ClientSeq, Label, LeafHash, ProfileId, StreamSeq
 from veen_core.limits import Limits
-from veen_core.rejection import TABLE, Code
+from veen_core.rejection import TABLE
 from veen_hub.admission.stateless import Submission, Supported, examine
 from veen_hub.ops.garbage import without_frames
 from veen_hub.ops.logs import LOGGER
-from veen_hub.pipeline.worker_process import Apart, serve
+from veen_hub.pipeline.sequencer import internal_error
+from veen_hub.pipeline.worker_process import WorkerProcess, serve
 
 _ROWS: Final = {row.detail: row for row in TABLE}
 _PASSED: Final = struct.Struct(">32s32s32s32sQQ?")
@@ -22,34 +23,34 @@ _NO_TOKEN: Final = bytes(32)
 Verdict = Submission | VeenError
 
 
-def examined(wire: bytes, supported: Supported) -> Verdict:
-    """Nothing that a message holds may end a worker: whoever sent it gets an answer."""
+def verdict_of(wire: bytes, supported: Supported) -> Verdict:
+    """Examine one message; a bug refuses that message and never ends the worker."""
     try:
         return examine(wire, supported)
     except AdmissionError as exc:
-        return without_frames(exc)  # they hold the message, and through it themselves
-    except Exception:  # noqa: BLE001 - logged; a bug refuses one message, not the hub
-        LOGGER.exception("bug in admission")
-        return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
+        return without_frames(exc)
+    except Exception:  # noqa: BLE001 - logged; answered as an internal error
+        LOGGER.exception("examination_failed")
+        return internal_error()
 
 
 class Examiner:
-    """Belongs to one worker thread."""
+    """Examines messages for one worker thread, in its process when the group is large enough."""
 
-    def __init__(self, supported: Supported, *, apart: bool) -> None:
+    def __init__(self, supported: Supported, *, enabled: bool, timeout_sec: float = 10.0) -> None:
         self._supported = supported
-        self.apart = Apart(__name__, enabled=apart)
+        self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=timeout_sec)
 
     def examine(self, wires: list[bytes]) -> list[Verdict]:
-        """A verdict for each, whatever becomes of the process."""
+        """Return a verdict for each message, even if the process fails."""
         hub = self._supported
-        rows = self.apart.ask([bytes(hub.profile_id), hub.limits.encode()], wires)
+        rows = self.process.ask([bytes(hub.profile_id), hub.limits.encode()], wires)
         if rows is not None:
             try:
                 return [self._verdict(row, wire) for row, wire in zip(rows, wires, strict=True)]
-            except (TypeError, ValueError, VeenError) as exc:  # no sense in it
-                self.apart.give_up(str(exc))
-        return [examined(wire, hub) for wire in wires]
+            except (TypeError, ValueError, VeenError) as exc:
+                self.process.give_up(str(exc))
+        return [verdict_of(wire, hub) for wire in wires]
 
     def _verdict(self, row: object, wire: bytes) -> Verdict:
         match row:
@@ -57,13 +58,13 @@ class Examiner:
                 return _submission(row, wire)
             case (str(detail), str(why)) if detail in _ROWS:
                 return AdmissionError(_ROWS[detail], why)
-        return examined(wire, self._supported)  # a bug over there: let it show here
+        return verdict_of(wire, self._supported)  # a bug in the process: reproduce it here, and log it
 
     def close(self) -> None:
-        self.apart.close()
+        self.process.close()
 
 
-# --- between the processes: a submission packed, a refusal as its row and why, a bug as nothing
+# --- between the processes: a submission as packed bytes, a refusal as (detail, why), a bug as ()
 
 
 def _row(verdict: Verdict) -> object:
@@ -78,7 +79,7 @@ def _row(verdict: Verdict) -> object:
 
 
 def _submission(row: bytes, wire: bytes) -> Submission:
-    """The struct sees to the sizes; half the cost of asking each type."""
+    """Unpack a submission without the id types' size checks (half the cost): the struct has fixed sizes."""
     try:
         label, client_id, leaf, auth_ref, client_seq, prev_ack, has_token = _PASSED.unpack(row)
     except struct.error as exc:
@@ -98,7 +99,7 @@ def _submission(row: bytes, wire: bytes) -> Submission:
 def _open_with(opening: list[bytes]) -> Callable[[bytes], object]:
     profile_id, limits = opening
     supported = Supported(ProfileId(profile_id), Limits.decode(limits))
-    return lambda wire: _row(examined(wire, supported))
+    return lambda wire: _row(verdict_of(wire, supported))
 
 
 if __name__ == "__main__":

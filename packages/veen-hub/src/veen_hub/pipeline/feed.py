@@ -1,7 +1,7 @@
-"""The feed: followers of a label get each entry as soon as it is durable, encoded once (H15).
+"""The feed: delivers each durable entry of a label to its followers, encoded once (H15).
 
-A follower that is up to date is served from memory; one that is behind reads pages from storage. A follower
-that does not read is dropped by its handler: nothing is buffered for it beyond the label's short memory.
+A follower that is up to date is served from memory; one that is behind reads pages from storage. Nothing is
+buffered per follower: the handler drops a follower that does not read.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from veen_core import cbor
 from veen_core.entry import Entry
 from veen_core.ids import Label, StreamSeq
 
-REMEMBERED: Final = 1_024
-REMEMBERED_BYTES: Final = 4 * 1_048_576
-"""What a followed label keeps encoded, at most; a follower that is further behind reads from storage."""
-AT_ONCE: Final = 1_048_576
-"""Bytes a follower is handed at once, or one entry."""
+MAX_RECENT_ENTRIES: Final = 1_024
+MAX_RECENT_BYTES: Final = 4 * 1_048_576
+"""Together with ``MAX_RECENT_ENTRIES``, bounds what a followed label keeps encoded in memory."""
+MAX_DELIVERY_BYTES: Final = 1_048_576
+"""Most bytes a follower is sent in one write, unless one entry is larger."""
 
 
 def encode_item(entry: Entry, *, with_receipt: bool = True) -> bytes:
-    """A stream item (§10.4.2) around bytes that are canonical already.
+    """Encode a stream item (§10.4.2) around bytes that are canonical already.
 
-    On the control label ``msg`` is the cap token's map: that is what the entry holds (H5).
+    On the control label ``msg`` is the cap token's map, because that is what the entry holds (H5).
     """
     head = b"\xa3\x01" if with_receipt else b"\xa2\x01"
     tail = b"\x03" + entry.receipt_bytes if with_receipt else b""
@@ -40,29 +40,32 @@ class _Followed:
     size: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def remember(self, stream_seq: StreamSeq, item: bytes) -> None:
+    def add(self, stream_seq: StreamSeq, item: bytes) -> None:
         if self.recent and self.recent[-1][0] != stream_seq - 1:
-            self.recent.clear()  # something came while nobody followed: memory has no gaps
+            self.recent.clear()  # entries were committed while nobody followed; keep no gap
             self.size = 0
         self.recent.append((stream_seq, item))
         self.size += len(item)
-        while len(self.recent) > REMEMBERED or (self.size > REMEMBERED_BYTES and len(self.recent) > 1):
+        while len(self.recent) > MAX_RECENT_ENTRIES or (
+            self.size > MAX_RECENT_BYTES and len(self.recent) > 1
+        ):
             self.size -= len(self.recent.popleft()[1])
 
 
 class Feed:
-    """Lives on the event loop; ``announce`` is called there for every committed entry of a followed label."""
+    """Recent entries of followed labels; used from the event loop only."""
 
     def __init__(self) -> None:
         self._labels: dict[Label, _Followed] = {}
         self.followers = 0
-        """Of all labels; the only thing here that another thread may look at."""
+        """Followers of all labels; the only attribute that other threads may read."""
 
     def announce(self, entries: list[Entry]) -> None:
+        """Take over the entries of a committed batch and wake their followers."""
         touched: set[Label] = set()
         for entry in entries:
             if (followed := self._labels.get(entry.label)) is not None:
-                followed.remember(entry.stream_seq, encode_item(entry))
+                followed.add(entry.stream_seq, encode_item(entry))
                 touched.add(entry.label)
         for label in touched:
             followed = self._labels[label]
@@ -81,19 +84,19 @@ class Feed:
             del self._labels[label]
 
     def recent(self, label: Label, start: StreamSeq) -> tuple[bytes, StreamSeq] | None:
-        """What there is from ``start`` on, joined, and the next seq; None if it is not in memory."""
+        """Return the items from ``start`` on and the next seq; None if memory does not have ``start``."""
         held = self._labels[label].recent
         if not held or held[0][0] > start or held[-1][0] < start:
             return None
         parts: list[bytes] = []
         size = 0
         for _seq, data in itertools.islice(held, start - held[0][0], None):
-            if parts and size + len(data) > AT_ONCE:
+            if parts and size + len(data) > MAX_DELIVERY_BYTES:
                 break
             parts.append(data)
             size += len(data)
         return b"".join(parts), StreamSeq(start + len(parts))
 
     def changed(self, label: Label) -> asyncio.Event:
-        """Set when something comes after this call."""
+        """Return the event that is set by the next announcement for this label."""
         return self._labels[label].changed

@@ -1,10 +1,13 @@
-"""The intake: verification in worker threads, bounded, on the way to the sequencer (OP0.4, SH0.4).
+"""The intake: bounded verification in worker threads, on the way to the sequencer (OP0.4, SH0.4).
 
-Requests that arrive together are examined together: what waits on the event loop is handed to a worker as
-one group, and the worker hands what passed to the sequencer. Groups reach it in the order in which they
-arrived, whichever worker is done first: a sequence's messages build on each other (H14). Results come back to
-the loop once per group, the refused with the others. Beyond ``max_waiting`` messages the hub says so instead
-of queueing (503 and Retry-After).
+Requests that arrive together are examined together: a worker takes a group of messages and passes what
+verified to the sequencer. Groups reach the sequencer in the order of arrival, whichever worker finishes
+first, because the messages of a sequence build on each other (H14). The outcomes of a group return to the
+event loop in one call. Beyond ``max_waiting`` messages the hub answers 503 with Retry-After instead of
+queueing.
+
+Every message gets an outcome. If a worker fails in a way that could leave one without, ``on_failure`` is
+called; the hub then turns red and ends.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -23,13 +25,14 @@ from veen_core.errors import ApiError, VeenError
 from veen_core.rejection import Code
 from veen_hub.admission.stateless import Submission, Supported
 from veen_hub.ops.logs import LOGGER
-from veen_hub.pipeline.examiner import Examiner, Verdict, examined
-from veen_hub.pipeline.sequencer import Answer, Sequencer, Ticket
+from veen_hub.pipeline.examiner import Examiner, Verdict, verdict_of
+from veen_hub.pipeline.sequencer import UNSETTLED, Answer, Sequencer, Ticket, internal_error
+from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.worker_process import has_cores
 from veen_storage import Batch, PendingEntry
 
-GROUP: Final = 64
-"""Messages a worker takes at once: large enough to amortise the hand-over, small enough to spread."""
+GROUP_SIZE: Final = 64
+"""Messages a worker takes at once: large enough to amortise the hand-over, small enough to share the load."""
 
 Outcome = Entry | VeenError
 Admit = Callable[[Submission, Batch], PendingEntry]
@@ -37,29 +40,30 @@ Admit = Callable[[Submission, Batch], PendingEntry]
 
 @dataclass(slots=True)
 class Pending:
-    """One request: its messages, their outcomes in order, and what is called when all are known."""
+    """The messages of one request, and their outcomes in the same order."""
 
     wires: list[bytes]
-    then: Callable[[], None]
+    on_settled: Callable[[], None]
+    """Called on the event loop when every message has its outcome."""
     open: int
-    """How many have no outcome yet."""
+    """Messages without an outcome."""
     outcomes: list[Outcome | None]
     verdicts: list[Verdict | None]
-    """What the stateless checks made of each message."""
+    """Results of the stateless checks."""
     verify_seconds: float = 0.0
 
     @classmethod
-    def of(cls, wires: list[bytes], then: Callable[[], None]) -> Pending:
-        return cls(wires, then, len(wires), [None] * len(wires), [None] * len(wires))
+    def of(cls, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+        return cls(wires, on_settled, len(wires), [None] * len(wires), [None] * len(wires))
 
     @property
     def settled(self) -> list[Outcome]:
-        """Every outcome, when all are known."""
+        """Every outcome, once all are known."""
         return [outcome for outcome in self.outcomes if outcome is not None]
 
 
-class Part(NamedTuple):
-    """Messages of one request that are examined together."""
+class Slice(NamedTuple):
+    """Messages ``start`` to ``stop`` of one request."""
 
     pending: Pending
     start: int
@@ -67,32 +71,41 @@ class Part(NamedTuple):
 
 
 class Intake:
-    """Used from the event loop only."""
+    """Accepts messages on the event loop and settles each through workers and sequencer."""
 
     def __init__(
-        self, sequencer: Sequencer, supported: Supported, admit: Admit, *, workers: int, max_waiting: int
+        self,
+        sequencer: Sequencer,
+        supported: Supported,
+        admit: Admit,
+        *,
+        workers: int,
+        max_waiting: int,
+        on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._sequencer = sequencer
         self._supported = supported
         self._admit = admit
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="veen-verify")
+        self._on_failure = on_failure
+        self._pool = started_pool(workers, "veen-verify")
         self._max_waiting = max_waiting
         self.waiting = 0
+        """Messages that were accepted and have no outcome yet."""
         self._arrived: list[Pending] = []
         self._closed = False
         self._groups = 0
         self._next_group = 0
         self._examined: dict[int, tuple[list[Ticket[Any]], Answer]] = {}
-        """Groups that are done before one that arrived earlier."""
+        """Groups that finished before one that arrived earlier."""
         self._handing_over = threading.Lock()
-        self._own = threading.local()
+        self._thread = threading.local()
         self._examiners: list[Examiner] = []
-        self._apart = has_cores()
+        self._use_processes = has_cores()
 
-    def enter(self, wires: list[bytes], then: Callable[[], None]) -> Pending:
-        """Every message on its way through the whole pipeline; ``then`` is called when all are settled.
+    def enter(self, wires: list[bytes], on_settled: Callable[[], None]) -> Pending:
+        """Send messages through the pipeline; ``on_settled`` is called when every one has its outcome.
 
-        A client that hangs up stops waiting; what is on its way goes on.
+        Messages of a client that hangs up are settled all the same.
         """
         if self._closed:
             raise ApiError(Code.UNAVAILABLE, "the hub is shutting down", retry_after=5)
@@ -100,10 +113,10 @@ class Intake:
         if self.waiting + count > self._max_waiting:
             raise ApiError(Code.UNAVAILABLE, "too many messages wait for verification", retry_after=1)
         loop = asyncio.get_running_loop()
-        pending = Pending.of(wires, then)
+        pending = Pending.of(wires, on_settled)
         self.waiting += count
         if self.waiting == 1:
-            self._alone(loop, pending)
+            self._enter_alone(loop, pending)
             return pending
         if not self._arrived:
             loop.call_soon(self._dispatch, loop)
@@ -112,61 +125,70 @@ class Intake:
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         arrived, self._arrived = self._arrived, []
-        for group in in_groups(arrived):
-            self._pool.submit(self._work, loop, self._groups, group)
-            self._groups += 1
+        try:
+            for group in in_groups(arrived):
+                self._pool.submit(self._work, loop, self._groups, group)
+                self._groups += 1
+        except Exception as exc:  # noqa: BLE001 - reported; the hub ends
+            self._fail(exc)
 
-    def _alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
-        """The only message there is: the sequencer has nothing else to do, and examines it too.
-
-        Waking another thread for it would cost as much as verifying it.
-        """
+    def _enter_alone(self, loop: asyncio.AbstractEventLoop, pending: Pending) -> None:
+        """Let the sequencer examine the only message in the hub: waking a worker would cost as much."""
         (wire,) = pending.wires
 
-        def action(batch: Batch) -> PendingEntry:
+        def check() -> None:
             started = time.perf_counter()
-            verdict = examined(wire, self._supported)
+            verdict = pending.verdicts[0] = verdict_of(wire, self._supported)
             pending.verify_seconds = time.perf_counter() - started
             if isinstance(verdict, VeenError):
                 raise verdict
-            pending.verdicts[0] = verdict
+
+        def action(batch: Batch) -> PendingEntry:
+            verdict = pending.verdicts[0]
+            assert isinstance(verdict, Submission)
             return self._admit(verdict, batch)
 
         def answer(settled: list[Ticket[Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [Part(pending, 0, 1)], [settled_outcome(settled[0])])
+            loop.call_soon_threadsafe(self._deliver, [Slice(pending, 0, 1)], [outcome_of(settled[0])])
 
-        self._sequencer.put([Ticket(action, len(wire))], answer)
+        self._sequencer.put([Ticket(action, len(wire), check=check)], answer)
 
-    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[Part]) -> None:
-        """In a worker thread: examine, then hand over to the sequencer."""
-        started = time.perf_counter()
-        wires = [wire for pending, start, stop in group for wire in pending.wires[start:stop]]
-        verdicts = self._examine(wires)
-        each, at = (time.perf_counter() - started) / len(wires), 0
+    def _work(self, loop: asyncio.AbstractEventLoop, number: int, group: list[Slice]) -> None:
+        """In a worker thread: examine a group and pass it to the sequencer."""
+        try:
+            wires = [wire for pending, start, stop in group for wire in pending.wires[start:stop]]
+            started = time.perf_counter()
+            verdicts = self._examine(wires)
+            self._note_verdicts(group, verdicts, time.perf_counter() - started)
+            tickets = [self._ticket(verdict) for verdict in verdicts if isinstance(verdict, Submission)]
+
+            def answer(settled: list[Ticket[Any]]) -> None:
+                placed = map(outcome_of, settled)
+                outcomes = [v if isinstance(v, VeenError) else next(placed) for v in verdicts]
+                loop.call_soon_threadsafe(self._deliver, group, outcomes)
+
+            self._hand_over(number, tickets, answer)
+        except BaseException as exc:  # noqa: BLE001 - reported; the hub ends
+            self._fail(exc)
+
+    def _examine(self, wires: list[bytes]) -> Sequence[Verdict]:
+        """Examine with this thread's own examiner; a bug refuses the group."""
+        try:
+            if (examiner := getattr(self._thread, "examiner", None)) is None:
+                examiner = self._thread.examiner = Examiner(self._supported, enabled=self._use_processes)
+                self._examiners.append(examiner)
+            return examiner.examine(wires)
+        except Exception:  # noqa: BLE001 - logged; later groups still wait for this one's turn
+            LOGGER.exception("examination_failed")
+            return [internal_error()] * len(wires)
+
+    @staticmethod
+    def _note_verdicts(group: list[Slice], verdicts: Sequence[Verdict], seconds: float) -> None:
+        each, at = seconds / len(verdicts), 0
         for pending, start, stop in group:
             pending.verdicts[start:stop] = verdicts[at : at + stop - start]
             pending.verify_seconds += each * (stop - start)
             at += stop - start
-        tickets = [self._ticket(verdict) for verdict in verdicts if isinstance(verdict, Submission)]
-
-        def answer(settled: list[Ticket[Any]]) -> None:
-            placed = map(settled_outcome, settled)
-            outcomes = [verdict if isinstance(verdict, VeenError) else next(placed) for verdict in verdicts]
-            loop.call_soon_threadsafe(self._deliver, group, outcomes)
-
-        self._hand_over(number, tickets, answer)
-
-    def _examine(self, wires: list[bytes]) -> Sequence[Verdict]:
-        """By this thread's own examiner. Every message gets a verdict: later groups wait for this one."""
-        try:
-            if (mine := getattr(self._own, "examiner", None)) is None:
-                mine = self._own.examiner = Examiner(self._supported, apart=self._apart)
-                self._examiners.append(mine)
-            return mine.examine(wires)
-        except Exception:  # noqa: BLE001 - logged; a bug refuses one group, not the hub
-            LOGGER.exception("bug in the intake")
-            failed = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
-            return [failed] * len(wires)
 
     def _hand_over(self, number: int, tickets: list[Ticket[PendingEntry]], answer: Answer) -> None:
         with self._handing_over:
@@ -182,7 +204,7 @@ class Intake:
     def _ticket(self, submission: Submission) -> Ticket[PendingEntry]:
         return Ticket(partial(self._admit, submission), len(submission.wire))
 
-    def _deliver(self, group: list[Part], outcomes: list[Outcome]) -> None:
+    def _deliver(self, group: list[Slice], outcomes: list[Outcome]) -> None:
         self.waiting -= len(outcomes)
         at = 0
         for pending, start, stop in group:
@@ -190,44 +212,45 @@ class Intake:
             pending.open -= stop - start
             at += stop - start
             if pending.open == 0:
-                self._tell(pending)
+                try:
+                    pending.on_settled()
+                except Exception:  # noqa: BLE001 - logged; other requests of the group get their answers
+                    LOGGER.exception("answer_failed")
 
-    @staticmethod
-    def _tell(pending: Pending) -> None:
-        try:
-            pending.then()
-        except Exception:  # noqa: BLE001 - logged; a bug in one answer keeps nobody else waiting
-            LOGGER.exception("bug in an answer")
+    def _fail(self, exc: BaseException) -> None:
+        LOGGER.critical("intake_failed", exc_info=exc)
+        self._on_failure(f"the intake failed: {type(exc).__name__}: {exc}")
 
-    async def drain(self) -> None:
-        """Stop accepting, and wait until everything accepted is settled."""
+    async def drain(self, failed: asyncio.Event) -> None:
+        """Stop accepting and wait until every message has its outcome, or the pipeline has failed."""
         self._closed = True
-        while self.waiting:
+        while self.waiting and not failed.is_set():
             await asyncio.sleep(0.005)
-        self._pool.shutdown()
+        self._pool.shutdown(wait=not failed.is_set())
         for examiner in self._examiners:
             examiner.close()
 
 
-def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Part]]:
-    """Everything that arrived, ``GROUP`` messages at a time."""
-    group: list[Part] = []
-    room = GROUP
+def in_groups(arrived: Iterable[Pending]) -> Iterator[list[Slice]]:
+    """Split everything that arrived into groups of ``GROUP_SIZE`` messages."""
+    group: list[Slice] = []
+    room = GROUP_SIZE
     for pending in arrived:
         start = 0
         while start < len(pending.wires):
             stop = min(start + room, len(pending.wires))
-            group.append(Part(pending, start, stop))
+            group.append(Slice(pending, start, stop))
             room -= stop - start
             start = stop
             if not room:
                 yield group
-                group, room = [], GROUP
+                group, room = [], GROUP_SIZE
     if group:
         yield group
 
 
-def settled_outcome(ticket: Ticket[PendingEntry]) -> Outcome:
-    if ticket.outcome is None:
-        raise AssertionError("the sequencer settles every ticket it is given")
+def outcome_of(ticket: Ticket[PendingEntry]) -> Outcome:
+    """The entry of an accepted message, or the error of a refused one."""
+    if ticket.outcome is UNSETTLED:
+        raise AssertionError("the sequencer left a ticket unsettled")
     return ticket.outcome.entry if isinstance(ticket.outcome, PendingEntry) else ticket.outcome

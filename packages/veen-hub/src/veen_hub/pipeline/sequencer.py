@@ -1,12 +1,16 @@
-"""The sequencer: one thread decides order, one group commit at a time (DESIGN, §8.1 stage 4).
+"""The sequencer: one thread decides the order of everything, one group commit at a time (§8.1 stage 4).
 
-Everything that changes the log is an action on a batch: a submission, an authorization, a checkpoint, an
-anchor, a retention decision. Whatever waits forms one batch; each action is admitted in turn, the batch is
-committed, and only then does anybody get an answer (H2).
+Every change of the log is an action on a batch: a submission, an authorization, a checkpoint, an anchor, a
+retention decision. All waiting actions form one batch. Each is admitted in turn, the batch is committed, and
+only then is any of them answered (H2).
+
+Every ticket is answered. If the thread itself fails, it answers what waits with E.UNAVAILABLE and calls
+``on_failure``; the hub then turns red and ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -25,58 +29,79 @@ from veen_storage import Batch, Store
 
 T = TypeVar("T")
 
-MAX_ACTIONS: Final = 1_024
-MAX_BYTES: Final = 8 * 1_048_576
-"""A batch takes no more than this, so that one round's latency stays bounded."""
+MAX_BATCH_ACTIONS: Final = 1_024
+MAX_BATCH_BYTES: Final = 8 * 1_048_576
+"""Together with ``MAX_BATCH_ACTIONS``, bounds the latency of one batch."""
+UNSETTLED: Final[Any] = object()
+"""The outcome of a ticket that was not decided yet; None is a valid outcome."""
 
 
 @dataclass(slots=True)
 class Ticket(Generic[T]):
-    """One action and where its outcome goes."""
+    """One action for the sequencer, and its outcome."""
 
     action: Callable[[Batch], T]
     size: int
     reads: bool = False
-    """Changes nothing: answered also while nothing can be acknowledged."""
-    outcome: T | VeenError | None = None
+    """The action only reads: it is answered even while the hub can acknowledge nothing."""
+    check: Callable[[], None] | None = None
+    """Stateless checks, run before the action and even while the hub can acknowledge nothing (I13)."""
+    outcome: T | VeenError = UNSETTLED
 
 
 Answer = Callable[[list[Ticket[Any]]], None]
-"""Called in the sequencer's thread with tickets that are settled."""
+"""Called in the sequencer's thread with a group of settled tickets."""
+
+
+class Observer(Protocol):
+    """Called after every batch with its durations in seconds and whether it is durable."""
+
+    def __call__(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None: ...
 
 
 class Sequencer:
-    """Start it, hand it tickets from any thread, stop it: what was handed in is settled first."""
+    """The thread that settles tickets; it can be given tickets from any thread."""
 
     def __init__(
-        self, store: Store, clock: Clock, policy: AdmissionPolicy, observe: Observer | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        policy: AdmissionPolicy,
+        observe: Observer | None = None,
+        on_failure: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._policy = policy
         self._observe = observe
+        self._on_failure = on_failure
         self._waiting: deque[tuple[list[Ticket[Any]], Answer]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
+        self._failed = False
         self._sync_seconds = 0.0
-        self._told: str | None = None
+        self._logged_poison: str | None = None
         self._thread = threading.Thread(target=self._run, name="veen-sequencer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Drain, then end."""
+        """Settle what waits, then end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        if self._thread.ident is not None:  # else it was never started
+        if self._thread.ident is not None:  # None: it was never started
             self._thread.join()
 
     def put(self, tickets: list[Ticket[Any]], answer: Answer) -> None:
+        """Queue a group of tickets; ``answer`` is called once all of them are settled."""
         with self._changed:
-            self._waiting.append((tickets, answer))
-            self._changed.notify()
+            if not self._failed:
+                self._waiting.append((tickets, answer))
+                self._changed.notify()
+                return
+        _fail(tickets, answer)
 
     @property
     def depth(self) -> int:
@@ -84,90 +109,137 @@ class Sequencer:
         return len(self._waiting)
 
     def _run(self) -> None:
-        while True:
+        try:
+            while taken := self._take():
+                self._settle(taken)
+        except BaseException as exc:  # noqa: BLE001 - reported; the hub ends
+            LOGGER.critical("sequencer_failed", exc_info=exc)
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping)
-                if not self._waiting:
-                    return
-                taken = self._take()
-            self._settle(taken)
+                self._failed = True
+                rest = list(self._waiting)
+            for tickets, answer in rest:
+                with contextlib.suppress(Exception):
+                    _fail(tickets, answer)
+            self._on_failure(f"the sequencer failed: {type(exc).__name__}: {exc}")
 
     def _take(self) -> list[tuple[list[Ticket[Any]], Answer]]:
+        """Wait for tickets and return one batch of them; empty when the sequencer is to end."""
         taken, actions, size = [], 0, 0
-        while self._waiting and actions < MAX_ACTIONS and size < MAX_BYTES:
-            taken.append(self._waiting.popleft())
-            actions += len(taken[-1][0])
-            size += sum(ticket.size for ticket in taken[-1][0])
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopping)
+            while self._waiting and actions < MAX_BATCH_ACTIONS and size < MAX_BATCH_BYTES:
+                taken.append(self._waiting.popleft())
+                actions += len(taken[-1][0])
+                size += sum(ticket.size for ticket in taken[-1][0])
         return taken
 
     def _settle(self, taken: list[tuple[list[Ticket[Any]], Answer]]) -> None:
         started = time.perf_counter()
-        tickets = [ticket for group, _answer in taken for ticket in group]
-        batch = self._store.batch(self._clock.now())
-        failure = self._commit(tickets, batch)
+        batch, committed = self._commit([ticket for group, _answer in taken for ticket in group])
+        failure: Exception | None = None
         for group, answer in taken:
-            answer(group)
-        if self._observe is not None:
-            self._observe(batch, time.perf_counter() - started, self._sync_seconds, failure is None)
-
-    def _commit(self, tickets: list[Ticket[Any]], batch: Batch) -> ApiError | None:
-        """Every ticket decided and the batch durable; or why nothing of it happened."""
-        failure, self._sync_seconds = None, 0.0
+            try:
+                answer(group)
+            except Exception as exc:  # noqa: BLE001 - raised once the other groups have their answers
+                failure = exc
+        if failure is not None:
+            raise failure
+        if self._observe is None or batch is None:
+            return
         try:
-            for ticket in tickets:
-                if ticket.reads:  # the state before this batch
-                    self._decide(ticket, batch)
-            if (why := self._store.poisoned) is not None:
-                self._tell(why)
-                raise storage_failed()  # "File too large" would be read as the message's fault
-            if (why := self._policy.stale(batch.hub_ts)) is not None:
-                raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
-            for ticket in tickets:
-                if not ticket.reads:
-                    self._decide(ticket, batch)
+            self._observe(batch, time.perf_counter() - started, self._sync_seconds, committed)
+        except Exception:  # noqa: BLE001 - logged; metrics are wrong by one batch, the log is not
+            LOGGER.exception("observer_failed")
+
+    def _commit(self, tickets: list[Ticket[Any]]) -> tuple[Batch | None, bool]:
+        """Settle every ticket; return the batch and whether it is durable."""
+        self._sync_seconds = 0.0
+        batch, undecided = None, tickets
+        try:
+            undecided = [ticket for ticket in tickets if not _is_refused(ticket)]
+            batch = self._store.batch(self._clock.now())
+            for ticket in undecided:
+                if ticket.reads:  # sees the state before this batch
+                    self._read(ticket, batch)
+            undecided = [ticket for ticket in undecided if not ticket.reads]
+            self._check_can_acknowledge(batch)
+            for ticket in undecided:
+                self._decide(ticket, batch)
             batch.sign()
             started = time.perf_counter()
             self._store.commit(batch)  # the commit point: no outcome is shown before it
             self._sync_seconds = time.perf_counter() - started
         except ApiError as exc:
             failure = exc
-        except VeenError as exc:  # file names and reasons are the operator's business
-            log(logging.ERROR, "a batch failed", error=str(exc))
+        except VeenError as exc:  # file names and reasons are for the operator
+            log(logging.ERROR, "batch_failed", error=str(exc))
             failure = storage_failed()
-        except Exception:  # noqa: BLE001 - logged; a bug fails its batch, and the thread goes on
-            LOGGER.exception("bug in the sequencer")
-            failure = ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)
-        for ticket in tickets:
-            if failure is not None and not ticket.reads:
-                ticket.outcome = failure
-        return failure
+        except Exception:  # noqa: BLE001 - logged; a bug fails its batch, and the thread continues
+            LOGGER.exception("batch_failed")
+            failure = internal_error()
+        else:
+            return batch, True
+        for ticket in undecided:
+            ticket.outcome = failure
+        return batch, False
 
-    def _tell(self, why: str) -> None:
-        """Once, not for every batch that is refused for it."""
-        if why != self._told:
-            self._told = why
-            log(logging.ERROR, "nothing is acknowledged until the hub is started again", error=why)
+    def _check_can_acknowledge(self, batch: Batch) -> None:
+        if (why := self._store.poisoned) is not None:
+            if why != self._logged_poison:  # once, not for every batch
+                self._logged_poison = why
+                log(logging.ERROR, "storage_poisoned", error=why, action="start the hub again")
+            raise storage_failed()
+        if (why := self._policy.stale(batch.hub_ts)) is not None:
+            raise ApiError(Code.UNAVAILABLE, why, retry_after=5)
+
+    @staticmethod
+    def _read(ticket: Ticket[Any], batch: Batch) -> None:
+        """Settle a ticket that only reads; a failure is its own."""
+        try:
+            ticket.outcome = ticket.action(batch)
+        except VeenError as exc:
+            ticket.outcome = without_frames(exc)
+        except Exception:  # noqa: BLE001 - logged; a failed read is never answered as absence
+            LOGGER.exception("read_failed")
+            ticket.outcome = internal_error()
 
     @staticmethod
     def _decide(ticket: Ticket[Any], batch: Batch) -> None:
-        """A refusal, or a failure that placed nothing, is this ticket's own; any other is the batch's."""
+        """Settle a ticket; a failure after it placed something fails the whole batch."""
         before = batch.length
         try:
             ticket.outcome = ticket.action(batch)
         except (AdmissionError, ApiError) as exc:
-            ticket.outcome = without_frames(exc)  # they hold this ticket
+            ticket.outcome = without_frames(exc)
         except VeenError as exc:
             if batch.length != before:
                 raise
             ticket.outcome = without_frames(exc)
 
 
+def _is_refused(ticket: Ticket[Any]) -> bool:
+    """Run the ticket's stateless checks, and settle it if they refuse it."""
+    if ticket.check is None:
+        return False
+    try:
+        ticket.check()
+    except (AdmissionError, ApiError) as exc:
+        ticket.outcome = without_frames(exc)
+        return True
+    return False
+
+
+def _fail(tickets: list[Ticket[Any]], answer: Answer) -> None:
+    for ticket in tickets:
+        ticket.outcome = internal_error()
+    answer(tickets)
+
+
 def storage_failed() -> ApiError:
-    """What a client is told; paths and reasons are the operator's business."""
+    """E.UNAVAILABLE for a failure of storage; its reason is in the hub's log only."""
     return ApiError(Code.UNAVAILABLE, "storage failed: see the hub's log", retry_after=5)
 
 
-class Observer(Protocol):
-    """Sees every settled batch, how long it took, how long of that to sync, and whether it is durable."""
-
-    def __call__(self, batch: Batch, seconds: float, sync_seconds: float, committed: bool) -> None: ...
+def internal_error() -> ApiError:
+    """E.UNAVAILABLE for a bug; its traceback is in the hub's log only."""
+    return ApiError(Code.UNAVAILABLE, "internal error: see the hub's log", retry_after=5)

@@ -1,8 +1,7 @@
-"""A signer: the sequencer's own process for the receipts of large batches.
+"""Signer process: signs the receipts of large batches while the sequencer places the rest of the batch.
 
-It is told the hub's secret key over its standard input: no argument, no environment and no file holds it.
-It signs what it is told to expect while the sequencer still places the rest of the batch.
-One receipt of each batch is verified before any counts: what nobody can verify must not become durable.
+The hub's secret key is sent over the pipe; no argument, environment variable or file holds it. One receipt
+of each batch is verified before any is used, so that a receipt that does not verify never becomes durable.
 """
 
 from __future__ import annotations
@@ -13,55 +12,58 @@ from typing import Final
 from veen_core.errors import DecodeError, SignatureError
 from veen_core.ids import Signature, VerifyKey
 from veen_core.keys import SigningKey, SigningSeed, verify
-from veen_hub.pipeline.worker_process import Apart, serve
+from veen_hub.pipeline.worker_process import WorkerProcess, serve
 
-PATIENCE_SEC: Final = 1.0
-"""Everybody waits for the sequencer."""
+TIMEOUT_SEC: Final = 1.0
+"""Every request waits for the sequencer, so a signer that hangs is killed early."""
 
 
 class Signer:
-    """Belongs to the sequencer; the hub's ``veen_storage.disk.hub_keys.SignMany``."""
+    """Signs receipts for the sequencer (``veen_storage``'s ``SignMany``)."""
 
-    def __init__(self, *, apart: bool) -> None:
-        self.apart = Apart(__name__, enabled=apart, patience=PATIENCE_SEC)
+    def __init__(self, *, enabled: bool) -> None:
+        """Sign in the calling thread unless ``enabled``."""
+        self.process = WorkerProcess(__name__, enabled=enabled, timeout_sec=TIMEOUT_SEC)
         self._key: VerifyKey | None = None
-        self._under_way: list[list[bytes]] = []
-        """What the process was given and has not answered, or was not asked for its answers yet."""
+        self._posted: list[list[bytes]] = []
+        """Digests sent to the process whose signatures were not taken yet."""
 
     def expect(self, key: SigningKey, digests: list[bytes]) -> None:
+        """Hint: these digests will be signed soon; the process may start."""
         if self._key != key.public:
-            self.close()  # the hub has rotated: the process knows the old one
+            self.close()  # the hub's key was rotated, and the process holds the old one
             self._key = key.public
-        if not self.apart.ready:
-            self._under_way = []  # lost with the process
-        if self.apart.post([bytes(key.seed)], digests):
-            self._under_way.append(digests)
+        if not self.process.ready:
+            self._posted = []  # lost with the process
+        if self.process.post([bytes(key.seed)], digests):
+            self._posted.append(digests)
 
     def __call__(self, key: SigningKey, digests: list[bytes]) -> Sequence[Signature]:
-        self.expect(key, digests[sum(map(len, self._under_way)) :])
+        """Return a signature for each digest, from the process where it has one."""
+        self.expect(key, digests[sum(map(len, self._posted)) :])
         try:
             signed = self._signed()
             if last := next((digest for digest in reversed(digests) if digest in signed), None):
                 verify(key.public, last, signed[last], "RECEIPT.hub_sig (core §4.3)")
         except (DecodeError, SignatureError, TypeError) as exc:
-            self.apart.give_up(str(exc))
+            self.process.give_up(str(exc))
             signed = {}
         return [signed.get(digest) or key.sign(digest) for digest in digests]
 
     def _signed(self) -> dict[bytes, Signature]:
-        """By digest: of a batch that failed some are not asked for any more."""
+        """Take all answers, by digest: a failed batch leaves answers that nobody asks for."""
         signed: dict[bytes, Signature] = {}
-        under_way, self._under_way = self._under_way, []
-        for part in under_way:
-            answers = self.apart.take(len(part))
-            if answers is None:  # the rest is lost with the process
+        posted, self._posted = self._posted, []
+        for part in posted:
+            answers = self.process.take(len(part))
+            if answers is None:
                 return signed
             signed.update(zip(part, map(Signature, answers), strict=True))
         return signed
 
     def close(self) -> None:
-        self.apart.close()
-        self._under_way = []
+        self.process.close()
+        self._posted = []
 
 
 def _open_with(opening: list[bytes]) -> Callable[[bytes], bytes]:

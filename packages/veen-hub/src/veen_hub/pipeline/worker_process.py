@@ -1,196 +1,161 @@
-"""A process apart: part of the hub's work on another core, while there is much of it.
+"""Helper processes for CPU-bound batches: another core examines or signs while the hub's thread waits.
 
-Ed25519 runs outside the interpreter's lock; decoding and hashing around it do not, and whoever lets go of the
-lock for a signature waits to get it back. So large groups are handed to a process. It starts with the first
-of them, and until it is ready, or if it dies, the thread that asks does the work: nobody depends on it.
+Ed25519 runs outside the interpreter lock, but the decoding and hashing around it do not. Groups of at least
+``MIN_QUESTIONS`` are therefore sent to a process. The process starts with the first such group. Until it is
+ready, and whenever it fails, the calling thread does the work itself: the hub never depends on it.
 
-It reads its standard input until that ends, so it never outlives the hub. Frames are ``marshal`` of lists,
-between two processes of the same interpreter.
+The two sides share a ``multiprocessing`` pipe. The process ends when its side of the pipe is closed, so it
+never outlives the hub.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import marshal
+import multiprocessing
 import os
-import select
+import pickle
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from veen_core.errors import VeenError
 from veen_hub.ops.garbage import collect_rarely
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.process_memory import protect_memory
 
-WORTH_THE_WAY: Final = 16
-"""Messages: below this a thread is faster than the way to a process and back."""
+MIN_QUESTIONS: Final = 16
+"""Smallest group that is sent to a process; below this the calling thread is faster."""
 RESTART_SEC: Final = 5.0
-_LENGTH: Final = struct.Struct(">I")
-
-
+"""Pause before a failed process is started again."""
 PIPE_BYTES: Final = 256 * 1_024
-"""A group of messages fits into a pipe: else both sides wake each other for every part of it."""
+"""Buffer of the pipe in each direction; large enough for a group of average messages."""
 
 
 def has_cores() -> bool:
-    """Whether a process would have a core of its own: on one core it only costs."""
+    """Return whether this process may run on more than one core."""
     return len(os.sched_getaffinity(0)) > 1
 
 
-class EndedError(OSError):
-    """The process ended, or does not answer."""
+class WorkerProcess:
+    """One helper process, used by one thread."""
 
+    def __init__(self, module: str, *, enabled: bool, timeout_sec: float = 10.0) -> None:
+        """Prepare to run ``module``, which must call ``serve``; a disabled process never starts.
 
-class Apart:
-    """Belongs to one thread."""
-
-    def __init__(self, module: str, *, enabled: bool, patience: float = 10.0) -> None:
-        """``module`` is run, and calls ``serve``; not enabled, it never is.
-
-        After so many seconds without a sign of it the process is given up.
+        A process that neither reads nor answers for ``timeout_sec`` is killed.
         """
-        self.patience = patience
+        self.timeout_sec = timeout_sec
         self._module = module
         self._enabled = enabled
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
         self._not_before = 0.0
         self.ready = False
-        """Whether its process takes questions."""
+        """Whether the process has started and takes questions."""
 
     def ask(self, opening: list[bytes], questions: list[bytes]) -> list[Any] | None:
-        """An answer for each; None if the thread that asks must do the work."""
+        """Return an answer for each question, or None if the calling thread must do the work."""
         return self.take(len(questions)) if self.post(opening, questions) else None
 
     def post(self, opening: list[bytes], questions: list[bytes]) -> bool:
-        """Whether the process has them: then ``take`` gets its answers, in the order of posting.
+        """Send questions, and return whether they were sent; ``take`` then returns the answers.
 
-        ``opening`` is what the process is told when it starts.
+        ``opening`` is sent once, when the process starts.
         """
-        if not self._enabled or len(questions) < WORTH_THE_WAY or time.monotonic() < self._not_before:
+        if not self._enabled or len(questions) < MIN_QUESTIONS or time.monotonic() < self._not_before:
             return False
         try:
-            if not self._is_ready(opening):
+            pipe = self._ready_pipe(opening)
+            if pipe is None:
                 return False
-            _send(self._fds()[0], questions, self.patience)
-        except OSError as exc:  # gone
+            pipe.send(questions)
+        except OSError as exc:
             self.give_up(str(exc))
             return False
         return True
 
     def take(self, count: int) -> list[Any] | None:
-        """The answers to so many questions that were posted together; None if the process is lost."""
-        if not self.ready:
+        """Return the answers to ``count`` questions posted together; None if the process is lost."""
+        if not self.ready or self._pipe is None:
             return None
         try:
-            answers = _receive(self._fds()[1], self.patience)
-        except (OSError, EOFError, TypeError, ValueError, VeenError) as exc:  # gone, or no sense in it
-            self.give_up(str(exc))
+            answers = self._pipe.recv()
+        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as exc:
+            self.give_up(str(exc) or type(exc).__name__)
             return None
-        if len(answers) != count:
-            self.give_up(f"{len(answers)} answers to {count} questions")
+        if not isinstance(answers, list) or len(answers) != count:
+            self.give_up(f"the process did not send {count} answers")
             return None
         return answers
 
     def give_up(self, why: str) -> None:
-        """Whoever asks goes on without it, and tries again in a while."""
-        log(logging.WARNING, "a process is lost: its thread does the work", process=self._module, error=why)
+        """Kill the process; its thread works alone until a restart after ``RESTART_SEC``."""
+        log(logging.WARNING, "worker_lost", module=self._module, error=why, fallback="thread")
         self.close()
         self._not_before = time.monotonic() + RESTART_SEC
 
-    def _is_ready(self, opening: list[bytes]) -> bool:
-        """Start the process if there is none; it says hello when it has imported what it needs."""
-        if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, and nothing of the working directory
-                [sys.executable, "-P", "-m", self._module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                pipesize=PIPE_BYTES,
-                start_new_session=True,  # Ctrl-C is the hub's to handle
-            )
-            for fd in self._fds():
-                os.set_blocking(fd, False)
-            _send(self._fds()[0], opening, self.patience)
-        if not self.ready and _is_readable(self._fds()[1]):
-            _receive(self._fds()[1], self.patience)
-            self.ready = True
-        return self.ready
+    def _ready_pipe(self, opening: list[bytes]) -> Connection | None:
+        """Start the process if there is none; None until it has reported that it is ready."""
+        if self._pipe is None:
+            self._start(opening)
+        pipe = self._pipe
+        if pipe is not None and not self.ready and pipe.poll():
+            self.ready = pipe.recv() == []
+        return pipe if self.ready else None
 
-    def _fds(self) -> tuple[int, int]:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        return process.stdin.fileno(), process.stdout.fileno()
+    def _start(self, opening: list[bytes]) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        try:
+            _bound_waits(ours, self.timeout_sec)
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, nothing from the working directory
+                [sys.executable, "-P", "-m", self._module, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C is for the hub to handle
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._pipe = ours
+        ours.send(opening)
 
     def close(self) -> None:
-        """The process ends, whatever it does at the moment."""
-        if (process := self._process) is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        self._process, self.ready = None, False
+        """Kill the process and close the pipe."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+        self.ready = False
+
+
+def _bound_waits(pipe: Connection, seconds: float) -> None:
+    """Let reads and writes on the pipe fail after ``seconds``, so that a stopped process blocks no thread."""
+    timeout = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIPE_BYTES)
 
 
 def serve(open_with: Callable[[list[bytes]], Callable[[bytes], object]]) -> None:
-    """The process: told how to answer, it answers until its input ends."""
-    protect_memory()  # the signer's process is given the hub's key
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub's to handle; it ends our input
-    LOGGER.disabled = True  # the hub says what there is to say
-    questions, answers = sys.stdin.fileno(), sys.stdout.fileno()
-    with contextlib.suppress(EndedError, BrokenPipeError):
-        answer = open_with(_receive(questions))
+    """Run the process's side: receive the opening, then answer questions until the pipe is closed."""
+    protect_memory()  # the signer is given the hub's key
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the hub handles it and closes the pipe
+    LOGGER.disabled = True  # the hub logs failures
+    pipe = Connection(int(sys.argv[1]))
+    with contextlib.suppress(EOFError, ConnectionError):
+        answer = open_with(pipe.recv())
         collect_rarely()
-        _send(answers, [])
+        pipe.send([])
         while True:
-            _send(answers, [answer(question) for question in _receive(questions)])
-
-
-# --- frames, the same on both sides; without ``seconds`` a side waits for ever
-
-
-def _send(fd: int, frame: list[Any], seconds: float | None = None) -> None:
-    data = marshal.dumps(frame)
-    rest = memoryview(_LENGTH.pack(len(data)) + data)
-    while rest:
-        _wait(fd, select.POLLOUT, seconds)
-        rest = rest[os.write(fd, rest) :]
-
-
-def _receive(fd: int, seconds: float | None = None) -> list[Any]:
-    (length,) = _LENGTH.unpack(_read(fd, _LENGTH.size, seconds))
-    return marshal.loads(_read(fd, length, seconds))  # type: ignore[no-any-return]  # noqa: S302 - our own process
-
-
-def _read(fd: int, length: int, seconds: float | None) -> bytes:
-    parts = []
-    while length:
-        _wait(fd, select.POLLIN, seconds)
-        if not (part := os.read(fd, length)):
-            raise EndedError("it ended")
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
-def _wait(fd: int, event: int, seconds: float | None) -> None:
-    if not _happens(fd, event, seconds):
-        raise EndedError(f"no sign of it for {seconds} s")
-
-
-def _is_readable(fd: int) -> bool:
-    return _happens(fd, select.POLLIN, 0)
-
-
-def _happens(fd: int, event: int, seconds: float | None) -> bool:
-    poll = select.poll()  # a busy hub has more descriptors than ``select`` takes
-    poll.register(fd, event)
-    return bool(poll.poll(None if seconds is None else seconds * 1_000))
+            pipe.send([answer(question) for question in pipe.recv()])

@@ -139,6 +139,16 @@ class Hub:
             return http.client.HTTPSConnection(*self.address, timeout=timeout, context=self.context)
         return http.client.HTTPConnection(*self.address, timeout=timeout)
 
+    def probes_connection(self) -> http.client.HTTPConnection:
+        """Connect to the listener of /readyz and /metrics: the port after the API's, or else the API's."""
+        host, port = self.address
+        connection = http.client.HTTPConnection(host, port + 1, timeout=TIMEOUT)
+        try:
+            connection.connect()
+        except OSError:
+            return self.connection()
+        return connection
+
     def call(
         self,
         method: str,
@@ -148,8 +158,9 @@ class Hub:
     ) -> Answer:
         """A header with several values is sent once for each; as many bytes are announced as are there."""
         announced = {"Content-Length": str(len(body))} if method != "GET" else {}
-        with contextlib.closing(self.connection()) as connection:
-            connection.putrequest(method, self.prefix + path)
+        probes = path in ("/readyz", "/metrics")
+        with contextlib.closing(self.probes_connection() if probes else self.connection()) as connection:
+            connection.putrequest(method, path if probes else self.prefix + path)
             for name, values in {**announced, **(headers or {})}.items():
                 for value in [values] if isinstance(values, str) else values:
                     connection.putheader(name, value)
@@ -274,7 +285,7 @@ class Hub:
         return self.call("POST", path, body, self.signed(path, body, self._stamp, self.admin))
 
     def signed(self, path: str, body: bytes, at: int, by: SigningKey) -> dict[str, str]:
-        signature = by.sign(admin_digest("POST", path, body, at))  # type: ignore[arg-type]  # a UnixTime
+        signature = by.sign(admin_digest(self.status().identity.hub_id, "POST", path, body, at))  # type: ignore[arg-type]  # a UnixTime
         return {"Content-Type": CBOR, "VEEN-Admin-Ts": str(at), "VEEN-Admin-Sig": signature.hex()}
 
 

@@ -1,1 +1,1 @@
-"""Functions on rows: reader keys, opening messages, names of schemas, and the SQL functions."""
+"""SQL functions, opening of messages, and the keys they need."""

@@ -1,4 +1,4 @@
-"""The short way of a plain submit: taken when it may be, and never seen in an answer."""
+"""Submits that arrive whole are handled directly, for every client, with the same answers as all others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from veen_core.api import SubmitResponse
 from veen_core.errors import ApiError
 from veen_core.rejection import TABLE, Code, Rejection
 from veen_hub.http import connections
-from veen_hub.http.express import MAX_HEAD, Express, body_of, is_whole
-from veen_hub.pipeline.intake import Part, Pending
+from veen_hub.http.submit import SubmitCall
+from veen_hub.pipeline.intake import Pending, Slice
 from veen_storage import Files
 
 from . import serving
 from .conftest import StartHub
 from .faults import FAULTS, play
-from .people import Writer, envelope
+from .people import Writer, ciphertext, envelope
 from .serving import Answer, RunningHub, until
 from .test_robustness import answer_to, deaf, post, talk
 
@@ -86,19 +86,21 @@ def test_both_ways_give_the_same_answer(
     assert answers[0].headers.keys() == answers[1].headers.keys()
 
 
-def test_what_the_sequencer_refuses_came_the_short_way(
-    hub: RunningHub, alice: Writer, taken: list[Express], monkeypatch: pytest.MonkeyPatch
+def test_refusals_of_the_sequencer_are_answered_and_counted(
+    hub: RunningHub, alice: Writer, direct: list[SubmitCall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "request", sending(in_one_piece))
     assert hub.submit(alice.next()).status == 200
     assert hub.submit(alice.message(1)).detail == "DUPLICATE"
     assert hub.submit(alice.message(2, sig=bytes(64))).detail == "SIG_INVALID"
-    assert len(taken) == 3
+    assert len(direct) == 3
     assert hub.metric("veen_submit_ok_total") == 1
     assert sum(hub.metric("veen_submit_err_total", code=code) for code in {r.code.value for r in TABLE}) == 2
 
 
-def test_without_room_it_says_when_to_come_again(start_hub: StartHub, taken: list[Express]) -> None:
+def test_a_full_queue_is_answered_with_when_to_come_back(
+    start_hub: StartHub, direct: list[SubmitCall]
+) -> None:
     hub = start_hub(max_waiting=1)
     alice = hub.writer()
     hub.do(lambda: setattr(hub.hub._intake, "waiting", 1))
@@ -110,7 +112,7 @@ def test_without_room_it_says_when_to_come_again(start_hub: StartHub, taken: lis
         hub.do(lambda: setattr(hub.hub._intake, "waiting", 0))
         connection.sendall(post(SUBMIT, envelope(alice.message(1))))
         assert answer_to(connection).status == 200
-    assert len(taken) == 2
+    assert len(direct) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,104 +120,69 @@ def test_without_room_it_says_when_to_come_again(start_hub: StartHub, taken: lis
     [{"pow__difficulty": 4}, {"network__deny": ["127.0.0.0/8"]}, {"network__allow": ["127.0.0.0/8"]}],
     ids=["work", "deny", "allow"],
 )
-def test_what_the_prefilter_may_refuse_goes_the_usual_way(
-    start_hub: StartHub, taken: list[Express], settings: dict[str, Any]
+def test_the_prefilter_applies_to_direct_submits(
+    start_hub: StartHub, direct: list[SubmitCall], settings: dict[str, Any]
 ) -> None:
     hub = start_hub(**settings)
     with talk(hub) as connection:
         connection.sendall(post(SUBMIT, envelope(hub.writer().next())))
         assert (answer_to(connection).status == 200) == ("network__allow" in settings)
-    assert taken == []
+    assert len(direct) == 1
 
 
-# --- what is plain
+# --- every client
 
 
-PLAIN = post(SUBMIT, b"12345")
-AIOHTTP = (
-    b"POST /v1/submit HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"
-    b"User-Agent: Python/3.11 aiohttp/3\r\nContent-Length: 5\r\nContent-Type: application/cbor\r\n\r\n12345"
-)
+CLIENTS = {
+    "nothing but the body": {},
+    "aiohttp": {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "Python/3.11 aiohttp/3"},
+    "our own": {"Accept": "application/cbor, application/cbor-seq"},
+    "JSON wanted": {"Accept": "application/json"},
+    "lower case": {"content-type": "application/cbor; x=y", "x-trace": "1"},
+    "a cookie": {"VEEN-PoW": "00", "Cookie": "a=b"},
+}
 
 
-@pytest.mark.parametrize("data", [PLAIN, AIOHTTP], ids=["least", "aiohttp"])
-def test_a_plain_submit_is_one(data: bytes) -> None:
-    assert body_of(data) == b"12345"
-    assert is_whole(data)
+@pytest.mark.parametrize("headers", CLIENTS.values(), ids=CLIENTS)
+def test_a_whole_submit_is_handled_directly_whatever_its_headers(
+    hub: RunningHub, alice: Writer, direct: list[SubmitCall], headers: dict[str, str]
+) -> None:
+    named = (
+        {"Host": "hub", "Content-Type": "application/cbor"}
+        if "content-type" not in headers
+        else {"Host": "hub"}
+    )
+    body = envelope(alice.next())
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**named, **headers}.items())
+    with talk(hub) as connection:
+        connection.sendall(
+            f"POST {SUBMIT} HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        assert answer_to(connection).read(SubmitResponse).receipt.stream_seq == 1
+    assert len(direct) == 1
 
 
-def changed(old: bytes, new: bytes) -> bytes:
-    assert old in PLAIN
-    return PLAIN.replace(old, new, 1)
+def test_a_whole_sequence_is_handled_directly(
+    hub: RunningHub, alice: Writer, direct: list[SubmitCall], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "request", sending(in_one_piece))
+    answer = hub.post(SUBMIT, b"".join(envelope(alice.next()) for _ in range(20)), kind=serving.CBOR_SEQ)
+    assert answer.status == 200
+    assert len(direct) == 1
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        PLAIN[:-1],
-        PLAIN + b"6",
-        PLAIN + PLAIN,
-        PLAIN[: PLAIN.index(b"\r\n\r\n")],
-        changed(b"POST", b"PUT"),
-        changed(b"POST", b"post"),
-        changed(b"/v1/submit", b"/v1/submit?x=1"),
-        changed(b"/v1/submit", b"http://hub/v1/submit"),
-        changed(b"HTTP/1.1", b"HTTP/1.0"),
-        changed(b"Host: hub\r\n", b""),
-        changed(b"Host: hub\r\n", b"Host: hub\r\nHost: hub\r\n"),
-        changed(b"Host: hub", b"Host:hub"),
-        changed(b"Host: hub", b"Host : hub"),
-        changed(b"Host: hub", b"Host: hub\r\n folded"),
-        changed(b"Host: hub", b"Host: hub\nX: y"),
-        changed(b"Host: hub", b"Host: \xc3\xa4"),
-        changed(b"Host: hub", b"Host: hub\r\nTransfer-Encoding: chunked"),
-        changed(b"Host: hub", b"Host: hub\r\nContent-Encoding: gzip"),
-        changed(b"Host: hub", b"Host: hub\r\nExpect: 100-continue"),
-        changed(b"Host: hub", b"Host: hub\r\nConnection: close"),
-        changed(b"Host: hub", b"Host: hub\r\nConnection: upgrade\r\nUpgrade: h2c"),
-        changed(b"Host: hub", b"Host: hub\r\nAccept: application/json"),
-        changed(b"Host: hub", b"Host: hub\r\nVEEN-PoW: 00"),
-        changed(b"application/cbor", b"application/json"),
-        changed(b"application/cbor", b"application/cbor-seq"),
-        changed(b"application/cbor", b"application/cbor; x=y"),
-        changed(b"Content-Length: 5", b"Content-Length: 05"),
-        changed(b"Content-Length: 5", b"Content-Length: +5"),
-        changed(b"Content-Length: 5", b"Content-Length: 5 "),
-        changed(b"Content-Length: 5", b"Content-Length: 5, 5"),
-        changed(b"Content-Length: 5", b"Content-Length: 5\r\nContent-Length: 5"),
-        changed(b"Content-Length: 5", b"Content-Length: 0x5"),
-        changed(b"Content-Length: 5", b"content-length: 5"),
-        changed(b"Host: hub", b"Host: hub\r\nUser-Agent: " + b"a" * MAX_HEAD),
-        changed(b"Content-Length: 5", b"Content-Length: " + b"5" * 5_000),
-    ],
-)
-def test_anything_else_is_not(data: bytes) -> None:
-    assert body_of(data) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "whole"),
-    [
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n", True),
-        (b"GET /v1/stream/00?from=1 HTTP/1.1\r\nhost: hub\r\nx-y: z\r\n\r\n", True),
-        (post("/v1/stream", b"123"), True),
-        (post("/v1/stream", b"123", length=4), False),
-        (post("/v1/stream", b"123", length=2), False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\n", False),
-        (b"GET /healthz HTTP/1.0\r\nHost: hub\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nUpgrade: websocket\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: -0\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\n folded\r\n\r\n", False),
-        (b"hello", False),
-        (b"CONNECT /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: 3\r\n\r\nabc", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: " + b"a" * MAX_HEAD + b"\r\n\r\n", False),
-        (b"GET /healthz HTTP/1.1\r\nHost: hub\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n", False),
-    ],
-)
-def test_a_request_is_known_to_be_whole_or_not_at_all(data: bytes, whole: bool) -> None:
-    assert is_whole(data) == whole
+def test_bodies_of_direct_submits_count_against_the_budget(
+    start_hub: StartHub,
+) -> None:
+    hub = start_hub()
+    alice = hub.writer()
+    hub.do(lambda: setattr(hub.hub.body_budget, "max_bytes", 10_000))
+    large = post(SUBMIT, envelope(alice.next(ciphertext=ciphertext(bytes(120_000)))))
+    with talk(hub) as connection:
+        connection.sendall(large)
+        answer = answer_to(connection)
+    assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
+    assert hub.do(lambda: hub.hub.body_budget.held) == 0
 
 
 # --- one connection, many requests
@@ -232,28 +199,32 @@ def seqs(answers: BinaryIO, count: int) -> list[int]:
     return found
 
 
-def test_ways_may_change_on_one_connection(hub: RunningHub, alice: Writer, taken: list[Express]) -> None:
-    """A submit that comes before aiohttp waits for it goes its way; sooner or later one does not."""
+def test_ways_may_change_on_one_connection(hub: RunningHub, alice: Writer, direct: list[SubmitCall]) -> None:
+    """A submit that arrives before aiohttp waits for the next request is left to aiohttp."""
     with talk(hub) as connection:
         for _ in range(100):
             connection.sendall(post(SUBMIT, envelope(alice.next())))
             assert answer_to(connection).status == 200
-            if len(taken) == 3:
+            if len(direct) == 3:
                 return
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n")
             assert answer_to(connection).status == 200
-    raise AssertionError(f"the short way was taken {len(taken)} times only")
+    raise AssertionError(f"only {len(direct)} submits were handled directly")
 
 
-def test_after_a_request_in_parts_the_connection_keeps_to_the_usual_way(
-    hub: RunningHub, alice: Writer, taken: list[Express]
+def test_after_a_request_in_parts_the_next_is_handled_directly_again(
+    hub: RunningHub, alice: Writer, direct: list[SubmitCall]
 ) -> None:
-    """Where a parser stands that was given a part cannot be told from outside."""
     with talk(hub) as connection:
-        for way in (in_two, in_one_piece, in_one_piece):
-            way(connection, *_split(post(SUBMIT, envelope(alice.next()))))
+        in_two(connection, *_split(post(SUBMIT, envelope(alice.next()))))
+        assert answer_to(connection).status == 200
+        assert direct == []
+        for _ in range(100):
+            connection.sendall(post(SUBMIT, envelope(alice.next())))
             assert answer_to(connection).status == 200
-    assert taken == []
+            if direct:
+                return
+    raise AssertionError("no submit was handled directly")
 
 
 def _split(data: bytes) -> tuple[bytes, bytes]:
@@ -315,7 +286,7 @@ def test_only_an_idle_connection_is_closed(start_hub: StartHub, monkeypatch: pyt
         assert connection.recv(1) == b"", "and now it is"
 
 
-def test_a_stop_answers_what_came_the_short_way(start_hub: StartHub) -> None:
+def test_a_stop_answers_direct_submits(start_hub: StartHub) -> None:
     files = SlowSync()
     hub = start_hub(files=files)
     alice = hub.writer()
@@ -328,7 +299,7 @@ def test_a_stop_answers_what_came_the_short_way(start_hub: StartHub) -> None:
 
 
 def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
-    start_hub: StartHub, taken: list[Express]
+    start_hub: StartHub, direct: list[SubmitCall]
 ) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     refused = post(SUBMIT, envelope(hub.writer().message(1, sig=bytes(64))))
@@ -340,22 +311,22 @@ def test_for_a_client_that_does_not_read_answers_are_not_heaped_up(
             if not hub.server.connections:
                 break
         assert count < 1_000, "and then the connection is given up"
-    assert len(taken) > 10
+    assert len(direct) > 10
 
 
 def _refused(hub: RunningHub) -> float:
     return hub.hub.metrics.submit_err.labels("E.SIG")._value.get()
 
 
-def test_a_bug_on_the_short_way_is_answered_and_the_connection_goes_on(
+def test_a_bug_in_a_direct_submit_is_answered_and_the_connection_goes_on(
     hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_express: Express) -> bytes:
+    def broken(_call: SubmitCall) -> bytes:
         raise RuntimeError("a bug")
 
     with talk(hub) as connection:
         with monkeypatch.context() as patch:
-            patch.setattr(Express, "answer", broken)
+            patch.setattr(SubmitCall, "reply", broken)
             connection.sendall(post(SUBMIT, envelope(alice.next())))
             answer = answer_to(connection)
         assert (answer.status, answer.error.code) == (503, "E.UNAVAILABLE")
@@ -373,7 +344,7 @@ def test_a_bug_in_one_answer_keeps_no_other_client_waiting(hub: RunningHub) -> N
         hub.hub._intake.waiting += 2
         refused = ApiError(Code.UNAVAILABLE, "no")
         waiting = [Pending.of([b""], then) for then in (broken, lambda: told.append("other"))]
-        hub.hub._intake._deliver([Part(pending, 0, 1) for pending in waiting], [refused] * 2)
+        hub.hub._intake._deliver([Slice(pending, 0, 1) for pending in waiting], [refused] * 2)
 
     hub.do(settled_together)
     assert told == ["other"]

@@ -1,0 +1,43 @@
+"""Access to the log for everything but submits: actions in the sequencer, reads off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from veen_core.errors import VeenError
+from veen_hub.pipeline.sequencer import Sequencer, Ticket
+from veen_storage import Batch
+
+T = TypeVar("T")
+
+
+class LogAccess:
+    """Used from the event loop by upkeep, authorization, the realm follower and the read handlers."""
+
+    def __init__(self, sequencer: Sequencer, readers: ThreadPoolExecutor) -> None:
+        self._sequencer = sequencer
+        self._readers = readers
+
+    async def act(self, action: Callable[[Batch], T], *, reads: bool = False) -> T:
+        """Run one action in the sequencer; its result is durable when this returns.
+
+        An action that only ``reads`` is answered even while the hub can acknowledge nothing.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def answer(tickets: list[Ticket[Any]]) -> None:
+            loop.call_soon_threadsafe(done.set_result, tickets[0].outcome)
+
+        self._sequencer.put([Ticket(action, 0, reads)], answer)
+        outcome = await asyncio.shield(done)
+        if isinstance(outcome, VeenError):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]  # what the action returned
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """Run a read that may touch the disk in a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
