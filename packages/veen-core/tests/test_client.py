@@ -772,8 +772,8 @@ def _too_far_ahead(hub: Hub) -> list[Entry]:
         pytest.param(_of_another_label, StateError, "entry is of label", id="a receipt of another label"),
         pytest.param(
             _disguised_as_a_token,
-            VerificationError,
-            "outside the hub's control label",
+            InvariantError,
+            "I10: cap_token",
             id="a message disguised as a control entry",
         ),
         pytest.param(_another_token, VerificationError, "token", id="a control entry with another token"),

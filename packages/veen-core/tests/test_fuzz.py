@@ -35,17 +35,14 @@ from veen_core.consistency import MmrConsistency, verify_consistency
 from veen_core.entry import (
     FRAME_SIZE,
     Entry,
-    decode_entry,
     decode_frame,
-    split_entries,
+    split_frames,
     unframe,
-    verify_authorize,
 )
 from veen_core.equivocation import verify_evidence
 from veen_core.errors import KeystoreError, VeenError
 from veen_core.hashing import H
 from veen_core.ids import FixedBytes, HubPk, LeafHash, MmrRoot, Signature, StreamSeq, UnixTime
-from veen_core.invariants import Before, verify_pair
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.keystore import (
     MAX_COST,
@@ -57,6 +54,8 @@ from veen_core.keystore import (
     open_keystore,
     seal_keystore,
 )
+from veen_core.log_rules import LogTerms, verify_alone
+from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr, subtrees
 from veen_core.msg import Msg, seal_msg
 from veen_core.payload import PayloadHeader
@@ -269,10 +268,18 @@ def genuine_entry() -> bytes:
 
 def _frame_then_verify(data: bytes) -> object:
     entry = unframe(data)
-    if entry.is_authorize:
-        return verify_authorize(entry)
-    before = Before(log=Mmr(), last_client_seq=ids.ClientSeq(0), profiles=(BULK.profile_id,))
-    return verify_pair(entry.msg_bytes, entry.receipt_bytes, before)
+    verify_alone(entry)
+    return LogVerifier(_terms(entry)).accept(entry)
+
+
+def _terms(entry: Entry) -> LogTerms:
+    return LogTerms(label=entry.label, identity=IDENTITY, profile=BULK, origin=ORIGIN)
+
+
+def _answer(promise: Receipt) -> object:
+    """The genuine message with any RECEIPT."""
+    entry = Entry(promise.label, promise.stream_seq, genuine_msg().encode(), promise.encode())
+    return LogVerifier(_terms(entry)).accept(entry)
 
 
 def _open_as_ciphertext(data: bytes) -> object:
@@ -285,8 +292,7 @@ RAW_DECODERS: dict[str, Callable[[bytes], object]] = {
     "cbor.split_sequence": lambda data: list(cbor.split_sequence(data)),
     "decode_frame": decode_frame,
     "unframe": _frame_then_verify,
-    "decode_entry": decode_entry,
-    "split_entries": lambda data: list(split_entries(data)),
+    "split_frames": lambda data: list(split_frames(data)),
     "ciphertext.split": ciphertext.split,
     "Msg.open": _open_as_ciphertext,
     "unwrap_submit": api.unwrap_submit,
@@ -370,7 +376,7 @@ def test_no_raw_decoder_fails_on_damaged_objects(name: str) -> None:
 def test_a_frame_that_announces_more_than_there_is_fails_at_once() -> None:
     frame = bytearray(genuine_entry())
     frame[42:50] = b"\xff" * 8
-    for decode in (decode_entry, lambda data: list(split_entries(data))):
+    for decode in (unframe, lambda data: list(split_frames(data))):
         with pytest.raises(VeenError):
             decode(bytes(frame))
         with pytest.raises(VeenError):
@@ -442,11 +448,7 @@ VERIFIERS: dict[str, list[Callable[[Any], object]]] = {
     "Receipt": [
         lambda r: receipt.verify_receipt(r, HUB_PK),
         lambda r: hub_identity.verify_receipt(IDENTITY, r),
-        lambda r: verify_pair(
-            genuine_msg().encode(),
-            r.encode(),
-            Before(log=Mmr(), last_client_seq=ids.ClientSeq(0), profiles=(BULK.profile_id,), origin=ORIGIN),
-        ),
+        _answer,
     ],
     "Checkpoint": [
         lambda c: checkpoint.verify_signature(c, HUB_PK),
@@ -555,7 +557,7 @@ HOSTILE = {
 _WITHIN_LIMITS = """
 import resource, sys
 from veen_core import api, cbor
-from veen_core.entry import split_entries
+from veen_core.entry import split_frames
 from veen_core.errors import VeenError
 from veen_core.msg import Msg, verify_msg
 from veen_core.wire import parse_json
@@ -567,7 +569,7 @@ resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, used + 2**27))
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
 decoders = [
     cbor.decode, Msg.decode, verify_msg, parse_json, api.unwrap_submit, api.StreamResponse.decode,
-    lambda data: sum(1 for _ in cbor.split_sequence(data)), lambda data: list(split_entries(data)),
+    lambda data: sum(1 for _ in cbor.split_sequence(data)), lambda data: list(split_frames(data)),
 ]
 sizes = [int(size) for size in sys.argv[1:]]
 for size in sizes:

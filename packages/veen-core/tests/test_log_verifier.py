@@ -8,7 +8,6 @@ import pytest
 from veen_core import DEFAULT_LIMITS, DEFAULT_PROFILE, PROFILES, CapToken, Entry, Label, Msg, Receipt, mint
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import prune
-from veen_core.entry import FLAG_AUTHORIZE
 from veen_core.errors import CapError, CheckpointError, InvariantError, SignatureError, StateError
 from veen_core.ids import ClientId, ClientSeq, CtHash, Epoch, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.log_rules import RULES, LogStep, LogTerms, examine, step_of
@@ -177,6 +176,13 @@ def _next(hub: Hub, **changes: object) -> Entry:
     return _receipt(fork, 6, **changes)
 
 
+def _token_entry(hub: Hub) -> Entry:
+    """The next entry holds a token, which belongs on the control label only."""
+    fork = hub.fork(len(hub.entries))
+    fork.authorize(token_for("alice"))
+    return fork.entries[-1]
+
+
 def _stretched(hub: Hub) -> Entry:
     entry = _next(hub)
     wire = entry.receipt_bytes.replace(b"\x06\x58\x20", long_form(6) + b"\x58\x20", 1)
@@ -205,7 +211,7 @@ BREAKS: dict[str, tuple[str, Callable[[Hub], Entry]]] = {
     "the profile is not the hub's": ("I4", lambda h: _next_with(h, profile_id=DEFAULT_PROFILE.profile_id)),
     "a token outside the control label": (
         "H5",
-        lambda h: _framed(h, flags=FLAG_AUTHORIZE),
+        _token_entry,
     ),
     "stream_seq repeats": ("I3", lambda h: h.entries[4]),
     "mmr_root is another tree's": ("I3", lambda h: _next(h, mmr_root=MmrRoot(bytes(32)))),
@@ -283,6 +289,26 @@ def test_the_epoch_is_checked_again_when_the_time_changes(hub: Hub) -> None:
     )
     with pytest.raises(InvariantError, match="I12"):
         log.advance(late)
+
+
+TWICE_BROKEN = {
+    "position before time": ("I3", {"stream_seq": StreamSeq(9), "hub_ts": UnixTime(0)}),
+    "time before prev_ack": ("H3", {"hub_ts": UnixTime(0), "prev_ack": StreamSeq(9)}),
+    "prev_ack before client_seq": ("I6", {"prev_ack": StreamSeq(9), "client_seq": ClientSeq(9)}),
+    "client_seq before epoch": ("I8", {"client_seq": ClientSeq(1), "hub_ts": UnixTime(2**64 - 1)}),
+    "epoch before root": ("I12", {"hub_ts": UnixTime(2**64 - 1), "mmr_root": MmrRoot(bytes(32))}),
+}
+
+
+@pytest.mark.parametrize("name", TWICE_BROKEN)
+def test_of_two_broken_rules_the_first_in_order_is_named(hub: Hub, name: str) -> None:
+    rule, changes = TWICE_BROKEN[name]
+    log = verifier_of(hub)
+    for entry in hub.entries[:4]:
+        log.accept(entry)
+    with pytest.raises(InvariantError) as caught:
+        log.advance(examine(hub.entries[4], terms_of(hub))._replace(**changes))
+    assert caught.value.invariant == rule
 
 
 # --- pruned entries

@@ -23,7 +23,7 @@ from veen_core.ciphertext import Binding, Sealer
 from veen_core.client import LabelClient, Trust
 from veen_core.client_state import ClientState, RatchetKey
 from veen_core.consistency import MmrConsistency, prove_consistency, verify_consistency
-from veen_core.entry import FLAG_AUTHORIZE, Entry, authorize_leaf, decode_entry, split_entries
+from veen_core.entry import FLAG_AUTHORIZE, Entry, authorize_leaf, split_frames, unframe
 from veen_core.equivocation import Equivocation, Statement, evidence_of, verify_evidence
 from veen_core.errors import DecodeError, OpenError, ProofError, VeenError, VerificationError
 from veen_core.hashing import U64_MAX, H
@@ -277,7 +277,7 @@ def _page_of_one(data: bytes) -> None:
         rk=RatchetKey(seed("rk")),
     )
     client = LabelClient(state, Trust(identity=new_identity(HUB, NOW), profile=BULK))
-    client.accept_page([decode_entry(data)])
+    client.accept_page([unframe(data)])
     assert client.state.last_stream_seq == 1
 
 
@@ -371,7 +371,7 @@ def test_witness_signatures_count_once_and_in_any_order(order: str) -> None:
 
 
 def test_a_control_entry_carries_the_token_its_receipt_is_for() -> None:
-    promised = decode_entry(an_authorize_entry().wire)
+    promised = unframe(an_authorize_entry().wire)
     other = mint(signer("issuer"), ClientId(CLIENT.public), [StreamId(seed("stream"))], 999)
     swapped = dataclasses.replace(promised, msg_bytes=other.encode())
     with pytest.raises(VerificationError):
@@ -382,13 +382,13 @@ def test_a_chunk_damaged_anywhere_is_refused_as_a_whole() -> None:
     """Up to the damage entries come out; the damaged one and those behind it never do (§4.8.2)."""
     wire = an_entry().wire
     chunk = wire * 3
-    assert len(list(split_entries(chunk))) == 3
+    assert len(list(split_frames(chunk))) == 3
     for at in (*range(len(wire), 2 * len(wire), 7), len(wire) + 2):
         damaged = bytearray(chunk)
         damaged[at] ^= 0x80
         intact: list[Entry] = []
         with pytest.raises(DecodeError):
-            intact.extend(split_entries(bytes(damaged)))
+            intact.extend(split_frames(bytes(damaged)))
         assert len(intact) == 1
 
 

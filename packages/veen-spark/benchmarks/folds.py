@@ -1,13 +1,13 @@
-"""What folding costs: ``spark.fold`` and ``spark.skew`` of ``run.py``.
+"""The figures ``spark.fold`` and ``spark.skew`` of ``run.py``.
 
-``spark.fold``   wallet events from chunk files, opened, decoded and folded: one plain Python process's time
-                 divided by that of local[2], session and all workers warm
-``spark.skew``   the same number of events, all labels alike, against one label that has 90 % of them: the
-                 first time divided by the second
+``spark.fold``   wallet events in chunk files, opened, decoded and folded: the time of one plain process
+                 divided by the time of local[2], with a warm session and warm workers
+``spark.skew``   the same number of events: the time with equal labels divided by the time with one label that
+                 has 90 % of them
 
-All must end in the state hashes that the records themselves fold to when the logs are written, or there is
-no figure. The logs are written by veen-storage, sealed and signed message by message: that takes about as
-long as everything that is timed.
+All folds must give the state hashes that the records have when the logs are written; otherwise there is no
+figure. veen-storage writes the logs, sealed and signed message by message, which takes about as long as all
+timed work.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ WALLETS: Final = [wallet_id(REALM, owner, "USD") for owner in OWNERS]
 LABELS: Final = 10
 BATCH: Final = 1_000
 EXPECTED: Final = "expected.json"
-"""ArtifactIndex a log: the state hash of each label, in hex."""
+"""Suffix of the file with the expected state hash of each label, in hex."""
 
 
 def record(rng: random.Random, n: int) -> Record:
-    """Every wallet is opened, then there are movements, as a wallet's life mostly is."""
+    """Return record ``n``: first every wallet is opened, then there are deposits, withdrawals, transfers."""
     if n <= len(WALLETS):
         ctx = OWNERS[n - 1]
         return Open(wallet_id=WALLETS[n - 1], realm_id=REALM, ctx_id=ctx, currency="USD", created_at=BORN)
@@ -74,7 +74,7 @@ def record(rng: random.Random, n: int) -> Record:
 
 
 def sealed(work: tuple[bytes, int, int]) -> list[tuple[Msg, bytes, Message]]:
-    """``count`` messages from client_seq ``first`` on, sealed and plain; the same for the same arguments."""
+    """Return ``count`` sealed messages from client_seq ``first`` on, deterministically."""
     to, first, count = work
     rng = random.Random(to + first.to_bytes(8, "big"))  # noqa: S311 - not secrets
     made = []
@@ -103,7 +103,7 @@ def sealed(work: tuple[bytes, int, int]) -> list[tuple[Msg, bytes, Message]]:
 
 
 def write_log(root: Path, sizes: Mapping[str, int]) -> None:
-    """A data directory with so many messages in each stream, and the states that they fold to."""
+    """Write a data directory with this many messages per stream, and the expected states."""
     identity = create(root, HUB, BORN)
     store = Store(root, background=False)
     names = {name: bytes(_label(identity.hub_id, name)) for name in sizes}
@@ -142,7 +142,7 @@ def _label(hub_id: Any, name: str) -> Label:
 
 
 def in_one_process(root: Path) -> dict[bytes, bytes]:
-    """Plain Python over the same files: label by label, chunk by chunk."""
+    """Fold the same files in plain Python, label by label."""
     chunks: dict[str, list[Path]] = {}
     for file in (*root.rglob("chunk-*.log"), *root.rglob("chunk-*.open")):
         chunks.setdefault(file.name.split("-")[1], []).append(file)
@@ -166,15 +166,17 @@ def timed(work: Callable[[], dict[bytes, bytes]]) -> tuple[float, dict[bytes, by
     return time.perf_counter() - begun, answer
 
 
-@cache  # both figures come out of one measurement
+@cache  # one measurement gives both figures
 def measured(spark: SparkSession, folder: Path, entries: int) -> Mapping[str, float]:
-    """The two figures, on logs that are written to ``folder`` first."""
+    """Measure both figures on logs in ``folder``, which are written first."""
     hot = entries * 9 // 10
     rest = (entries - hot) // (LABELS - 1)
     sizes = {
         "even": {f"even/{n}": entries // LABELS for n in range(LABELS)},
         "hot": {"hot": hot, **{f"hot/{n}": rest for n in range(LABELS - 1)}},
-        "warm": {f"warm/{n}": max(1_000, entries // 100) for n in range(LABELS)},  # work for every worker
+        "warm": {
+            f"warm/{n}": max(1_000, entries // 100) for n in range(LABELS)
+        },  # enough work for every worker
     }
     for name, streams in sizes.items():
         logs.once(folder / name, partial(write_log, sizes=streams))
@@ -189,7 +191,7 @@ def measured(spark: SparkSession, folder: Path, entries: int) -> Mapping[str, fl
     for name, work in subjects.items():
         seconds[name], answer = timed(work)
         if answer != expected(folder / ("hot" if name == "hot" else "even")):
-            raise SystemExit(f"{name}: the states differ: a speed of wrong answers is no figure")
+            raise SystemExit(f"{name}: the states differ from the expected ones")
     sys.stderr.write(f"{entries} entries: {', '.join(f'{k} {v:.1f} s' for k, v in seconds.items())}\n")
     return {
         "spark.fold": seconds["plain"] / seconds["spark"],

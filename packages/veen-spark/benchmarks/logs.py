@@ -1,7 +1,7 @@
-"""Logs to measure on: chunk files as a hub would write them, made with veen_core alone.
+"""Logs for the benchmarks: chunk files as a hub writes them, made with veen_core alone.
 
-Messages are signed and laid out as sealed ones are, receipts signed, trees grown: verifying such a log is
-real work. ``hot`` is the share of entries that one label gets; the others are assign_to_parts out evenly.
+Messages and receipts are signed and roots are computed, so that verifying such a log is real work. All labels
+have the same number of entries.
 """
 
 from __future__ import annotations
@@ -42,19 +42,15 @@ LABELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a log is assign_to_parts out."""
+    """The number of entries and labels of a log."""
 
     entries: int
     labels: int = LABELS
-    hot: float = 0.0
     body: int = 256
 
-    def count(self, label: int) -> int:
-        if not self.hot:
-            return self.entries // self.labels
-        if label == 0:
-            return int(self.entries * self.hot)
-        return int(self.entries * (1 - self.hot)) // (self.labels - 1)
+    @property
+    def entries_per_label(self) -> int:
+        return self.entries // self.labels
 
 
 def label_no(number: int) -> Label:
@@ -62,13 +58,13 @@ def label_no(number: int) -> Label:
 
 
 def ciphertext(number: int, size: int) -> bytes:
-    """Laid out as §4.2 says; what is inside is nobody's business here."""
+    """Return a ciphertext with the layout of core §4.2; its content cannot be opened."""
     body = H(number.to_bytes(8, "big")) * (size // 32)
     return H(b"enc" + body[:32]) + struct.pack(">II", 0, len(body)) + body
 
 
 def entries(number: int, count: int, size: int) -> Iterator[Entry]:
-    """One label's log."""
+    """The log of one label."""
     label, tree, client = label_no(number), Mmr(), ClientId(WRITER.public)
     for seq in range(1, count + 1):
         binding = Binding(
@@ -89,7 +85,7 @@ def entries(number: int, count: int, size: int) -> Iterator[Entry]:
 
 
 def write_label(folder: Path, number: int, count: int, size: int) -> None:
-    """Chunk files with the peaks before each, under the names of §4.8.3."""
+    """Write chunk files and peaks files under the names of core §4.8.3."""
     label, frames, held, tree, start = label_no(number), list[bytes](), 0, Mmr(), 1
 
     def finish(end: int) -> None:
@@ -109,7 +105,7 @@ def write_label(folder: Path, number: int, count: int, size: int) -> None:
 
 
 def once(root: Path, make: Callable[[Path], None]) -> Path:
-    """``root`` as ``make`` left it, now or in an earlier run; half of one is made anew."""
+    """Make ``root`` unless an earlier run completed it; an incomplete one is made again."""
     done = root.with_name(f"{root.name}.made")
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -120,14 +116,14 @@ def once(root: Path, make: Callable[[Path], None]) -> Path:
 
 
 def make(root: Path, shape: Shape) -> None:
-    """A folder of chunk files with the hub's identity beside them."""
+    """Make a folder of chunk files with the hub's identity."""
     root.mkdir()
     identity = identities.new_identity(HUB, BORN)
     assert identity.hub_keys[0].hub_pk == HubPk(HUB.public)
     (root / "hub-identity.cbor").write_bytes(identity.encode())
     (root / "hub-identity.sig").write_bytes(identities.sign_identity(HUB, identity))
     (root / "registry.cbor").write_bytes(Registry(hub_id=identity.hub_id).encode())
-    counts = [shape.count(number) for number in range(shape.labels)]
+    counts = repeat(shape.entries_per_label)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
         numbers = range(shape.labels)
         list(pool.map(write_label, repeat(root), numbers, counts, repeat(shape.body)))

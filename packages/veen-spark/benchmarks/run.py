@@ -1,19 +1,20 @@
-"""veen-spark's speed as ratios inside one run, one JSON line per figure.
+"""veen-spark's speed as ratios within one run, one JSON line per figure.
 
-    python packages/veen-spark/benchmarks/run.py            10^6 entries; half an hour at the most
+    python packages/veen-spark/benchmarks/run.py            10^6 entries; up to half an hour
     python packages/veen-spark/benchmarks/run.py --quick    10^5 entries; a few minutes
 
-``spark.read``                reading chunk files to Arrow, against reading the same rows from Parquet
+``spark.startup``             a process that calls ``veen_spark.start()``, against a bare SparkSession of the
+                              same PySpark and Java
+``spark.read``                chunk files read to Arrow, against the same rows read from Parquet
 ``spark.verify``              verification on local[2], against the same code in one plain process
-``spark.fold``                open, decode and fold wallet events on local[2], against one plain process
-``spark.skew``                the same with labels alike, against one label with 90 % of the events
-``spark.worker_rss_growth``   the largest Python worker at all entries, against a tenth of them
+``spark.fold``                wallet events opened, decoded and folded on local[2], against one plain process
+``spark.skew``                the same with equal labels, against one label with 90 % of the events
+``spark.worker_rss_growth``   the largest Python worker with all entries, against a tenth of them
 
-Subject and yardstick take turns; reading, which takes seconds, does so five times, and the fastest round of
-each counts. Verifying and folding have one turn each: tens of seconds at 10^5 entries, minutes at 10^6.
-Seconds go to stderr. ``--only NAME`` measures some of them, ``--directory`` says on which disk, ``--keep``
-where the logs stay for the next run: they take about as long to make as to measure. Each figure is a function
-of ``Bench``; add one to ``FIGURES``.
+Subject and yardstick take turns, and the fastest round of each counts: five rounds for reading, three for
+the start, one for verifying and folding, which take minutes. Seconds go to stderr. ``--only NAME`` measures
+one figure, ``--directory`` chooses the disk, ``--keep`` keeps the logs for the next run. Each figure is a
+function of ``Bench``; add it to ``FIGURES``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -62,7 +64,7 @@ class Bench:
     def fastest(
         self, subject: Callable[[], object], yardstick: Callable[[], object], *, rounds: int
     ) -> float:
-        """How many times as long the yardstick takes: its fastest round by the subject's."""
+        """Return the yardstick's fastest round divided by the subject's."""
         best = [float("inf"), float("inf")]
         for _ in range(rounds):
             for n, work in enumerate((subject, yardstick)):
@@ -74,7 +76,7 @@ class Bench:
 
 
 def consume(frame: DataFrame) -> None:
-    """Make every row, and throw it away."""
+    """Compute every row and discard it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
@@ -93,7 +95,7 @@ def read(bench: Bench) -> float:
 
 
 def in_this_process(task: Callable[[list[In]], list[Out]], work: Sequence[list[In]]) -> list[Out]:
-    """What Spark's tasks do, one after another, without Spark."""
+    """Run the tasks of a verification one after another, without Spark."""
     return [result for piece in work for result in task(piece)]
 
 
@@ -108,13 +110,13 @@ def verify_figure(bench: Bench) -> float:
         report = run_pipeline(in_this_process, [log])
         assert report.ok, report.as_object()
 
-    verify(bench.spark, str(bench.log(logs.Shape(bench.entries // 10))))  # so that workers are warm
+    verify(bench.spark, str(bench.log(logs.Shape(bench.entries // 10))))  # warms the workers
     return bench.fastest(distributed, plainly, rounds=1)
 
 
 @contextmanager
 def watched_workers() -> Iterator[list[int]]:
-    """The largest resident set, in KiB, of any Python worker that Spark has while this lasts."""
+    """Measure the largest resident set, in KiB, of Spark's Python workers inside this block."""
     peak, ended = [0], threading.Event()
 
     def watch() -> None:
@@ -144,7 +146,7 @@ def _worker_kb(status: Path) -> int:
 
 
 def _is_ours(lines: list[str]) -> bool:
-    """Whether this process is among the parents: another's Spark may run beside it."""
+    """Return whether this process started it: other Spark sessions may run on the machine."""
     while (parent := _field(lines, "PPid")) > 1:
         if parent == os.getpid():
             return True
@@ -180,14 +182,34 @@ def skew_figure(bench: Bench) -> float:
 
 @dataclass(frozen=True)
 class Figure:
-    """A measurement, its target, and which side of it is good."""
+    """A measurement and its target, which is a minimum or a maximum."""
 
     measure: Callable[[Bench], float]
     target: float
     at_least: bool = True
 
 
+BARE = """
+from pyspark.sql import SparkSession
+SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate().stop()
+"""
+OURS = """
+from veen_spark import start
+start("local[2]").stop()
+"""
+
+
+def startup(bench: Bench) -> float:
+    """Both programs use the Java, Python and address that ``prepare_environment`` has set."""
+
+    def run(program: str) -> None:
+        subprocess.run([sys.executable, "-c", program], check=True, stderr=subprocess.DEVNULL)  # noqa: S603
+
+    return 1 / bench.fastest(lambda: run(OURS), lambda: run(BARE), rounds=3)
+
+
 FIGURES: dict[str, Figure] = {
+    "spark.startup": Figure(startup, 1.3, at_least=False),
     "spark.worker_rss_growth": Figure(worker_rss_growth, 1.3, at_least=False),
     "spark.read": Figure(read, 0.35),
     "spark.verify": Figure(verify_figure, 1.5),
@@ -200,9 +222,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--entries", type=int, help="instead of 10^6 or 10^5")
-    parser.add_argument("--only", action="append", choices=FIGURES, help="just this one; repeat")
-    parser.add_argument("--directory", type=Path, help="where to put the logs that are measured")
-    parser.add_argument("--keep", type=Path, help="the same, and leave them there for the next run")
+    parser.add_argument("--only", action="append", choices=FIGURES, help="measure only this figure; repeat")
+    parser.add_argument("--directory", type=Path, help="folder for the logs")
+    parser.add_argument("--keep", type=Path, help="folder for the logs, which are kept for the next run")
     given = parser.parse_args()
     entries = given.entries or (100_000 if given.quick else 1_000_000)
     failed = 0

@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite, on the packaged Java, and hubs that are closed when a test ends."""
+"""One Spark session for the whole suite, and hubs that are closed when a test ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """``local[2]``, and few partitions after a shuffle: every task costs more than these logs are large."""
+    """A session on two cores with two shuffle partitions, because tasks cost more than these small logs."""
     from veen_spark import start  # noqa: PLC0415 - tests without Spark do not wait for it
 
     config = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": BRIEF}
@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def make_hub(tmp_path: Path) -> Iterator[Callable[..., Hub]]:
-    """``make_hub(name="hub", …)`` makes ``tmp_path / name``; see ``logs.Hub``."""
+    """Return ``make_hub(name="hub", …)``, which creates ``tmp_path / name``; see ``logs.Hub``."""
     made: list[Hub] = []
 
     def make(name: str = "hub", **settings: Any) -> Hub:

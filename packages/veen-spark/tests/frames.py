@@ -1,4 +1,4 @@
-"""DataFrames over the logs of a hub, and what one process makes of the same logs."""
+"""DataFrames of a hub's logs, and the state that one process computes from the same logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entries(hub: Hub, name: str) -> list[Entry]:
 
 
 def row_of(entry: Entry, hub_id: bytes) -> dict[str, Any]:
-    """An entry as the data source shows it."""
+    """Return an entry as a row of the data source."""
     receipt = entry.receipt
     row: dict[str, Any] = {
         "label": receipt.label,
@@ -49,7 +49,7 @@ def row_of(entry: Entry, hub_id: bytes) -> dict[str, Any]:
 
 
 def frame_of(spark: SparkSession, hub: Hub, *names: str, partitions: int = 3) -> DataFrame:
-    """The streams of these names, in the order of their logs, cut into partitions wherever that falls."""
+    """Return the entries of these streams in order, split into partitions at arbitrary entries."""
     rows = [row_of(entry, hub.hub_id) for name in names for entry in entries(hub, name)]
     return frame(spark, rows, partitions)
 
@@ -65,5 +65,5 @@ def opened(hub: Hub, name: str, key: DhKey) -> list[Message]:
 
 
 def in_one_process(overlay: Overlay[Any], hub: Hub, name: str, key: DhKey) -> Summary[Any]:
-    """What the fold must give."""
+    """Fold the stream in this process: the expected result of ``fold``."""
     return overlay.fold(opened(hub, name, key))

@@ -18,7 +18,7 @@ LISTENING = "veen-hub listening on "
 
 
 class LiveHub:
-    """Made, unless the directory is there; started, written to, stopped."""
+    """A hub process; its data directory is created if it does not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class LiveHub:
             list(hub.stream(stream).send_many(f"note {n}" for n in range(count)))
 
     def send_records(self, stream: str, records: Iterable[Record]) -> None:
-        """Sealed to the sender itself: ``identity`` opens them."""
+        """Send messages sealed to the sender, which ``identity`` opens."""
         with connect(self.url, self.identity, trust=self.hub_id) as hub:
             list(hub.stream(stream).send_many(records))
 

@@ -1,4 +1,4 @@
-"""The data source without Spark around it: what its planner and its tasks do, in this process."""
+"""The data source called without Spark: planning and reading in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """A read that was planned: its parts, and its rows."""
+    """A planned read, with its partitions and rows."""
 
     def __init__(self, *paths: Path | str, filters: tuple[Filter, ...] = (), **options: str) -> None:
         where = {"path": str(paths[0])} if len(paths) == 1 else {"paths": _json(paths)}
@@ -35,7 +35,7 @@ class Reading:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the entries, in the order in which they come."""
+        """The stream_seq of the entries, in the order of the rows."""
         return [number for number in self.table["stream_seq"].to_pylist() if number is not None]
 
 

@@ -1,4 +1,4 @@
-"""Random records of every overlay, read off their declarations: few names, so that events meet."""
+"""Random records of every overlay, derived from their declarations; few names, so that events interact."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def values_of(rng: random.Random, codec: Any) -> dict[str, Any]:
 
 
 def record_of(rng: random.Random, shape: type[Record]) -> Record:
-    """One that keeps its rules."""
+    """Return a valid record."""
     while True:
         values = values_of(rng, shape.codec)
         if shape.NAME == "wallet.open.v1":
@@ -66,7 +66,7 @@ def record_of(rng: random.Random, shape: type[Record]) -> Record:
 
 
 def bodies(overlay: Overlay[Any], count: int, seed: int = 1) -> Iterator[tuple[SchemaId, bytes]]:
-    """A log's contents: the overlay's records, now and then garbage or somebody else's."""
+    """Return the bodies of a log: the overlay's records, sometimes garbage or another overlay's record."""
     rng = random.Random(f"{overlay.name}{seed}")
     for _ in range(count):
         chance = rng.random()

@@ -1,4 +1,4 @@
-"""The walk in windows finds in a chunk, whole or damaged, what looking at every byte of it finds."""
+"""Reading a chunk in windows finds the same entries and damage as trying every byte."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from veen_spark.read.segment import Authorize, Damage, Segment, single_items
 
 LABEL, OTHER = Label(bytes(range(32))), Label(bytes(32))
 FoundLogs = tuple[int, Any]
-"""Offset, and the entry or the number of bytes that are none."""
+"""Offset, and the entry or the number of damaged bytes."""
 
 
 def entry_at(data: bytes, at: int, most: int) -> Entry | None:
-    """The whole good frame that begins there, if one does (§4.8.1)."""
+    """Return the valid frame that begins at this offset, if any (core §4.8.1)."""
     try:
         head = decode_frame(data, at)
     except DecodeError:
@@ -69,7 +69,7 @@ def segment(path: Path) -> Segment:
 
 
 def frames(rng: random.Random) -> list[bytes]:
-    """Some of them of another label, without a RECEIPT, with a control entry or with a frame inside."""
+    """Generate entries, some with another label, without a RECEIPT, with a token or with a frame inside."""
     made: list[bytes] = []
     for seq in range(1, rng.randrange(2, 14)):
         inside = rng.choice(made)[: rng.randrange(500)] if made and rng.random() < 0.1 else b""
@@ -109,7 +109,7 @@ def damaged(rng: random.Random, made: list[bytes]) -> bytes:
     ],
     ids=["as it is", "tiny windows", "small limits"],
 )
-def test_entries_and_damage_are_where_they_are(
+def test_entries_and_damage_are_found_at_their_offsets(
     window: int, most_entries: int, max_frame: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (
@@ -126,7 +126,7 @@ def test_entries_and_damage_are_where_they_are(
 
 
 class Counting:
-    """SHA-256, and how many bytes it was given."""
+    """SHA-256 that counts its input bytes."""
 
     size = 0
 
@@ -142,10 +142,10 @@ class Counting:
 
 
 @pytest.mark.parametrize("kind", ["control entries", "damage"])
-def test_what_stands_between_messages_has_nothing_hashed_again(
+def test_control_entries_between_messages_do_not_cause_repeated_hashing(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every second entry is no MSG: a few hashes for each, not one for each that follows in the window."""
+    """Every second entry is a token; each entry is hashed a few times, not once per entry after it."""
     made = []
     for seq in range(1, 401):
         odd = seq % 2

@@ -1,4 +1,4 @@
-"""``--master spark://…`` and ``sc://…``: real servers on loopback, the command in a process of its own."""
+"""``--master spark://…`` and ``sc://…``: real servers on loopback, the command in its own process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .logs import Hub, reader_key
 RECORDS = [Put(key=b"a", value=b"1"), Put(key=b"b", value=b"2")]
 RUN = """
 import json, sys
+from veen_cli.frame import run_command
 from veen_spark.commands import spark
-for command in json.loads(sys.argv[1]):
-    spark(command, standalone_mode=False)
+sys.exit(max([run_command(spark, command, name="veen spark") for command in json.loads(sys.argv[1])]))
 """
-"""Several commands, one after the other, each with a session of its own."""
+"""Runs several commands in one process, each with a session of its own."""
 
 
 @pytest.fixture
 def place(hub: Hub, tmp_path: Path) -> Path:
-    """A folder with a clone, and the key to it."""
+    """A folder with a clone and its reader key."""
     hub.send_records("orders", RECORDS)
     hub.clone(tmp_path / "clone")
     (tmp_path / "reader").write_bytes(bytes(reader_key("orders").secret))
@@ -44,7 +44,7 @@ def run(place: Path, *commands: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def verified_and_folded(place: Path, *where: str) -> list[dict[str, Any]]:
-    """What both commands say, named by relative paths."""
+    """Run both commands with relative paths and return their answers."""
     verify = ["verify", "clone", "--json", *where]
     fold = ["fold", "clone", "--overlay", "kv.map", "--reader", "reader", "--out", "out", "--json", *where]
     done = run(place, verify, fold)
@@ -58,9 +58,7 @@ def check(hub: Hub, verdict: dict[str, Any], folded: dict[str, Any]) -> None:
     assert [label["state_hash"] for label in folded["labels"]] == [KV.state_hash(whole).hex()]
 
 
-def test_a_standalone_cluster_verifies_and_folds_in_the_environment_that_was_packed_for_it(
-    hub: Hub, place: Path
-) -> None:
+def test_a_standalone_cluster_verifies_and_folds_in_a_packed_environment(hub: Hub, place: Path) -> None:
     home = packed_environment(place)
     packed = {
         "spark.archives": "environment.tar.gz#environment",
@@ -74,9 +72,9 @@ def test_a_standalone_cluster_verifies_and_folds_in_the_environment_that_was_pac
     with standalone(place / "work") as url:
         check(hub, *verified_and_folded(place, "--master", url, *conf))
     started = {Path(line) for line in (place / "started").read_text().splitlines()}
-    assert home in started  # Spark plans reads here,
+    assert home in started  # the driver plans reads
     executors = started - {home}
-    assert executors  # and executors run what was unpacked for them
+    assert executors  # executors run the unpacked environment
     assert all(path.is_relative_to(place / "work") for path in executors)
     assert (place / "out" / "state").is_dir()
 
@@ -87,13 +85,14 @@ def test_spark_connect_verifies_and_folds(hub: Hub, place: Path) -> None:
         ask = "select count(*) from log where veen_verify_msg(msg)"
         done = run(
             place,
-            ["query-sql", ask, "clone", "--master", url],
-            ["to-parquet", "clone", "pq", "--master", url],
+            ["query-sql", "clone", "--query", ask, "--master", url],
+            ["to-parquet", "clone", "--out", "pq", "--master", url],
         )
         assert done.stdout.splitlines()[1:] == ["2", "2 rows in pq"], done.stderr
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,localhost:1"])
-def test_a_master_that_does_not_answer_is_said_at_once(master: str, place: Path) -> None:
+def test_a_master_that_does_not_answer_is_reported_at_once(master: str, place: Path) -> None:
     failed = run(place, ["verify", "clone", "--master", master])
-    assert f"nobody answers at {master}" in failed.stderr
+    assert failed.returncode == 2
+    assert f"no server answers at {master}" in failed.stderr

@@ -1,4 +1,4 @@
-"""Every example of ``veen spark … --help`` is a command that ran, with a hub that is here in it."""
+"""Every example in ``veen spark … --help`` runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from veen_cli.frame import Command
 from veen_core.hashing import H
 from veen_core.ids import UnixTime
 from veen_core.keys import SigningSeed
@@ -17,13 +17,13 @@ from veen_core.keystore import Secrets
 from veen_overlays.kv import Put
 from veen_spark.commands import COMMANDS
 from veen_spark.commands import spark as group
-from veen_spark.commands.session import ExampleCommand
 
+from .commands import run
 from .live_hub import LiveHub
 from .logs import Hub, reader_key
 
-ENDLESS = "veen spark stream parquet/ --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders"
-"""Follows until it is interrupted: it is run with ``--once``."""
+ENDLESS = "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders --out parquet/"
+"""This example runs until Ctrl-C, so the test adds ``--once``."""
 
 
 @pytest.fixture
@@ -37,21 +37,21 @@ def live(tmp_path: Path) -> Iterator[LiveHub]:
 
 def examples(name: str) -> list[str]:
     command = group.get_command(click.Context(group), name)
-    assert isinstance(command, ExampleCommand)
+    assert isinstance(command, Command)
     assert command.examples
     return [f"{line} --once" if line == ENDLESS else line for line in command.examples]
 
 
-def ran(line: str, instead: dict[str, str]) -> None:
+def run_example(line: str, instead: dict[str, str]) -> None:
     for shown, here in instead.items():
         line = line.replace(shown, here)
     args = shlex.split(line)[2:]
-    result = CliRunner().invoke(group, [path for arg in args for path in (sorted(glob(arg)) or [arg])])
-    assert result.exit_code == 0, (line, result.output)
+    result = run(*(path for arg in args for path in (sorted(glob(arg)) or [arg])))
+    assert result.exit_code == 0, (line, result.stderr)
 
 
 def glob(arg: str) -> list[str]:
-    """As a shell does."""
+    """Expand a glob as a shell does."""
     return [str(path) for path in Path().glob(arg)] if arg.endswith("/*") else []
 
 
@@ -71,7 +71,7 @@ def test_every_example_on_logs_runs(hub: Hub, tmp_path: Path, monkeypatch: pytes
     file.write_bytes(secrets.encode())
     for name in COMMANDS:
         for line in examples(name) if name != "stream" else ():
-            ran(line, {"62c1…": hub.hub_id.hex()})
+            run_example(line, {"62c1…": hub.hub_id.hex()})
 
 
 @pytest.mark.usefixtures("spark")
@@ -83,4 +83,4 @@ def test_every_example_on_a_live_hub_runs(
     found = examples("stream")
     assert f"{ENDLESS} --once" in found
     for line in found:
-        ran(line, {"62c1…": live.hub_id.hex(), "http://127.0.0.1:8080": live.url})
+        run_example(line, {"62c1…": live.hub_id.hex(), "http://127.0.0.1:8080": live.url})

@@ -1,4 +1,4 @@
-"""Folding: the same bytes of state as one process, however the log is cut."""
+"""A fold gives the same bytes as one process, however the log is partitioned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNT = 60
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A stream for every overlay, all sealed to one key."""
+    """A hub with one stream per overlay, all sealed to one key."""
     hub = Hub(tmp_path_factory.mktemp("world") / "hub")
     for name, overlay in OVERLAYS.items():
         hub.send_records(name, bodies(overlay, COUNT), reader="world")
@@ -48,7 +48,7 @@ def keys(spark: SparkSession) -> ReaderKeys:
 
 @pytest.fixture(scope="module")
 def read(spark: SparkSession, world: Hub, keys: ReaderKeys) -> Iterator[DataFrame]:
-    """Opened once: what is folded again and again below."""
+    """The opened messages of all streams, used by many tests."""
     frame = open_messages(frame_of(spark, world, *OVERLAYS), keys).persist()
     yield frame
     frame.unpersist()
@@ -72,7 +72,7 @@ def expected(overlay: Overlay[Any], hub: Hub, *names: str) -> dict[bytes, tuple[
 def test_every_overlay_folds_to_the_state_of_one_process(name: str, world: Hub, read: DataFrame) -> None:
     overlay = OVERLAYS[name]
     part = read.where(read.label == bytearray(world.label(name)))
-    assert hashes(fold(part, name, held=17)) == expected(overlay, world, name)
+    assert hashes(fold(part, name, buffered=17)) == expected(overlay, world, name)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,7 +84,7 @@ def test_however_the_rows_are_partitioned(
     rows = [row_of(entry, world.hub_id) for entry in entries(world, name)]
     rng.shuffle(rows)
     cut = frame(spark, rows, rng.randrange(2, 7))
-    folded = fold(cut, name, keys, held=rng.choice((1, 5, 1_000)))
+    folded = fold(cut, name, keys, buffered=rng.choice((1, 5, 1_000)))
     assert hashes(folded) == expected(OVERLAYS[name], world, name)
 
 
@@ -101,7 +101,9 @@ def test_many_labels_at_once_each_have_a_state_of_their_own(world: Hub, read: Da
 
 def test_more_ranges_than_one_merge_takes_are_merged_in_a_tree(world: Hub, read: DataFrame) -> None:
     part = read.where(read.label == bytearray(world.label("queue.jobs")))
-    assert hashes(fold(part, "queue.jobs", held=2)) == expected(OVERLAYS["queue.jobs"], world, "queue.jobs")
+    assert hashes(fold(part, "queue.jobs", buffered=2)) == expected(
+        OVERLAYS["queue.jobs"], world, "queue.jobs"
+    )
 
 
 @pytest.fixture
@@ -112,13 +114,13 @@ def mirrored(make_hub: Callable[..., Hub]) -> Hub:
 
 
 @pytest.mark.parametrize("held", [1, 2, 3, 5, 100])
-def test_duplicates_are_settled_whichever_ranges_they_lie_in(
+def test_duplicates_are_resolved_in_whatever_ranges_they_are(
     held: int, spark: SparkSession, mirrored: Hub, keys: ReaderKeys
 ) -> None:
     whole: Summary[Any] = in_one_process(LEDGER, mirrored, "wallet", reader_key("world"))
     total = len(entries(mirrored, "wallet"))
     assert whole.events < total  # there are duplicates
-    folded = fold(frame_of(spark, mirrored, "wallet", partitions=2), LEDGER, keys, held=held)
+    folded = fold(frame_of(spark, mirrored, "wallet", partitions=2), LEDGER, keys, buffered=held)
     row = folded.collect()[0]
     assert LEDGER.load(row["summary"]) == whole
     assert bytes(row["state_hash"]) == LEDGER.state_hash(whole)
@@ -133,15 +135,15 @@ def test_many_fingerprints_are_compared_by_tasks_with_the_same_answer(
     whole: Summary[Any] = in_one_process(LEDGER, mirrored, "wallet", reader_key("world"))
     rows = frame_of(spark, mirrored, "wallet", partitions=2)
     for held in (2, 7, 12):
-        folded = fold(rows, LEDGER, keys, held=held)
+        folded = fold(rows, LEDGER, keys, buffered=held)
         assert LEDGER.load(folded.collect()[0]["summary"]) == whole
 
 
 @pytest.mark.parametrize("at_once", [0, 1_000], ids=["by tasks", "by the driver"])
-def test_only_ranges_that_share_with_another_of_their_label_are_marked(
+def test_only_ranges_that_share_a_fingerprint_with_another_range_are_folded_again(
     at_once: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not a label that is one range, whatever repeats in it; nor two labels that have the same key."""
+    """A repetition within one range does not count, nor the same key in two labels."""
     monkeypatch.setattr(duplicates, "MAX_DRIVER_FINGERPRINTS", at_once)
     monkeypatch.setattr(duplicates, "BUCKET_FINGERPRINTS", 4)
     prints = {name: fingerprint(name.encode()) for name in "abcdefg"}
@@ -154,9 +156,9 @@ def test_only_ranges_that_share_with_another_of_their_label_are_marked(
         ("shared", 6, 7, "bf"),
     ]
     rows = [(la.encode(), start, end, b"".join(prints[k] for k in keys)) for la, start, end, keys in claimed]
-    ranges = spark.createDataFrame(rows, "label binary, from_seq long, to_seq long, claims binary")
-    marked = duplicates.find_shared_ranges(ranges, sum(len(keys) for *_, keys in claimed))
-    assert {(m.label, m.from_seq, m.to_seq): m.repeated for m in marked} == {
+    ranges = spark.createDataFrame(rows, "label binary, from_seq long, to_seq long, fingerprints binary")
+    shared = duplicates.find_shared_ranges(ranges, sum(len(keys) for *_, keys in claimed))
+    assert {(m.label, m.from_seq, m.to_seq): m.repeated for m in shared} == {
         (b"shared", 1, 3): {prints["d"], prints["b"]},
         (b"shared", 6, 7): {prints["b"]},
     }
@@ -200,7 +202,7 @@ def test_a_gap_is_refused_and_named(spark: SparkSession, world: Hub, keys: Reade
 
 def test_an_entry_read_twice_is_refused(spark: SparkSession, world: Hub, keys: ReaderKeys) -> None:
     part = frame_of(spark, world, "kv.map")
-    with pytest.raises(VerificationError, match="entry 5 is there twice"):
+    with pytest.raises(VerificationError, match="entry 5 occurs twice"):
         fold(part.union(part.where("stream_seq = 5")), "kv.map", keys)
 
 
@@ -209,7 +211,7 @@ def test_what_retention_took_is_not_folded_over_in_silence(
 ) -> None:
     rows = [row_of(entry, world.hub_id) for entry in entries(world, "kv.map")]
     rows[3] |= {"msg": None, "kind": "pruned"}
-    with pytest.raises(VerificationError, match="retention took 1 of its messages"):
+    with pytest.raises(VerificationError, match="retention has removed 1 of its messages"):
         fold(frame(spark, rows), "kv.map", keys)
     row = fold(frame(spark, rows), "kv.map", keys, allow_pruned=True).collect()[0]
     assert (row["pruned"], row["unopened"]) == (1, 0)
@@ -231,15 +233,15 @@ def test_sealed_rows_without_keys_and_unknown_overlays_say_what_to_do(
     part = frame_of(spark, world, "kv.map")
     with pytest.raises(SparkSetupError, match="give reader keys"):
         fold(part, "kv.map")
-    with pytest.raises(SparkSetupError, match=r"one of .*wallet\.ledger"):
+    with pytest.raises(SparkSetupError, match=r"use one of .*wallet\.ledger"):
         fold(part, "wallet", keys)
-    with pytest.raises(SparkSetupError, match="has no kind"):
+    with pytest.raises(SparkSetupError, match="has no column kind"):
         fold(part.drop("kind"), "kv.map", keys)
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_every_state_is_a_table_with_the_prefix_it_rests_on(name: str, world: Hub) -> None:
-    """Without Spark: the table's declaration takes whatever the overlay shows."""
+def test_every_overlay_has_a_table_of_its_own(name: str, world: Hub) -> None:
+    """The declared columns take every value of the overlay's view; no Spark is needed."""
     overlay = OVERLAYS[name]
     summary = in_one_process(overlay, world, name, reader_key("world"))
     rows = [(b"label", 1, b"root", *row) for row in state_rows(overlay, overlay.view(summary.inner))]

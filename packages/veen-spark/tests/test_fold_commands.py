@@ -1,4 +1,4 @@
-"""``veen spark fold`` and ``veen spark query-sql``: what they print, and how they fail."""
+"""``veen spark fold`` and ``veen spark query-sql``: their output and their errors."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from veen_core.errors import ConfigError
+from veen_cli.frame import Exit
 from veen_overlays.kv import KV, Delete, Put
-from veen_spark.commands import spark as veen_spark
-from veen_spark.commands.session import PROTOCOL, USAGE
 
+from .commands import run
 from .frames import in_one_process
 from .logs import Hub, reader_key
 
@@ -38,13 +36,9 @@ def hub(place: Path) -> Iterator[Hub]:
     hub.close()
 
 
-def run(*args: str | Path) -> Result:
-    return CliRunner().invoke(veen_spark, [*map(str, args)])
-
-
-def command_error(*args: str | Path) -> dict[str, Any]:
+def answer_of(*args: str | Path) -> dict[str, Any]:
     result = run(*args, "--json")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
 
@@ -53,7 +47,7 @@ def test_fold_prints_the_state_of_one_process_and_writes_tables(
     spark: SparkSession, hub: Hub, place: Path
 ) -> None:
     fold = ("fold", place / "export", "--overlay", "kv.map", "--reader", place / "reader")
-    answer = command_error(*fold, "--out", place / "out")
+    answer = answer_of(*fold, "--out", place / "out")
     whole = in_one_process(KV, hub, "orders", reader_key("orders"))
     (label,) = answer["labels"]
     assert (label["label"], label["upto_seq"]) == (hub.label("orders").hex(), 3)
@@ -68,37 +62,37 @@ def test_fold_prints_the_state_of_one_process_and_writes_tables(
 def test_query_sql_verifies_and_decodes(spark: SparkSession, hub: Hub, place: Path) -> None:
     del spark, hub
     query = "select stream_seq, veen_verify_msg(msg), veen_open(msg).schema_name, label from log order by 1"
-    answer = command_error("query-sql", query, place / "export", "--reader", place / "reader")
+    answer = answer_of("query-sql", place / "export", "--query", query, "--reader", place / "reader")
     assert [row[:3] for row in answer["rows"]] == [[n + 1, True, r.NAME] for n, r in enumerate(RECORDS)]
     assert len(answer["rows"][0][3]) == 64
     assert not answer["more"]
-    quiet = run("query-sql", "select count(*) from log", place / "export", "--quiet")
-    assert quiet.stdout == "3\n"  # what was asked for, and nothing else
-    few = command_error("query-sql", "select 1 from log", place / "export", "--limit", "2")
+    quiet = run("query-sql", place / "export", "--query", "select count(*) from log", "--quiet")
+    assert quiet.stdout == "3\n"
+    few = answer_of("query-sql", place / "export", "--query", "select 1 from log", "--limit", "2")
     assert (len(few["rows"]), few["more"]) == (2, True)
 
 
-def test_what_is_wrong_is_an_error_of_ours(spark: SparkSession, hub: Hub, place: Path) -> None:
+def test_every_failure_has_an_exit_code_of_veen(spark: SparkSession, hub: Hub, place: Path) -> None:
     del spark, hub
     reader = ("--reader", place / "reader")
-    assert run("query-sql", "select nothing from log", place / "export").exit_code == USAGE
+    assert run("query-sql", place / "export", "--query", "select nothing from log").exit_code == Exit.USAGE
     missing = run("fold", place / "export", "--overlay", "kv.map", "--reader", place / "none")
-    assert isinstance(missing.exception, ConfigError)
-    assert run("fold", place / "nowhere", "--overlay", "kv.map", *reader).exit_code == USAGE
+    assert missing.exit_code == Exit.USAGE
+    assert run("fold", place / "nowhere", "--overlay", "kv.map", *reader).exit_code == Exit.USAGE
     holes = "select veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg)) from log where stream_seq != 2"
-    assert run("query-sql", holes, place / "export").exit_code == PROTOCOL
-    assert run("fold", place / "export", "--overlay", "kv.map").exit_code == 2  # click's own: no --reader
+    assert run("query-sql", place / "export", "--query", holes).exit_code == Exit.PROTOCOL
+    assert run("fold", place / "export", "--overlay", "kv.map").exit_code == Exit.USAGE  # no --reader
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_folder_that_is_there_is_refused_before_any_work_and_left_as_it_is(
+def test_an_existing_folder_is_refused_before_any_work_and_left_unchanged(
     place: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").write_text("kept")
     fold = ("fold", place / "export", "--overlay", "kv.map", "--reader", place / "reader")
-    refused = run(*fold, "--out", tmp_path, "--master", "spark://127.0.0.1:1")  # nobody is asked
-    assert refused.exit_code == USAGE
-    assert f"{tmp_path} is there already: choose another folder" in refused.output
+    refused = run(*fold, "--out", tmp_path, "--master", "spark://127.0.0.1:1")
+    assert refused.exit_code == Exit.USAGE
+    assert f"{tmp_path} exists already; choose another folder" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -111,9 +105,9 @@ def test_every_command_explains_itself_without_starting_spark(name: str) -> None
 
 
 @pytest.mark.usefixtures("spark", "hub")
-def test_a_query_that_is_wrong_is_told_in_one_line(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    result = run("query-sql", "select nope from log", place / "export")
-    assert result.exit_code == USAGE
-    (line,) = result.output.splitlines()
+def test_a_wrong_query_is_reported_in_one_line(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = run("query-sql", place / "export", "--query", "select nope from log", "--quiet")
+    assert result.exit_code == Exit.USAGE
+    (line,) = result.stderr.splitlines()
     assert "`nope` cannot be resolved" in line
     assert "Traceback" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""The reader of many entries at once accepts nothing but what veen_core decodes, to the same values."""
+"""``field_layout`` accepts only bytes that veen_core decodes, and finds the same values."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def small(*values: int) -> bool:
 
 
 @given(receipts, changes)
-def test_a_receipt(receipt: Receipt, how: list[tuple[int, int, str]]) -> None:
+def test_a_recognized_receipt_decodes_to_the_same_values(
+    receipt: Receipt, how: list[tuple[int, int, str]]
+) -> None:
     wire = changed(receipt.encode(), how)
     data, at, size = laid(wire)
     found = field_layout.receipts(data, at, size)
@@ -89,7 +91,7 @@ def test_a_receipt(receipt: Receipt, how: list[tuple[int, int, str]]) -> None:
 
 
 @given(msgs, changes)
-def test_a_msg(msg: Msg, how: list[tuple[int, int, str]]) -> None:
+def test_a_recognized_msg_decodes_to_the_same_values(msg: Msg, how: list[tuple[int, int, str]]) -> None:
     wire = changed(msg.encode(), how)
     data, at, size = laid(wire)
     found = field_layout.msgs(data, at, size)

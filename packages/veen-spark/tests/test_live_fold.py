@@ -1,4 +1,4 @@
-"""Live folds: batch by batch, exactly once, whatever happens in between."""
+"""Live folds process every batch exactly once, also through crashes and restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .wallets import mirror
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A wallet's log with copies far from their originals, and another stream."""
+    """A hub with a wallet stream whose duplicates are far apart, and another stream."""
     hub = Hub(tmp_path_factory.mktemp("live") / "hub")
     mirror(hub, "wallet", reader="world")
     hub.send_records("other", bodies(LEDGER, 10), reader="world")
@@ -55,7 +55,7 @@ def rows_of(hub: Hub, name: str) -> list[dict[str, Any]]:
 
 
 def drop(rows: list[dict[str, Any]], folder: Path, name: str) -> None:
-    """One file more for a stream of files, a second after the last: Spark goes by their times."""
+    """Add a file to a stream of files, one second newer than the last: Spark orders files by time."""
     moment = BORN + len(list(folder.glob("*.parquet")))
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema()), folder / f".{name}")
     os.utime(folder / f".{name}", (moment, moment))
@@ -95,7 +95,7 @@ def test_a_stream_is_folded_batch_by_batch_through_restarts(
     assert hashes(follow().current()) == expected(LEDGER, hub, "wallet", "other")  # nothing twice
 
 
-def test_a_batch_that_comes_again_after_its_commit_changes_nothing(
+def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
 ) -> None:
     live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
@@ -106,7 +106,7 @@ def test_a_batch_that_comes_again_after_its_commit_changes_nothing(
     assert live.target.last() == before
 
 
-def test_a_crash_before_the_commit_leaves_the_state_as_it_was(
+def test_a_crash_before_the_commit_leaves_the_state_unchanged(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(hub, "wallet")
@@ -138,20 +138,20 @@ def test_a_gap_or_a_lost_checkpoint_is_refused(
     live.absorb(frame(spark, rows[:2], 1), 0)
     with pytest.raises(VerificationError, match="entries 3 to 3 are missing"):
         live.absorb(frame(spark, rows[3:5], 1), 1)
-    with pytest.raises(VerificationError, match="there twice"):
+    with pytest.raises(VerificationError, match="occurs twice"):
         live.absorb(frame(spark, rows[1:3], 1), 1)
     with pytest.raises(StateError, match="checkpoint was removed"):
         live.absorb(frame(spark, rows[:4], 1), 0)
     with pytest.raises(StateError, match="choose another folder"):
         LiveFold(spark, "kv.map", tmp_path / "t").current()
-    with pytest.raises(SparkSetupError, match="no stream"):
+    with pytest.raises(SparkSetupError, match="not a stream"):
         live.start(frame(spark, rows, 1))
 
 
-def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_in_the_middle(
+def test_parts_are_joined_exactly_once_although_the_query_fails_and_restarts(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two parts of a level become one of the next: four batches go through two levels."""
+    """With two parts per level, four batches reach the third level."""
     monkeypatch.setattr("veen_spark.stream.state_folder.PARTS_PER_LEVEL", 2)
     source, target = tmp_path / "source", StateFolder(tmp_path / "target")
     source.mkdir()
@@ -162,7 +162,7 @@ def test_parts_are_joined_exactly_once_though_the_query_fails_and_starts_again_i
     commit = StateFolder.commit
 
     def crash(self: StateFolder, made: Commit) -> None:
-        """Everything of the last batch is written, both joins too; then the machine goes down."""
+        """Fail after the last batch and both joins are written."""
         if made.batch == 3:
             raise OSError("the machine went down")
         commit(self, made)
@@ -215,10 +215,10 @@ live.start(stream, availableNow=True).awaitTermination()
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
-def test_a_driver_that_is_killed_in_a_batch_goes_on_exactly_there(
+def test_a_driver_that_is_killed_in_a_batch_continues_there(
     moment: str, spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path
 ) -> None:
-    """A process of its own, killed without a word: what it wrote and what Spark noted do not agree."""
+    """The process is killed when its own state and Spark's checkpoint differ."""
     source, target, key = tmp_path / "source", tmp_path / "target", tmp_path / "reader"
     source.mkdir()
     key.write_bytes(bytes(reader_key("world").secret))
@@ -243,7 +243,7 @@ def test_a_driver_that_is_killed_in_a_batch_goes_on_exactly_there(
     assert hashes(live.current()) == expected(LEDGER, hub, "wallet")
 
 
-def test_what_a_commit_names_is_durable_before_it(
+def test_parts_are_durable_before_their_commit(
     spark: SparkSession, hub: Hub, keys: ReaderKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced, commit = set[Path](), StateFolder.commit
@@ -260,24 +260,24 @@ def test_what_a_commit_names_is_durable_before_it(
     LiveFold(spark, LEDGER, tmp_path / "t", keys).absorb(frame(spark, rows_of(hub, "wallet")[:5], 1), 0)
 
 
-def test_parts_of_a_level_become_one_of_the_next() -> None:
+def test_a_full_level_becomes_one_part_of_the_next() -> None:
     low = [ParquetPart(str(n)) for n in range(PARTS_PER_LEVEL)]
     assert full_tier(low) == low
     assert full_tier(low[1:]) == []
     assert full_tier([*low[1:], *(ParquetPart(f"h{n}", 1) for n in range(PARTS_PER_LEVEL))])[0].level == 1
 
 
-def test_a_damaged_commit_says_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_commit_is_refused_with_the_next_step(tmp_path: Path) -> None:
     target = StateFolder(tmp_path)
     target.commit(Commit(3, "kv.map", "00"))
     assert target.last() == Commit(3, "kv.map", "00")
     (tmp_path / "commits" / "000000000003.json").write_text("{")
-    with pytest.raises(StateError, match="fold anew"):
+    with pytest.raises(StateError, match="start the live fold again"):
         target.last()
 
 
 def test_a_live_hub_is_folded_as_it_grows(spark: SparkSession, tmp_path: Path) -> None:
-    """Through ``readStream.format("veen")``, a restart of the query in between."""
+    """The query reads ``format("veen")`` and is restarted once."""
     hub = LiveHub(tmp_path / "hub")
     hub.start()
     try:

@@ -1,4 +1,4 @@
-"""The logs that other tests read are good ones: what storage's own judges say of them."""
+"""The logs of the other tests are valid according to veen-storage."""
 
 from __future__ import annotations
 

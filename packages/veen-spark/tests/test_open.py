@@ -1,4 +1,4 @@
-"""Opening on the executors: everything is kept, and the keys show nowhere."""
+"""Opening on the executors keeps every row, and the keys appear nowhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PUT = Put(key=b"k", value=b"v")
 
 @pytest.fixture
 def mixed(hub: Hub) -> Hub:
-    """Two streams with keys of their own, a token, a schema that nobody here knows."""
+    """A hub with two streams and keys, a cap token, and a message of an unknown schema."""
     hub.send_records("orders", [PUT, PUT])
     hub.send("payments", bodies=[b"unknown to overlays"])
     hub.authorize()
@@ -94,7 +94,7 @@ def test_a_file_may_be_an_identitys_secrets_or_its_folder(tmp_path: Path) -> Non
         assert [key.public for key in keys_in(str(named))] == [reader_key("orders").public]
 
 
-def test_a_key_file_that_is_missing_open_to_others_or_no_key_says_what_to_do(
+def test_a_missing_shared_or_invalid_key_file_is_refused_with_the_next_step(
     spark: SparkSession, mixed: Hub, tmp_path: Path
 ) -> None:
     loose, wrong = tmp_path / "loose", tmp_path / "wrong"
@@ -102,12 +102,12 @@ def test_a_key_file_that_is_missing_open_to_others_or_no_key_says_what_to_do(
     loose.chmod(0o644)
     wrong.write_bytes(b"three")
     wrong.chmod(0o600)
-    for file, said in ((tmp_path / "none", "every executor"), (loose, "chmod 600"), (wrong, "veen keygen")):
-        with pytest.raises(SparkSetupError, match=said):
+    for file, action in ((tmp_path / "none", "every executor"), (loose, "chmod 600"), (wrong, "veen keygen")):
+        with pytest.raises(SparkSetupError, match=action):
             ReaderKeys.from_files(file).get()
     with pytest.raises(PythonException, match="chmod 600"):
         open_messages(frame_of(spark, mixed, "orders"), ReaderKeys.from_files(loose)).collect()
-    with pytest.raises(VeenError, match="no file"):
+    with pytest.raises(VeenError, match="no reader key was given"):
         ReaderKeys.from_files()
 
 
@@ -144,7 +144,7 @@ spark.stop()
 
 
 def test_a_broadcast_key_is_in_no_plan_no_log_and_no_sink(tmp_path: Path) -> None:
-    """With Spark's own log switched on, and an error on an executor for good measure."""
+    """Spark's own log is on, and a task fails, which logs even more."""
     package = Path(__file__).parents[1]
     said = subprocess.run(
         [sys.executable, "-c", LEAK, tmp_path],

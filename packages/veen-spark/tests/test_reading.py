@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from veen_core.chunk import chunk_name
-from veen_core.entry import FRAME_SIZE, Entry, split_entries
+from veen_core.entry import FRAME_SIZE, Entry, split_frames
 from veen_core.ids import Label, StreamSeq
 from veen_core.limits import Limits
 from veen_core.msg import Msg
@@ -288,7 +288,7 @@ def flip(path: Path, at: int) -> None:
 def frames(path: Path) -> list[int]:
     """Return the offsets of the entries of a chunk, and the end of the last one."""
     starts = [0]
-    for entry in split_entries(path.read_bytes()):
+    for entry in split_frames(path.read_bytes()):
         starts.append(starts[-1] + len(entry.encode()))
     return starts
 

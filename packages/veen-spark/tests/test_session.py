@@ -70,7 +70,7 @@ def test_connect_without_its_packages_says_what_to_install(monkeypatch: pytest.M
         start("sc://127.0.0.1:1")
 
 
-def test_a_master_is_an_address_that_answers_or_it_is_said_which_does_not() -> None:
+def test_a_master_that_does_not_answer_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         require_answer(f"spark://127.0.0.1:{port}")
@@ -81,7 +81,7 @@ def test_a_master_is_an_address_that_answers_or_it_is_said_which_does_not() -> N
     with pytest.raises(ClusterUnreachable, match=r"sc://127.0.0.1:1 .*refused"):
         require_answer("sc://127.0.0.1:1")
     for wrong in ("spark://", "spark://here:port"):
-        with pytest.raises(SparkSetupError, match="is no address"):
+        with pytest.raises(SparkSetupError, match="is not an address"):
             require_answer(wrong)
 
 
@@ -89,7 +89,7 @@ def test_executors_run_the_python_that_is_named_and_it_must_be_here_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_DIRS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))  # to be put back
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that monkeypatch restores it
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SparkSetupError, match="unpack the executors' environment here too"):
         prepare_environment(local=False, python="./environment/bin/python")

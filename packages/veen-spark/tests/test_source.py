@@ -58,3 +58,10 @@ def test_damage_fails_the_job_with_file_and_offset_or_is_a_row(
     assert [row.file for row in damaged] == [str(chunk)]
     with pytest.raises(Exception, match="does not exist"):
         spark.read.format("veen").load(str(tmp_path / "nowhere")).count()
+
+
+def test_the_reference_documents_every_column() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "spark.md").read_text(encoding="utf-8")
+    for column in COLUMNS:
+        assert f"| `{column.name}` | " in page
+        assert f" | {column.comment} |" in page

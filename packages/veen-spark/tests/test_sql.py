@@ -1,4 +1,4 @@
-"""SQL alone verifies, opens, decodes and folds."""
+"""The SQL functions verify, open, decode and fold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def query(spark: SparkSession, hub: Hub) -> Iterator[SparkSession]:
-    """A session with the table ``log``: four good entries, and two with a flipped bit."""
+    """A session with the table ``log`` of four valid entries, and the table ``bad`` with damaged ones too."""
     sql.register(spark, ReaderKeys.broadcast(spark, [reader_key("orders")]))
     rows = [row_of(entry, hub.hub_id) for entry in entries(hub, "orders")]
     frame(spark, rows).createOrReplaceTempView("log")
@@ -95,9 +95,19 @@ def test_an_aggregate_folds_a_label_to_the_state_of_one_process(query: SparkSess
     assert found["state"] == {b"b".hex(): b"2".hex()}
 
 
-def test_an_aggregate_refuses_a_group_with_a_hole(query: SparkSession) -> None:
-    text = "select veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg)) from log where stream_seq != 2"
-    with pytest.raises(PythonException, match="entries are missing"):
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ("log where stream_seq != 2", "entries 2 to 2 are missing"),
+        ("log where stream_seq > 2", "entries 1 to 2 are missing"),
+        ("(select * from log union all select * from log where stream_seq = 4)", "entry 4 occurs twice"),
+        ("(select stream_seq, leaf_hash, nullif(msg, msg) as msg from log)", "entry 1 has no message"),
+    ],
+    ids=["gap", "no beginning", "duplicate", "pruned"],
+)
+def test_an_aggregate_refuses_what_fold_refuses(rows: str, reason: str, query: SparkSession) -> None:
+    text = f"select veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg)) from {rows}"
+    with pytest.raises(PythonException, match=f"veen_fold_kv_map: {reason}"):
         column(query, text)
 
 
@@ -119,13 +129,20 @@ def test_null_is_null_and_opens_to_nothing(query: SparkSession) -> None:
     assert row[-1].why_not == "there is no entry in this row"
 
 
-def test_an_aggregate_counts_null_messages_as_foreign_and_refuses_null_places(query: SparkSession) -> None:
+def test_an_aggregate_refuses_nulls(query: SparkSession) -> None:
     nothing = "cast(null as struct<opened: boolean, schema: binary, body: binary, parent_id: binary>)"
-    (found,) = column(query, f"select veen_fold_kv_map(stream_seq, leaf_hash, {nothing}) from log")
-    assert json.loads(str(found))["foreign"] == 4
+    with pytest.raises(PythonException, match="entry 1 has no message"):
+        column(query, f"select veen_fold_kv_map(stream_seq, leaf_hash, {nothing}) from log")
     for place in ("cast(null as long), leaf_hash", "stream_seq, cast(null as binary)"):
-        with pytest.raises(PythonException, match="a row is no log entry"):
+        with pytest.raises(PythonException, match="it is not a log entry"):
             column(query, f"select veen_fold_kv_map({place}, veen_open(msg)) from log")
+
+
+def test_an_aggregate_counts_messages_that_do_not_open_as_foreign(query: SparkSession) -> None:
+    fields = "'opened', false, 'why_not', 'no key', 'schema', x'00', 'body', x'00', 'parent_id', x'00'"
+    sealed = f"named_struct({fields})"
+    (found,) = column(query, f"select veen_fold_kv_map(stream_seq, leaf_hash, {sealed}) from log")
+    assert json.loads(str(found))["foreign"] == 4
 
 
 def test_without_keys_nothing_opens(query: SparkSession) -> None:
@@ -150,7 +167,7 @@ def test_without_keys_nothing_opens(query: SparkSession) -> None:
     ],
 )
 def test_an_argument_of_another_type_is_refused_with_what_is_wanted(asked: str, query: SparkSession) -> None:
-    """Hex in place of bytes would be a schema that nobody knows, and a body that does not decode."""
+    """Hex instead of bytes would be an unknown schema and an undecodable body."""
     name = asked.partition("(")[0]
-    with pytest.raises(PythonException, match=rf"{name}\(.*\): found .*; bytes are binary, unhex"):
+    with pytest.raises(PythonException, match=rf"{name}\(.*\): found .*; convert hex to binary with unhex"):
         query.sql(f"select {asked} from log").collect()

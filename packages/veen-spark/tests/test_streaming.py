@@ -1,4 +1,4 @@
-"""Following a live hub; most of it without Spark around it, as its driver and tasks would call it."""
+"""The streaming source. Most tests call it without Spark, as Spark's driver and tasks do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveHub]:
-    """With twelve entries in ``orders`` and three in ``invoices``."""
+    """A hub with twelve entries in ``orders`` and three in ``invoices``."""
     made = LiveHub(tmp_path_factory.mktemp("live") / "hub")
     made.start()
     made.send("orders", 12)
@@ -48,7 +48,7 @@ def read(stream: VeenStreamReader, start: dict[str, Any], end: dict[str, Any]) -
     )
 
 
-def test_everything_from_the_earliest_on_is_read_and_verified(hub: LiveHub) -> None:
+def test_all_entries_from_the_earliest_on_are_read_and_verified(hub: LiveHub) -> None:
     stream = reader(hub)
     start = stream.initialOffset()
     end = stream.latestOffset(start, ReadAllAvailable())
@@ -65,7 +65,7 @@ def test_everything_from_the_earliest_on_is_read_and_verified(hub: LiveHub) -> N
     assert read(stream, end, end) == []
 
 
-def test_batches_are_no_larger_than_asked_and_go_on_where_the_last_ended(hub: LiveHub) -> None:
+def test_batches_respect_their_limit_and_continue_where_the_last_one_ended(hub: LiveHub) -> None:
     stream, seen = reader(hub, maxOffsetsPerTrigger="4"), list[tuple[str, int]]()
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMaxRows(4)
@@ -78,7 +78,7 @@ def test_batches_are_no_larger_than_asked_and_go_on_where_the_last_ended(hub: Li
     assert len(seen) == len(set(seen)) == 15
 
 
-def test_it_can_start_at_the_latest_or_at_a_number(hub: LiveHub) -> None:
+def test_a_stream_can_start_at_the_latest_entry_or_at_a_given_one(hub: LiveHub) -> None:
     orders = hub.label("orders")
     latest = reader(hub, startingOffsets="latest").initialOffset()
     assert latest[orders]["seq"] == 12
@@ -89,12 +89,12 @@ def test_it_can_start_at_the_latest_or_at_a_number(hub: LiveHub) -> None:
 
 
 @pytest.mark.parametrize("asked", ["lastest", "{", '{"00": 1}', '{"ORDERS": "1"}', '{"ORDERS": 0}', "[1]"])
-def test_starting_offsets_that_are_none_do_not_mean_earliest(asked: str, hub: LiveHub) -> None:
+def test_invalid_starting_offsets_are_refused(asked: str, hub: LiveHub) -> None:
     with pytest.raises(SparkSetupError, match="option startingOffsets"):
         reader(hub, startingOffsets=asked.replace("ORDERS", hub.label("orders"))).initialOffset()
 
 
-def test_a_stretch_of_large_messages_is_read_in_pieces(hub: LiveHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_large_messages_is_read_in_pieces(hub: LiveHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_hub, "MAX_BUFFERED_BYTES", 1)
     monkeypatch.setattr(live_hub, "PAGE_ENTRIES", 5)
     stream = reader(hub, stream="orders")
@@ -103,17 +103,17 @@ def test_a_stretch_of_large_messages_is_read_in_pieces(hub: LiveHub, monkeypatch
     assert [row["stream_seq"] for row in rows] == list(range(1, 13))
 
 
-def test_a_hub_with_another_history_ends_the_stream(hub: LiveHub) -> None:
+def test_a_hub_with_another_history_fails_the_stream(hub: LiveHub) -> None:
     stream, orders = reader(hub), hub.label("orders")
     held = {orders: {"seq": 5, "root": "00" * 32}}
     with pytest.raises(DivergenceError, match="two histories"):
         stream.latestOffset(held, ReadAllAvailable())
 
 
-def test_a_task_that_is_shown_another_history_than_the_batch_was_planned_by_fails(
+def test_a_task_fails_if_the_hub_shows_it_another_history_than_the_driver(
     make_hub: Callable[..., Hub],
 ) -> None:
-    """Two hubs with one key are one hub with two faces: each face holds by itself."""
+    """Two hubs with one key stand for a hub that shows two histories."""
     faces = []
     for name, who in (("one", "alice"), ("two", "bob")):
         written = make_hub(name)
@@ -145,7 +145,7 @@ def test_entries_that_the_hub_no_longer_has_are_an_error_unless_loss_is_tolerate
     assert waiting.latestOffset(ahead, ReadAllAvailable()) == ahead  # and not back to 12
 
 
-def test_of_what_retention_took_the_receipt_is_a_row_if_loss_is_tolerated(
+def test_a_pruned_entry_is_read_as_its_receipt_if_loss_is_tolerated(
     make_hub: Callable[..., Hub],
 ) -> None:
     written = make_hub()
@@ -179,31 +179,33 @@ def test_another_hub_than_the_pinned_one_is_refused(hub: LiveHub) -> None:
     ("options", "message"),
     [
         ({"hubId": "zz"}, "want HubId"),
-        ({"stream": ""}, "give the option stream or label"),
+        ({"stream": ""}, "set the option stream or label"),
         ({"startingoffset": "latest"}, "has no option startingoffset"),
-        ({"failOnDataLoss": "maybe"}, "want true or false"),
+        ({"failOnDataLoss": "maybe"}, "maybe is not one of true, false"),
     ],
 )
-def test_what_is_asked_wrongly_says_why(hub: LiveHub, options: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_refused_with_the_reason(
+    hub: LiveHub, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(SparkSetupError, match=message):
         reader(hub, **options)
 
 
-def test_a_share_that_one_label_does_not_need_goes_to_the_others() -> None:
+def test_a_label_that_needs_less_leaves_its_share_to_the_others() -> None:
     a, b, c = (Label(bytes([n]) * 32) for n in range(3))
-    assert live_hub.deal({a: 1, b: 50, c: 100}, 31) == {a: 1, b: 15, c: 15}
-    assert live_hub.deal({a: 1, b: 50}, None) == {a: 1, b: 50}
-    assert sum(live_hub.deal({a: 7, b: 7, c: 7}, 8).values()) == 8
+    assert live_hub.share_out({a: 1, b: 50, c: 100}, 31) == {a: 1, b: 15, c: 15}
+    assert live_hub.share_out({a: 1, b: 50}, None) == {a: 1, b: 50}
+    assert sum(live_hub.share_out({a: 7, b: 7, c: 7}, 8).values()) == 8
 
 
-def test_a_long_stretch_is_several_parts(hub: LiveHub) -> None:
+def test_a_long_range_is_several_partitions(hub: LiveHub) -> None:
     label = hub.label("orders")
     parts = reader(hub).partitions({}, {label: {"seq": 45_000, "root": ""}})
     stretches = [(part.start, part.end) for part in parts if isinstance(part, StreamPartition)]
     assert stretches == [(1, 20_000), (20_001, 40_000), (40_001, 45_000)]
 
 
-def test_a_query_goes_on_from_its_checkpoint_with_every_entry_once(
+def test_a_query_continues_from_its_checkpoint_and_reads_every_entry_once(
     spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     hub = LiveHub(tmp_path_factory.mktemp("followed") / "hub")

@@ -1,4 +1,4 @@
-"""A wallet's log with every kind of duplicate: copies, copies that lie, transfers used again."""
+"""A wallet's log with every kind of duplicate: copies, false copies, repeated transfers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def deposit(amount: int) -> Deposit:
 
 
 def mirror(hub: Hub, name: str, *, reader: str) -> None:
-    """Originals before and after their copies; 19 messages."""
+    """Write 19 messages, with originals before and after their copies."""
 
     def send(*records: Record, parents: list[LeafHash | None] | None = None) -> list[LeafHash]:
         return [r.leaf_hash for r in hub.send_records(name, records, reader=reader, parents=parents)]

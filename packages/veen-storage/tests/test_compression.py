@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from veen_core.entry import split_entries
+from veen_core.entry import split_frames
 from veen_core.ids import StreamSeq
 from veen_core.limits import Limits
 from veen_storage.chunks import compression
@@ -53,7 +53,7 @@ def test_any_zstd_decoder_gives_the_concatenated_frames(pair: tuple[Store, Store
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as reader:
         decoded = reader.read()
     assert decoded == plain
-    assert [entry.stream_seq for entry in split_entries(decoded)] == list(range(1, 41))
+    assert [entry.stream_seq for entry in split_frames(decoded)] == list(range(1, 41))
 
 
 def test_readers_see_identical_bytes(pair: tuple[Store, Store]) -> None:

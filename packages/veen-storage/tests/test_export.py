@@ -14,7 +14,7 @@ import pytest
 from veen_core import cbor, hub_identity
 from veen_core.checkpoint import Checkpoint, sign_checkpoint
 from veen_core.chunk import ChunkSummary, decode_peaks, parse_chunk_name
-from veen_core.entry import split_entries
+from veen_core.entry import split_frames
 from veen_core.export import (
     MANIFEST,
     SIGNATURE,
@@ -151,7 +151,7 @@ def test_each_exported_chunk_can_be_verified_apart(written: Store, tmp_path: Pat
         summary = ChunkSummary.decode(files[name.removesuffix("log") + "summary"])
         log = written.read.consistency(ORDERS, seq(parsed.start - 1), parsed.end)
         assert decode_peaks(files[f"peaks-{ORDERS.hex()}-{parsed.start - 1:020d}.cbor"]) == log.peaks_from
-        entries = list(split_entries(content))
+        entries = list(split_frames(content))
         assert [e.stream_seq for e in entries] == list(range(parsed.start, parsed.end + 1))
         assert summary.mmr_root_end == entries[-1].receipt.mmr_root
 

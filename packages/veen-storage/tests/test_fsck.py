@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from veen_core.chunk import parse_chunk_name
-from veen_core.entry import Entry, decode_entry, decode_frame
+from veen_core.entry import Entry, decode_frame, unframe
 from veen_core.ids import Coid, Label, StreamSeq
 from veen_core.keys import SigningKey
 from veen_core.limits import Limits
@@ -289,7 +289,7 @@ def change_frames(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> N
 
 def forge(frame: bytes, key: SigningKey = HUB_KEY, msg_bytes: bytes | None = None, **fields: object) -> bytes:
     """The frame with another receipt, signed; hashes made right again."""
-    entry = decode_entry(frame)
+    entry = unframe(frame)
     unsigned = dataclasses.replace(entry.receipt, **fields)  # type: ignore[arg-type]
     receipt = sign_receipt(key, unsigned).encode()
     return Entry(entry.label, entry.stream_seq, msg_bytes or entry.msg_bytes, receipt, entry.flags).encode()
@@ -300,26 +300,26 @@ def at_two(change: Callable[[bytes], bytes]) -> Callable[[list[bytes]], list[byt
 
 
 def resign_badly(frame: bytes) -> bytes:
-    msg = decode_entry(frame).msg
+    msg = unframe(frame).msg
     return forge(frame, msg_bytes=dataclasses.replace(msg, sig=type(msg.sig)(bytes(64))).encode())
 
 
 def other_profile(frame: bytes) -> bytes:
-    binding = dataclasses.replace(decode_entry(frame).msg.binding, profile_id=PROFILES["bulk"].profile_id)
-    msg = sign_msg(signing_key("bob"), binding, decode_entry(frame).msg.ciphertext)
+    binding = dataclasses.replace(unframe(frame).msg.binding, profile_id=PROFILES["bulk"].profile_id)
+    msg = sign_msg(signing_key("bob"), binding, unframe(frame).msg.ciphertext)
     return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
 
 
 def skipped_client_seq(frame: bytes) -> bytes:
-    binding = decode_entry(frame).msg.binding
+    binding = unframe(frame).msg.binding
     binding = dataclasses.replace(binding, client_seq=type(binding.client_seq)(99))
     msg = sign_msg(signing_key("bob"), binding, ciphertext(b"skipped"))
     return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
 
 
 def ahead_of_the_stream(frame: bytes) -> bytes:
-    binding = dataclasses.replace(decode_entry(frame).msg.binding, prev_ack=StreamSeq(50))
-    msg = sign_msg(signing_key("bob"), binding, decode_entry(frame).msg.ciphertext)
+    binding = dataclasses.replace(unframe(frame).msg.binding, prev_ack=StreamSeq(50))
+    msg = sign_msg(signing_key("bob"), binding, unframe(frame).msg.ciphertext)
     return forge(frame, msg_bytes=msg.encode(), leaf_hash=msg.leaf_hash)
 
 
@@ -332,7 +332,7 @@ def ahead_of_the_stream(frame: bytes) -> bytes:
         (lambda f: [*f[:2], *f[3:]], 2, 12, "is in the place of entry 11"),
         (lambda f: [*f[:2], f[3], f[2], *f[4:]], 2, 12, "is in the place of entry 11"),
         (lambda f: [*f[:3], f[2], *f[3:]], 3, 11, "is in the place of entry 12"),
-        (at_two(lambda f: forge(f, mmr_root=type(decode_entry(f).receipt.mmr_root)(bytes(32)))), 2, 11, "I3"),
+        (at_two(lambda f: forge(f, mmr_root=type(unframe(f).receipt.mmr_root)(bytes(32)))), 2, 11, "I3"),
         (at_two(lambda f: forge(f, key=signing_key("other hub"))), 2, 11, "RECEIPT.hub_sig"),
         (at_two(resign_badly), 2, 11, "MSG.sig"),
         (at_two(lambda f: forge(f, hub_ts=at(1))), 2, 11, "H3: "),

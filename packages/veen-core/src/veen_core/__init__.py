@@ -1,8 +1,8 @@
-"""VEEN's protocol as a library: wire objects, proofs, keys and the client as a state machine.
+"""The VEEN protocol as a library: wire objects, proofs, keys, the verifier of logs, and the client.
 
-Pure: no IO, no clock, no randomness that was not handed in. The names below are the public face;
-the modules ``api``, ``client``, ``hashing``, ``hub_identity``, ``ids``, ``invariants``, ``keystore``,
-``pow``, ``rejection``, ``status`` and ``wire`` are public too.
+The package does no IO and has no clock; callers pass in times and random bytes. The names below are public,
+and so are the modules ``api``, ``client``, ``hashing``, ``hub_identity``, ``ids``, ``keystore``,
+``log_rules``, ``log_verifier``, ``pow``, ``rejection``, ``status`` and ``wire``.
 """
 
 from veen_core.cap import CapToken, mint, verify_token
@@ -11,15 +11,16 @@ from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.checkpoint import verify_signature as verify_checkpoint
 from veen_core.ciphertext import Binding
 from veen_core.consistency import MmrConsistency, prove_consistency, verify_consistency
-from veen_core.entry import Entry, decode_entry, split_entries
+from veen_core.entry import Entry, split_frames, unframe
 from veen_core.equivocation import Equivocation, verify_evidence
 from veen_core.errors import DecodeError, VeenError, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.hub_identity import HubIdentity, verify_identity, verify_identity_signature
 from veen_core.ids import ClientId, HubId, HubPk, Label, LeafHash, MmrRoot, StreamId, StreamSeq
-from veen_core.invariants import verify_pair
 from veen_core.keys import DhKey, DhSecret, SigningKey, SigningSeed
 from veen_core.limits import DEFAULT_LIMITS, Limits
+from veen_core.log_rules import LogTerms
+from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
 from veen_core.msg import Msg, operation_id, seal_msg, verify_msg
 from veen_core.payload import PayloadHeader
@@ -56,6 +57,8 @@ __all__ = [
     "LeafHash",
     "Limits",
     "LogReader",
+    "LogTerms",
+    "LogVerifier",
     "LogWriter",
     "Mmr",
     "MmrConsistency",
@@ -72,7 +75,6 @@ __all__ = [
     "VeenError",
     "VerificationError",
     "check_transition",
-    "decode_entry",
     "label",
     "mint",
     "operation_id",
@@ -80,8 +82,9 @@ __all__ = [
     "prove_inclusion",
     "routing_key",
     "seal_msg",
-    "split_entries",
+    "split_frames",
     "stream_id",
+    "unframe",
     "verify_card",
     "verify_checkpoint",
     "verify_consistency",
@@ -90,7 +93,6 @@ __all__ = [
     "verify_identity_signature",
     "verify_inclusion",
     "verify_msg",
-    "verify_pair",
     "verify_receipt",
     "verify_token",
 ]

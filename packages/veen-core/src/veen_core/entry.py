@@ -3,8 +3,7 @@
 A control entry (flag bit 0) holds a cap token instead of a MSG. The leaf in its RECEIPT is
 ``Ht("veen/authorize", auth_ref || H(token bytes))``, so that the log alone shows when a token was authorized.
 
-``decode_entry`` and ``split_entries`` judge frame and pair; ``unframe`` and ``split_frames`` the frame
-alone, for whoever judges the pair against the log, or wrote it.
+``unframe`` and ``split_frames`` check the frame; ``log_rules`` checks whether the RECEIPT is for the content.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from veen_core.cap import CapToken
 from veen_core.errors import DecodeError, DecodeFault, EncodeError, VerificationError
 from veen_core.hashing import H, Ht
 from veen_core.ids import AuthRef, EntryHash, Label, LeafHash, StreamSeq
-from veen_core.invariants import verify_alone
 from veen_core.msg import Msg
 from veen_core.receipt import Receipt
 
@@ -148,9 +146,9 @@ def frame_size(data: bytes, at: int = 0) -> int:
 
 
 def unframe(data: bytes) -> Entry:
-    """One whole entry with nothing after it: lengths, entry hash, header and RECEIPT agree (§4.8.1).
+    """Decode one framed entry: lengths, entry hash, and the RECEIPT's label and stream_seq agree (§4.8.1).
 
-    What stands in the MSG's place is bytes, as yet: nothing says that the RECEIPT is for them.
+    Whether the RECEIPT is for the MSG is not checked here (``log_rules.verify_alone``).
     """
     header = decode_frame(data)
     if len(data) != header.size:
@@ -170,7 +168,7 @@ def unframe(data: bytes) -> Entry:
 
 
 def split_frames(data: bytes) -> Iterator[Entry]:
-    """The entries of a chunk, in order, each as ``unframe`` leaves it; nothing is skipped (§4.8.2)."""
+    """Yield the entries of a chunk in order; a damaged entry raises and none is skipped (§4.8.2)."""
     offset = 0
     while offset < len(data):
         try:
@@ -182,39 +180,14 @@ def split_frames(data: bytes) -> Iterator[Entry]:
         offset += header.size
 
 
-def decode_entry(data: bytes) -> Entry:
-    """One whole entry whose RECEIPT is for what stands beside it (§4.8.1)."""
-    entry = unframe(data)
-    _check_pair(entry)
-    return entry
-
-
-def split_entries(data: bytes) -> Iterator[Entry]:
-    """The entries of a chunk, in order, each as ``decode_entry`` wants it; a fault raises (§4.8.2)."""
-    for entry in split_frames(data):
-        _check_pair(entry)
-        yield entry
-
-
-def _check_pair(entry: Entry) -> None:
-    """Of §7, all that a pair shows alone: I10, I11 at the widest limits, I1, I2; or H5's leaf.
-
-    The rest needs the log (``invariants``), signatures need the hub's keys (``hub_identity``).
-    """
-    if entry.is_authorize:
-        verify_authorize(entry)
-    else:
-        verify_alone(entry.msg_bytes, entry.receipt_bytes)
-
-
 def verify_authorize(entry: Entry) -> CapToken:
-    """The token of a control entry, which must be the one its RECEIPT promises (H5).
+    """Return the token of a control entry; raise unless its RECEIPT is for this token (H5).
 
-    The frame's flags are under no hash: this is what keeps a set bit from hiding a MSG.
+    No hash covers the flags of the frame. This check keeps a flipped flag from hiding a MSG.
     """
     token = entry.token
     if entry.receipt.leaf_hash != authorize_leaf(token.auth_ref, entry.msg_bytes):
-        raise VerificationError("entry (core §4.8.1): the RECEIPT is not for the token beside it (H5)")
+        raise VerificationError("the RECEIPT is not for the token of its entry (RESOLUTIONS H5)")
     return token
 
 

@@ -1,8 +1,8 @@
 """The rules that every log obeys: one sentence and one clause per rule, and the checks of a single entry.
 
 ``RULES`` lists them in the order in which they are checked. ``examine`` and ``examine_pruned`` check the
-rules that an entry shows by itself and return the ``LogStep`` that it adds to the log. The rules between
-consecutive entries, and those of checkpoints, are checked by ``log_verifier.LogVerifier``.
+rules that an entry shows by itself and return the ``LogStep`` that it adds to the log. ``LogVerifier`` in
+``log_verifier`` checks the rules between consecutive entries, and those of checkpoints.
 
 Not here, because a log alone cannot show it: I5 needs the opened message (``attachment``), I7 needs the hub's
 admission record (``cap``, ``rate``), I13 is about refusals.
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from veen_core import ciphertext, stream
 from veen_core.checkpoint import LabelOrigin
 from veen_core.chunk import PrunedEntry
-from veen_core.entry import Entry, authorize_leaf
-from veen_core.errors import DecodeError, InvariantError
+from veen_core.entry import Entry, verify_authorize
+from veen_core.errors import DecodeError, InvariantError, VerificationError
 from veen_core.hashing import H
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
@@ -130,32 +130,37 @@ def step_of(receipt: Receipt, fields: Msg | PrunedEntry) -> LogStep:
     )
 
 
-def examine(entry: Entry, terms: LogTerms) -> LogStep:
-    """Check a whole entry by itself; return its step or raise ``InvariantError``. No signature is checked."""
+def verify_alone(entry: Entry, limits: Limits = DEFAULT_LIMITS) -> LogStep:
+    """Check the rules that an entry shows by itself, wherever its log is; return its step.
+
+    These are the frame, I10, I11, I1 and I2 of a MSG, or the leaf of a cap token (H5). No signature is
+    checked. Raises ``InvariantError``.
+    """
     seq = entry.stream_seq
-    if len(entry.msg_bytes) > terms.limits.max_msg_bytes:  # before anything is decoded (SH0.4)
-        found = f"{len(entry.msg_bytes)} bytes exceed max_msg_bytes = {terms.limits.max_msg_bytes}"
+    if len(entry.msg_bytes) > limits.max_msg_bytes:  # before anything is decoded (SH0.4)
+        found = f"{len(entry.msg_bytes)} bytes exceed max_msg_bytes = {limits.max_msg_bytes}"
         raise SIZES.broken(found, seq)
     try:
         receipt = entry.receipt
+        content = entry.token if entry.is_authorize else entry.msg
     except DecodeError as exc:
         raise CANONICAL.broken(str(exc), seq) from exc
     if (receipt.label, receipt.stream_seq) != (entry.label, seq):
         raise FRAME.broken("the RECEIPT is of another label or stream_seq than the frame", seq)
-    if entry.label != terms.label:
-        raise LEAF.broken(f"the entry is of label {entry.label.hex()}, not {terms.label.hex()}", seq)
-    if entry.is_authorize:
-        return _examine_token(entry, receipt, terms)
-    return _examine_msg(entry, receipt, terms)
+    if isinstance(content, Msg):
+        _check_pair(content, receipt, limits)
+        return step_of(receipt, content)
+    try:
+        verify_authorize(entry)
+    except VerificationError as exc:
+        raise TOKEN.broken(str(exc), seq) from None
+    promised = (seq, receipt.leaf_hash, receipt.mmr_root, receipt.hub_ts)
+    return LogStep(*promised, None, ClientSeq(0), StreamSeq(0), content.auth_ref)
 
 
-def _examine_msg(entry: Entry, receipt: Receipt, terms: LogTerms) -> LogStep:
+def _check_pair(msg: Msg, receipt: Receipt, limits: Limits) -> None:
     try:
-        msg = entry.msg
-    except DecodeError as exc:
-        raise CANONICAL.broken(str(exc), receipt.stream_seq) from exc
-    try:
-        ciphertext.check_layout(msg.ciphertext, terms.limits)
+        ciphertext.check_layout(msg.ciphertext, limits)
     except DecodeError as exc:
         raise SIZES.broken(str(exc), receipt.stream_seq) from exc
     if H(msg.ciphertext) != msg.ct_hash:
@@ -163,25 +168,19 @@ def _examine_msg(entry: Entry, receipt: Receipt, terms: LogTerms) -> LogStep:
     if msg.label != receipt.label:
         raise LEAF.broken("the MSG is of another label than its RECEIPT", receipt.stream_seq)
     _check_leaf(receipt, msg.leaf_hash)
-    _check_profile(msg.profile_id, terms, receipt.stream_seq)
-    return step_of(receipt, msg)
 
 
-def _examine_token(entry: Entry, receipt: Receipt, terms: LogTerms) -> LogStep:
-    """The frame's flags are under no hash: the leaf keeps a set bit from hiding a MSG (H5)."""
-    seq = receipt.stream_seq
-    if not terms.is_control_label:
-        raise TOKEN.broken("a token outside the hub's control label", seq)
-    try:
-        token = entry.token
-    except DecodeError as exc:
-        raise CANONICAL.broken(str(exc), seq) from exc
-    auth_ref = token.auth_ref
-    if receipt.leaf_hash != authorize_leaf(auth_ref, entry.msg_bytes):
-        raise TOKEN.broken("the RECEIPT is not for the token of its entry", seq)
-    return LogStep(
-        seq, receipt.leaf_hash, receipt.mmr_root, receipt.hub_ts, None, ClientSeq(0), StreamSeq(0), auth_ref
-    )
+def examine(entry: Entry, terms: LogTerms) -> LogStep:
+    """Check an entry by itself and against the terms of its log; return its step. No signature is checked."""
+    step = verify_alone(entry, terms.limits)
+    if entry.label != terms.label:
+        found = f"the entry is of label {entry.label.hex()}, not {terms.label.hex()}"
+        raise LEAF.broken(found, step.stream_seq)
+    if not entry.is_authorize:
+        _check_profile(entry.msg.profile_id, terms, step.stream_seq)
+    elif not terms.is_control_label:
+        raise TOKEN.broken("a token outside the hub's control label", step.stream_seq)
+    return step
 
 
 def examine_pruned(kept: PrunedEntry, terms: LogTerms) -> LogStep:

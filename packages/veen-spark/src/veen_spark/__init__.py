@@ -1,12 +1,17 @@
-"""Logs of any size: a Spark data source, distributed verification, folds and queries.
+"""Logs of any size on Spark: a data source, distributed verification, folds and queries.
 
     from veen_spark import start
 
-    spark = start()                                        # no Java, no configuration needed
+    spark = start()                                        # needs no Java and no configuration
     spark.read.format("veen").load("exports/*").show()
 
-``start`` registers everything; ``register`` does so for a session that was made elsewhere. Nothing is
-imported here until it is asked for: the `veen` command loads this package to list what it brings.
+``start`` creates a session and registers the data source and the SQL functions; ``register`` does so for an
+existing session. Names are imported on first use, because ``veen --help`` loads this package too.
+
+    read/       log files as rows            fold/       overlay states from rows
+    stream/     a live hub as rows           functions/  reader keys, opening, SQL functions
+    verify/     the audit of logs            session/    starting Spark
+    commands/   ``veen spark …``
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ __all__ = [
     "state",
 ]
 
-_LATER: Final = {
+_MODULES: Final = {
     "LiveFold": "veen_spark.stream.live_fold",
     "ReaderKeys": "veen_spark.functions.reader_keys",
     "fold": "veen_spark.fold.folding",
@@ -47,13 +52,13 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("veen")`` and the SQL functions known to a session, and set what they rely on."""
+    """Register ``format("veen")`` and the SQL functions with a session, and set the options they need."""
     from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark
     from veen_spark.read import source  # noqa: PLC0415 - loads pyspark
     from veen_spark.session.session import SETTINGS  # noqa: PLC0415

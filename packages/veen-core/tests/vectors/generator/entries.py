@@ -12,17 +12,16 @@ from veen_core.entry import (
     FRAME_SIZE,
     Entry,
     authorize_leaf,
-    decode_entry,
     entry_hash,
-    verify_authorize,
+    unframe,
 )
 from veen_core.equivocation import Equivocation, Statement, evidence_of, verify_evidence
-from veen_core.errors import DecodeError, EvidenceError, InvariantError, SignatureError, VerificationError
-from veen_core.hub_identity import HubIdentity
-from veen_core.ids import ClientSeq, Epoch, HubPk, Label, LeafHash, MmrRoot, ProfileId, StreamSeq
-from veen_core.invariants import Before, verify_pair
+from veen_core.errors import DecodeError, EvidenceError, InvariantError, SignatureError
+from veen_core.hub_identity import HubIdentity, new_identity
+from veen_core.ids import ClientSeq, Epoch, HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.keys import SigningKey
-from veen_core.mmr import Mmr
+from veen_core.log_rules import PROFILE, LogTerms, verify_alone
+from veen_core.log_verifier import LogVerifier
 from veen_core.receipt import verify_receipt
 
 from . import cast
@@ -34,19 +33,22 @@ LOG = cast.log()
 # --- entry
 
 
+IDENTITY = new_identity(cast.HUB, UnixTime(0))
+
+
 def judge_entry(wire: bytes, context: Context) -> Any:
-    """Frame, then the pair in it: as a message against the log before, or as an authorisation."""
-    entry = decode_entry(wire)
+    """Frame and pair; then a MSG against the log before it, or a token by itself; then the receipt."""
+    entry = unframe(wire)
+    step = verify_alone(entry)
     if entry.is_authorize:
-        verify_token(verify_authorize(entry))
+        verify_token(entry.token)
     else:
         peaks = [bytes.fromhex(peak) for peak in context["peaks"]]
-        before = Before(
-            log=Mmr(context["size"], peaks),
-            last_client_seq=ClientSeq(context["last_client_seq"]),
-            profiles=[ProfileId(unhex(context, "profile_id"))],
-        )
-        verify_pair(entry.msg_bytes, entry.receipt_bytes, before)
+        if entry.msg.profile_id != unhex(context, "profile_id"):
+            raise PROFILE.broken("the profile is not the hub's", entry.stream_seq)
+        log = LogVerifier(LogTerms(label=entry.label, identity=IDENTITY), size=context["size"], peaks=peaks)
+        log.writers.put(entry.msg.client_id, ClientSeq(context["last_client_seq"]))
+        log.advance(step)
     verify_receipt(entry.receipt, HubPk(unhex(context, "hub_pk")))
     return {
         "flags": entry.flags,
@@ -89,6 +91,11 @@ def _put(at: int, value: bytes) -> bytes:
 def _framed(**changes: Any) -> bytes:
     """The sixth entry with a part replaced and a header that fits it."""
     return dataclasses.replace(SIXTH, **changes).encode()
+
+
+def _ahead() -> bytes:
+    """The sixth entry whose MSG acknowledges itself; the leaf does not cover prev_ack."""
+    return _framed(msg_bytes=dataclasses.replace(SIXTH.msg, prev_ack=StreamSeq(6)).encode())
 
 
 def _receipted(**changes: Any) -> bytes:
@@ -204,25 +211,25 @@ ENTRY = Object(
                 "stream_seq_skipped",
                 WIRE,
                 InvariantError,
-                "I3: stream_seq is 6 after 7 entries",
+                "I3: the entry follows entry 7",
                 _after(7, last_client_seq=5),
             ),
             ("client_seq_repeated", WIRE, InvariantError, "I8: client_seq 6", _after(5, last_client_seq=6)),
             ("client_seq_skipped", WIRE, InvariantError, "I9: client_seq 6", _after(5, last_client_seq=4)),
-            ("profile_unknown", WIRE, InvariantError, "I4: profile", _after(5, profile_id="00" * 32)),
-            ("prev_ack_ahead", WIRE, InvariantError, "I6: prev_ack 5 is ahead", _after(4, last_client_seq=5)),
+            ("profile_unknown", WIRE, InvariantError, "I4: the profile", _after(5, profile_id="00" * 32)),
+            ("prev_ack_ahead", _ahead(), InvariantError, "I6: prev_ack 6 is ahead", _after(5)),
             (
                 "authorize_hides_a_msg",
                 _put(1, b"\x01"),
-                DecodeError,
-                "cap_token (core §6): want map",
+                InvariantError,
+                "I10: cap_token (core §6): want map",
                 _after(5),
             ),
             (
                 "authorize_of_another_token",
                 _authorize(content=cast.token(Rate(per_sec=1, burst=1)).encode()),
-                VerificationError,
-                "the RECEIPT is not for the token beside it (H5)",
+                InvariantError,
+                "H5: the RECEIPT is not for the token of its entry",
                 _after(0),
             ),
             (

@@ -1,52 +1,26 @@
-"""``veen spark …``: one module a command, imported when it is run."""
+"""``veen spark …``: one module per command, imported when the command is run.
+
+All commands take their arguments in one order: the logs to read as PATHS, everything else as options. A
+command that writes a folder calls it ``--out``.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final
 
-import click
-
-
-class Where(NamedTuple):
-    """A command's module, the command in it, and its line in a list."""
-
-    module: str
-    attribute: str
-    help: str
-
+from veen_cli.frame import Group, LazyCommand
 
 COMMANDS: Final = {
-    "verify": Where("verify", "verify", "Check every signature, hash and root of logs, on all cores."),
-    "fold": Where("fold", "fold", "Fold logs to an overlay's state, one for each label."),
-    "query-sql": Where("query_sql", "query_sql", "Ask logs in SQL."),
-    "to-parquet": Where("to_parquet", "to_parquet", "Write logs as partitioned Parquet."),
-    "stream": Where("stream", "stream", "Follow a hub's streams into Parquet, verified, exactly once."),
+    "verify": LazyCommand(f"{__name__}.verify:verify", "Check every signature, hash and root of logs."),
+    "fold": LazyCommand(f"{__name__}.fold:fold", "Compute an overlay's state from logs, one per label."),
+    "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query logs in SQL."),
+    "to-parquet": LazyCommand(f"{__name__}.to_parquet:to_parquet", "Write logs as partitioned Parquet."),
+    "stream": LazyCommand(f"{__name__}.stream:stream", "Follow a hub's streams into Parquet, exactly once."),
 }
 
-
-class SparkGroup(click.Group):
-    """Lists its commands without loading them, nor Spark."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        if (where := COMMANDS.get(cmd_name)) is None:
-            return None
-        command = getattr(import_module(f"{__name__}.{where.module}"), where.attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, where.help) for name, where in COMMANDS.items()])
-
-
-spark = SparkGroup(
+spark = Group(
     "spark",
-    no_args_is_help=True,
-    subcommand_metavar="COMMAND …",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Logs of any size, on Spark: verify, fold, query, convert, follow.",
+    COMMANDS,
+    path="spark",
+    help="Verify, fold, query, convert and follow logs of any size on Spark.",
 )

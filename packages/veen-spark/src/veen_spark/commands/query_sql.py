@@ -1,4 +1,4 @@
-"""``veen spark query-sql``: ask logs in SQL."""
+"""``veen spark query-sql``: logs queried in SQL."""
 
 from __future__ import annotations
 
@@ -8,79 +8,82 @@ from typing import Any, Final
 
 import click
 
-from veen_spark.commands.paths import require_paths
+from veen_cli.frame import Answer, Integer, Output, command
+from veen_spark.commands.paths import log_paths, require_paths
 from veen_spark.commands.readers import reader_keys, reader_option
-from veen_spark.commands.session import HELP, ExampleCommand, log_paths, session, session_options, show
+from veen_spark.commands.session import session, session_options
 
-EXAMPLES: Final = (
-    'veen spark query-sql "select count(*) from log where not veen_verify_msg(msg)" clone/',
-    'veen spark query-sql "select m.schema_name, veen_decode(m.schema, m.body) from '
-    '(select veen_open(msg) as m from log)" exports/* --reader reader/',
+DEFAULT_ROWS: Final = 1_000
+
+
+@command(
+    'veen spark query-sql clone/ --query "select count(*) from log where not veen_verify_msg(msg)"',
+    'veen spark query-sql exports/* --reader reader/ --query "select m.schema_name, '
+    'veen_decode(m.schema, m.body) from (select veen_open(msg) as m from log)"',
+    name="query-sql",
 )
-
-
-@click.command("query-sql", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
-@click.argument("query")
 @log_paths
-@reader_option
-@click.option("--limit", type=click.IntRange(min=1), default=1_000, help="Rows to show at the most (1000).")
+@click.option("--query", required=True, help="The SQL query; the table of entries is called log.")
+@reader_option()
+@click.option(
+    "--limit", type=Integer(1), default=DEFAULT_ROWS, show_default=True, help="Largest number of rows shown."
+)
 @session_options
 def query_sql(
+    out: Output,
     *,
-    query: str,
     paths: tuple[str, ...],
+    query: str,
     readers: tuple[Path, ...],
     limit: int,
     master: str,
     conf: dict[str, str],
     verbose: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Ask logs in SQL.
+) -> Answer | None:
+    """Query the logs at PATHS in SQL.
 
-    PATHS are the table log, and veen_* functions verify, open, decode and fold. Byte strings are shown in
-    hex. If there are more rows than --limit, it says so. With --quiet nothing but the rows is printed.
+    The logs are the table log; functions named veen_* verify, open, decode and fold. Byte strings are shown
+    in hex. With --quiet only the rows are printed, without column names.
     """
     from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark, which --help does not need
 
     keys = reader_keys(readers)
     require_paths(paths, master)
-    with session(master, conf, verbose=verbose) as spark:
+    with session(out, master, conf, verbose=verbose) as spark:
         sql.register(spark, keys)
         spark.read.format("veen").load([*paths]).createOrReplaceTempView("log")
         answer = spark.sql(query)
         columns = answer.columns
-        found = [[shown(value) for value in row] for row in answer.limit(limit + 1).collect()]
+        found = [[plain_value(value) for value in row] for row in answer.limit(limit + 1).collect()]
     more, rows = len(found) > limit, found[:limit]
-    if as_json:
-        show({"columns": columns, "rows": rows, "more": more})
-        return
-    if not quiet:
+    if out.as_json:
+        return Answer({"columns": columns, "rows": rows, "more": more})
+    if not out.quiet:
         click.echo("\t".join(columns))
     for row in rows:
         click.echo("\t".join(_cell(value) for value in row))
     if more:
-        click.echo(f"there are more than {limit} rows: say --limit, or aggregate", err=True)
+        click.echo(f"there are more than {limit} rows; raise --limit or aggregate in SQL", err=True)
+    return None
 
 
-def shown(value: Any) -> Any:
-    """For JSON: byte strings in hex, structs as objects, what JSON has no name for as text."""
+def plain_value(value: Any) -> Any:
+    """Convert a value for JSON: byte strings to hex, structs to objects, unknown types to text."""
     match value:
         case None | bool() | int() | float() | str():
             return value
         case bytes() | bytearray():
             return bytes(value).hex()
         case list():
-            return [shown(each) for each in value]
+            return [plain_value(each) for each in value]
         case dict():
-            return {str(shown(name)): shown(each) for name, each in value.items()}
+            return {str(plain_value(name)): plain_value(each) for name, each in value.items()}
         case tuple() if hasattr(value, "asDict"):
-            return {name: shown(each) for name, each in value.asDict().items()}
+            return {name: plain_value(each) for name, each in value.asDict().items()}
     return str(value)
 
 
 def _cell(value: Any) -> str:
-    """One line for a terminal, whatever a sender wrote: JSON escapes control characters."""
+    """Return a value as one line for a terminal; JSON escapes the control characters of a sender's text."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return json.dumps(text)[1:-1] if isinstance(value, str) and not text.isprintable() else text

@@ -1,132 +1,121 @@
-"""What every command has: the session's options, and Spark's errors in one line with veen's exit codes."""
+"""The Spark session of a command: its options, its start-up messages, and Spark's errors in one line."""
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from veen_cli.frame import CommandFailed, Exit, Output
 from veen_core.errors import DecodeError
 from veen_core.ids import HubId
-from veen_spark.errors import ClusterUnreachable, SparkSetupError
+from veen_spark.errors import ClusterUnreachable
 from veen_spark.session.master import LOCAL
 from veen_spark.session.session import start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-USAGE, NETWORK, PROTOCOL, REFUSED = 1, 2, 3, 4
+REMINDER_SEC: Final = 15.0
+"""How often a command says that Spark is still starting, if stderr is not a terminal."""
+SHOW_LOG: Final = "run the command with --verbose to see Spark's log"
 _RAISED: Final = re.compile(r"^(?:pyspark\S*: )?veen_\w+(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
-"""The last line of a worker's traceback, inside what Spark raises."""
+"""The last line of an executor's traceback, inside Spark's exception."""
 _CODES: Final = {
-    "SparkSetupError": USAGE,
-    "ConfigError": USAGE,
-    "Unreachable": NETWORK,
-    "Refused": REFUSED,
+    "SparkSetupError": Exit.USAGE,
+    "ConfigError": Exit.USAGE,
+    "Unreachable": Exit.NETWORK,
+    "Refused": Exit.REFUSED,
 }
-"""Of our errors by name; any other is of the protocol."""
-HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Exit codes by the name of the error; every other error of VEEN exits with ``Exit.PROTOCOL``."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ExampleCommand(click.Command):
-    """A command that shows how it is used."""
-
-    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.examples = examples
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Examples"):
-            for example in self.examples:
-                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
-
-
-class SparkCommandError(click.ClickException):
-    """One line for a person, one code for a script."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code  # type: ignore[misc]  # click reads it off the instance
-
-
-def new_folder(target: Path | None, otherwise: str = "") -> None:
-    """Refuse what is there already, before hours of work and not after them."""
-    if target is not None and target.exists():
-        raise SparkCommandError(f"{target} is there already: choose another folder{otherwise}", USAGE)
-
-
 def hub_id(text: str) -> HubId:
-    """A hub's id in hex, from the command line."""
+    """Parse a hub's id in hex."""
     try:
         return HubId.from_hex(text)
     except DecodeError as exc:
         raise click.BadParameter(str(exc)) from None
 
 
-def _setting(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _settings(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") for value in values]
     if bad := [name for name, equals, _ in pairs if not equals or not name]:
-        raise click.BadParameter(f"want NAME=VALUE, found {bad[0]}")
+        raise click.BadParameter(f"{bad[0]!r} is not of the form NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 
-def _absolute(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(os.path.abspath, values))
-
-
-log_paths: Final = click.argument("paths", nargs=-1, required=True, callback=_absolute)
-"""By absolute name: executors, and the server of Spark Connect, have other working folders."""
 OPTIONS: Final = (
     click.option(
         "--master",
         default=LOCAL,
         show_default=True,
         envvar="VEEN_SPARK_MASTER",
-        help="local[N], spark://…, k8s://…, yarn, or sc://… (Spark Connect).",
+        help="Where Spark runs: local[N], spark://…, k8s://…, yarn, or sc://… (Spark Connect).",
     ),
     click.option(
-        "--conf", multiple=True, callback=_setting, metavar="NAME=VALUE", help="A setting of Spark's."
+        "--conf", multiple=True, callback=_settings, metavar="NAME=VALUE", help="A Spark setting; repeat."
     ),
-    click.option("--verbose", is_flag=True, help="Spark's own log on stderr, instead of a progress bar."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    click.option("--quiet", "-q", is_flag=True, help="Print nothing that was not asked for."),
+    click.option("--verbose", is_flag=True, help="Show Spark's log on stderr instead of a progress bar."),
 )
 
 
 def session_options(function: F) -> F:
+    """Add the options that every command has."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
 
 
 @contextmanager
-def session(master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[SparkSession]:
-    """A session for one command, or the one that the process has; whatever fails in it ends as one line."""
+def session(out: Output, master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[SparkSession]:
+    """Start a session for one command and stop it at the end, or use the one that the process has."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loads pyspark
 
-    found = SparkSession.getActiveSession()
+    existing = SparkSession.getActiveSession()
     if not verbose:
-        _hush()
+        _silence_pyspark()
     with one_line_errors():
-        spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
+        with nullcontext() if existing is not None else starting(out, master):
+            spark = start(master, app_name="veen spark", verbose=verbose, config=conf)
         try:
             yield spark
         finally:
-            if found is None:
+            if existing is None:
                 spark.stop()
 
 
-def _hush() -> None:
-    """What fails is told in one line: pyspark would log a bad query, and py4j Ctrl-C, with their stacks."""
+@contextmanager
+def starting(out: Output, master: str) -> Iterator[None]:
+    """Say on stderr that Spark is starting, remind of it while it takes long, and say how long it took."""
+    began, ready = time.monotonic(), threading.Event()
+
+    def remind() -> None:
+        while not ready.wait(REMINDER_SEC):
+            out.note(f"still starting Spark after {time.monotonic() - began:.0f} s")
+
+    out.note(f"starting Spark on {master}; this takes 10 to 20 s, and longer on a busy machine")
+    reminder = threading.Thread(target=remind, daemon=True)
+    if not sys.stderr.isatty():
+        reminder.start()
+    try:
+        with out.progress("starting Spark"):
+            yield
+    finally:
+        ready.set()
+    out.note(f"Spark is ready after {time.monotonic() - began:.1f} s")
+
+
+def _silence_pyspark() -> None:
+    """Keep pyspark from logging a wrong query and py4j from logging Ctrl-C, both with their stacks."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loads pyspark
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -137,6 +126,7 @@ def _hush() -> None:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
+    """Convert Spark's exceptions to ``CommandFailed``."""
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loads pyspark
 
@@ -144,24 +134,18 @@ def one_line_errors() -> Iterator[None]:
         yield
     except PySparkException as exc:
         raise command_error(str(exc)) from exc
-    except Py4JJavaError as exc:  # of the JVM's errors, those that pyspark has no class for
+    except Py4JJavaError as exc:  # JVM errors for which pyspark has no class
         raise command_error(str(exc.java_exception.toString())) from exc
     except Py4JError as exc:
-        raise SparkCommandError("Spark's Java process is gone (--verbose shows its log)", USAGE) from exc
+        raise CommandFailed("Spark's Java process has ended", Exit.USAGE, SHOW_LOG) from exc
     except ClusterUnreachable as exc:
-        raise SparkCommandError(str(exc), NETWORK) from exc
-    except SparkSetupError as exc:
-        raise SparkCommandError(str(exc), USAGE) from exc
+        raise CommandFailed(exc.message, Exit.NETWORK, exc.action) from exc
 
 
-def command_error(text: str) -> SparkCommandError:
-    """The error of ours inside Spark's, or the first line of Spark's own."""
+def command_error(text: str) -> CommandFailed:
+    """Return the error of VEEN inside the text of Spark's exception, or the first line of Spark's own."""
     if found := _RAISED.findall(text):
         name, message = found[-1]
-        return SparkCommandError(message, _CODES.get(name, PROTOCOL))
+        return CommandFailed(message, _CODES.get(name, Exit.PROTOCOL))
     first = next((line for line in text.splitlines() if line.strip()), "no message")
-    return SparkCommandError(f"Spark: {first} (--verbose shows its log)", USAGE)
-
-
-def show(found: dict[str, Any]) -> None:
-    click.echo(json.dumps(found, ensure_ascii=False))
+    return CommandFailed(f"Spark: {first}", Exit.USAGE, SHOW_LOG)

@@ -1,61 +1,54 @@
-"""``veen spark stream``: a hub's streams into Parquet, as they grow."""
+"""``veen spark stream``: a hub's streams written to Parquet as they grow."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import click
 
+from veen_cli.frame import Answer, CommandFailed, Exit, Integer, Output, command, plural
 from veen_core.ids import HubId
-from veen_spark.commands.session import (
-    HELP,
-    USAGE,
-    ExampleCommand,
-    SparkCommandError,
-    session,
-    session_options,
-    show,
-)
-from veen_spark.commands.session import hub_id as as_hub_id
+from veen_spark.commands.paths import required_out_option
+from veen_spark.commands.session import hub_id as parse_hub_id
+from veen_spark.commands.session import session, session_options
 from veen_spark.read.parquet import add_partition_columns
 from veen_spark.session.master import is_connect
 
-EXAMPLES: Final = (
-    "veen spark stream parquet/ --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders",
-    "veen spark stream parquet/ --hub-id 62c1… --stream orders --once --json",
+
+@command(
+    "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders --out parquet/",
+    "veen spark stream --hub-id 62c1… --stream orders --out parquet/ --once --json",
+    name="stream",
 )
-
-
-@click.command("stream", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
-@click.argument("target", type=click.Path(path_type=Path))
-@click.option("--hub", required=True, envvar="VEEN_HUB", help="The hub's URL.")
-@click.option("--hub-id", required=True, type=as_hub_id, help="The hub it must be.")
+@click.option("--hub", required=True, envvar="VEEN_HUB", help="URL of the hub.")
+@click.option("--hub-id", required=True, type=parse_hub_id, help="The hub that must answer there.")
 @click.option(
     "--ca",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="PEM file: believe this authority (TLS), under the same name on every executor.",
+    help="PEM file of the certificate authority (TLS), under the same path on every executor.",
 )
-@click.option("--stream", "streams", multiple=True, help="A stream by name; repeat.")
+@click.option("--stream", "streams", multiple=True, help="Name of a stream; repeat.")
 @click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
+@required_out_option
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), help="Where to go on from [TARGET.checkpoint]."
+    "--checkpoint", type=click.Path(path_type=Path), help="Where the position is kept [OUT.checkpoint]."
 )
 @click.option("--starting-offsets", default="earliest", show_default=True, help="earliest, latest, or JSON.")
-@click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Entries a batch, at the most.")
+@click.option("--max-offsets-per-trigger", type=Integer(1), help="Largest number of entries in a batch.")
+@click.option("--keep-on-data-loss", is_flag=True, help="Continue if the hub has pruned unread entries.")
 @click.option(
-    "--keep-on-data-loss", is_flag=True, help="Go on where the hub has pruned what was not yet read."
+    "--once", is_flag=True, help="Write what the hub has now and exit; default: follow until Ctrl-C."
 )
-@click.option("--once", is_flag=True, help="Take what is there, then end; else follow until interrupted.")
 @session_options
 def stream(
+    out: Output,
     *,
-    target: Path,
     hub: str,
     hub_id: HubId,
     ca: Path | None,
     streams: tuple[str, ...],
     labels: tuple[str, ...],
+    target: Path,
     checkpoint: Path | None,
     starting_offsets: str,
     max_offsets_per_trigger: int | None,
@@ -64,12 +57,11 @@ def stream(
     master: str,
     conf: dict[str, str],
     verbose: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Follow a hub's logs into Parquet at TARGET: every receipt verified, every entry there exactly once.
+) -> Answer:
+    """Follow a hub's streams and write every entry to Parquet exactly once.
 
-    Run again with the same TARGET and checkpoint it goes on where it ended, however it ended.
+    Every receipt is verified. If the command is run again with the same --out, it continues where it stopped,
+    even after a crash.
     """
     options = {
         "hub": hub,
@@ -83,14 +75,14 @@ def stream(
         options["ca"] = str(ca.absolute())
     if max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
-    place = checkpoint or target.with_name(f"{target.name}.checkpoint")
+    position = checkpoint or target.with_name(f"{target.name}.checkpoint")
     if not is_connect(master):
-        _of_one_run(target, place)
-    with session(master, conf, verbose=verbose) as spark:
+        _require_same_run(target, position)
+    with session(out, master, conf, verbose=verbose) as spark:
         rows = add_partition_columns(spark.readStream.format("veen").options(**options).load())
         writer = rows.writeStream.format("parquet").partitionBy("hub", "day")
         writer = writer.option("path", str(target.absolute()))
-        writer = writer.option("checkpointLocation", str(place.absolute()))
+        writer = writer.option("checkpointLocation", str(position.absolute()))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
         query = writer.start()
         try:
@@ -98,26 +90,27 @@ def stream(
         except KeyboardInterrupt:
             query.stop()
         written = spark.read.parquet(str(target.absolute())).count() if any(target.glob("hub=*")) else 0
-    if as_json:
-        show({"rows": written, "target": str(target), "checkpoint": str(place)})
-    elif not quiet:
-        click.echo(f"{written} rows in {target}")
+    return Answer(
+        {"rows": written, "out": str(target), "checkpoint": str(position)},
+        [f"{plural(written, 'row')} in {target}"],
+    )
 
 
-def _of_one_run(target: Path, place: Path) -> None:
-    """Refuse a target without its checkpoint, or the other way round: entries would be missing in silence.
+def _require_same_run(target: Path, position: Path) -> None:
+    """Refuse a target without its checkpoint, and a checkpoint without its target.
 
-    Spark numbers batches by the checkpoint, and leaves out those whose number the target has seen.
+    Spark numbers batches by the checkpoint and skips numbers that the target has. With a foreign checkpoint,
+    entries would be missing without any message.
     """
-    if target.is_dir() and any(target.iterdir()) and not any((place / "offsets").glob("*")):
-        raise SparkCommandError(
-            f"{target} holds something already, and {place} does not say how far it was read: "
-            "choose another folder, or give its --checkpoint",
-            USAGE,
+    if target.is_dir() and any(target.iterdir()) and not any((position / "offsets").glob("*")):
+        raise CommandFailed(
+            f"{target} is not empty, and {position} does not say how far it was read",
+            Exit.USAGE,
+            "choose another --out, or give its --checkpoint",
         )
-    if any((place / "commits").glob("*")) and not (target / "_spark_metadata").is_dir():
-        raise SparkCommandError(
-            f"{place} says what was written, but {target} does not hold it: "
-            "give the folder that it was written to, or remove the checkpoint to begin anew",
-            USAGE,
+    if any((position / "commits").glob("*")) and not (target / "_spark_metadata").is_dir():
+        raise CommandFailed(
+            f"{position} belongs to written Parquet that {target} does not hold",
+            Exit.USAGE,
+            "give the folder that was written, or remove the checkpoint to start again",
         )

@@ -1,4 +1,4 @@
-"""``veen spark to-parquet``: logs as Parquet, for the many queries that follow."""
+"""``veen spark to-parquet``: logs converted to Parquet for many later queries."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import click
 
-from veen_spark.commands.paths import require_paths
-from veen_spark.commands.session import (
-    HELP,
-    USAGE,
-    ExampleCommand,
-    SparkCommandError,
-    log_paths,
-    new_folder,
-    session,
-    session_options,
-    show,
-)
+from veen_cli.frame import Answer, CommandFailed, Exit, Output, command, plural
+from veen_spark.commands.paths import log_paths, require_new_folder, require_paths, required_out_option
+from veen_spark.commands.session import session, session_options
 from veen_spark.read.parquet import write_parquet
 from veen_spark.session.master import is_connect
 
-EXAMPLES: Final = (
-    "veen spark to-parquet clone/ parquet/",
-    "veen spark to-parquet exports/* parquet/ --mode quarantine --overwrite",
+
+@command(
+    "veen spark to-parquet clone/ --out parquet/",
+    "veen spark to-parquet exports/* --out parquet/ --mode quarantine --overwrite",
+    name="to-parquet",
 )
-
-
-@click.command("to-parquet", cls=ExampleCommand, examples=EXAMPLES, context_settings=HELP)
 @log_paths
-@click.argument("target", type=click.Path(path_type=Path))
+@required_out_option
 @click.option(
     "--mode",
     type=click.Choice(["failfast", "quarantine"]),
     default="failfast",
     show_default=True,
-    help="What a damaged entry does: fail, or become a row of its own.",
+    help="Fail at a damaged entry, or write it as a row of its own.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the Parquet that is at TARGET.")
+@click.option("--overwrite", is_flag=True, help="Replace the Parquet files in OUT.")
 @session_options
 def to_parquet(
+    out: Output,
     *,
     paths: tuple[str, ...],
     target: Path,
@@ -52,63 +42,66 @@ def to_parquet(
     master: str,
     conf: dict[str, str],
     verbose: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Write the logs at PATHS to TARGET, with the same columns, a folder for each hub and day of hub_ts.
+) -> Answer:
+    """Write the logs at PATHS as Parquet, with the same columns, in one folder per hub and day.
 
-    Nothing is verified beyond what reading needs: run 'veen spark verify' on the logs themselves.
+    Signatures and roots are not verified: run 'veen spark verify' on the logs.
     """
     if not overwrite:
-        new_folder(target, ", or say --overwrite")
+        require_new_folder(target, "choose another folder, or use --overwrite")
     elif not is_connect(master):
-        _only_parquet(target)
+        _require_only_parquet(target)
     require_paths(paths, master)
-    with _instead_of(target, master) as place, session(master, conf, verbose=verbose) as spark:
-        written = write_parquet(spark, paths, str(place.absolute()), mode=mode, overwrite=overwrite)
-    if as_json:
-        show({"rows": written.rows, "damaged": written.damaged, "target": str(target)})
-    elif not quiet or written.damaged:
-        damaged = f", {written.damaged} of them damaged" if written.damaged else ""
-        click.echo(f"{written.rows} rows in {target}{damaged}")
+    with _replacing(target, master) as folder, session(out, master, conf, verbose=verbose) as spark:
+        written = write_parquet(spark, paths, str(folder.absolute()), mode=mode, overwrite=overwrite)
+    if written.damaged and out.quiet and not out.as_json:
+        click.echo(f"{plural(written.damaged, 'damaged row')} in {target}", err=True)
+    damaged = f", {written.damaged} of them damaged" if written.damaged else ""
+    return Answer(
+        {"rows": written.rows, "damaged": written.damaged, "out": str(target)},
+        [f"{plural(written.rows, 'row')} in {target}{damaged}"],
+    )
 
 
-def _only_parquet(target: Path) -> None:
-    """Whoever forgets TARGET names the last of the logs: nothing is replaced but what this command writes."""
+def _require_only_parquet(target: Path) -> None:
+    """Refuse to overwrite a folder that holds anything but what this command writes."""
     if target.is_dir():
         other = [path for path in target.iterdir() if not path.name.startswith(("hub=", "_", "."))]
     else:
         other = [target] if target.exists() else []
     if other:
-        raise SparkCommandError(
-            f"{other[0]} is no Parquet of logs, and would be lost: choose another folder", USAGE
+        raise CommandFailed(
+            f"{other[0]} is not Parquet of logs and would be lost", Exit.USAGE, "choose another folder"
         )
 
 
 @contextmanager
-def _instead_of(target: Path, master: str) -> Iterator[Path]:
-    """Where to write: beside the target, which it replaces when all is there and Spark writes no more.
+def _replacing(target: Path, master: str) -> Iterator[Path]:
+    """Return a folder to write to; when it is complete, it replaces the target.
 
-    A log that turns out damaged leaves what was at the target, or nothing. The folders of a Spark Connect
-    server are not ours to move.
+    A damaged log therefore leaves the target unchanged. The folders of a Spark Connect server cannot be
+    renamed from here, so there the target itself is written.
     """
     if is_connect(master):
         yield target
         return
     home = target.resolve()
-    fresh, old = (home.with_name(f".{home.name}.{what}") for what in ("new", "old"))
-    shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
+    new, old = (home.with_name(f".{home.name}.{what}") for what in ("new", "old"))
+    shutil.rmtree(new, ignore_errors=True)  # left by a killed run
     try:
-        yield fresh
+        yield new
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
     try:
         shutil.rmtree(old, ignore_errors=True)
         if home.exists():
             home.rename(old)
-        fresh.rename(home)
+        new.rename(home)
     except OSError as exc:
-        what = f"{fresh} is written, but cannot take the place of {home}: {exc}"
-        raise SparkCommandError(what, USAGE) from exc
+        raise CommandFailed(
+            f"{new} is complete but cannot be renamed to {home}: {exc.strerror or exc}",
+            Exit.USAGE,
+            "rename it by hand",
+        ) from exc
     shutil.rmtree(old, ignore_errors=True)

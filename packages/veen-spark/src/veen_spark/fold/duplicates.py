@@ -1,6 +1,6 @@
-"""Finding and settling duplicates between ranges with Spark: the steps that ``claims`` describes.
+"""Duplicates between ranges, found and resolved with Spark; ``fingerprints`` describes the steps.
 
-The driver holds what is repeated, about a hundred bytes for each repeated key; the rest stays where it is.
+The driver holds about 100 bytes for each repeated key. All other data stays on the executors.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_DRIVER_FINGERPRINTS: Final = 250_000
-"""So few fingerprints (2 MB) the driver compares itself."""
+"""Up to this many fingerprints (2 MB) are compared by the driver."""
 BUCKET_FINGERPRINTS: Final = 2_000_000
-"""Of more, about so many are compared by a task."""
+"""Beyond that, the number of fingerprints that one task compares."""
 MAX_PUSHED_RANGES: Final = 100
-"""Ranges that a second reading asks the source for by name; beyond it, it asks for their labels."""
+"""Up to this many ranges are filters of the second read; beyond that, only their labels are."""
 
-_CLAIMED: Final = pa.schema([RANGE_SCHEMA.field(name) for name in ("label", "from_seq", "to_seq", "claims")])
-_BUCKETED: Final = _CLAIMED.append(pa.field("bucket", pa.int64()))
-_TOLD: Final = pa.schema(
+_FINGERPRINTED: Final = pa.schema(
+    [RANGE_SCHEMA.field(name) for name in ("label", "from_seq", "to_seq", "fingerprints")]
+)
+_BUCKETED: Final = _FINGERPRINTED.append(pa.field("bucket", pa.int64()))
+_KEYED: Final = pa.schema(
     [
         pa.field("label", pa.binary()),
         pa.field("seq", pa.int64()),
@@ -57,68 +59,72 @@ _TOLD: Final = pa.schema(
 
 
 class FoldJob(NamedTuple):
-    """What is lifted, how, and with which keys."""
+    """The rows, overlay and keys of a fold, and the size of a task's buffer."""
 
     rows: DataFrame
     overlay: Overlay[Any]
     keys: ReaderKeys | None
-    held: int
+    buffered: int
 
 
-def resolve_duplicates(ranges: DataFrame, claims: int, work: FoldJob) -> DataFrame:
-    """The ranges, those with a duplicate of another's lifted again; ``claims`` is how many there are."""
+def resolve_duplicates(ranges: DataFrame, fingerprints: int, job: FoldJob) -> DataFrame:
+    """Fold the ranges again that share a duplicate; ``fingerprints`` is the number of all fingerprints."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     parts = ranges.select(*PART_SCHEMA.names)
-    marked = find_shared_ranges(ranges, claims)
-    if not marked:
+    shared = find_shared_ranges(ranges, fingerprints)
+    if not shared:
         return parts
-    again = fold_again(work, marked, first_occurrences(collect_keyed_messages(work, marked)))
-    replaced = [(m.label, m.from_seq) for m in marked]
-    gone = ranges.sparkSession.createDataFrame(replaced, "label binary, from_seq long")
-    stand = parts.join(f.broadcast(gone), ["label", "from_seq"], "left_anti")
-    return stand.select(*PART_SCHEMA.names).union(again.select(*PART_SCHEMA.names))
+    again = fold_again(job, shared, first_occurrences(collect_keyed_messages(job, shared)))
+    replaced = [(m.label, m.from_seq) for m in shared]
+    replaced_ranges = ranges.sparkSession.createDataFrame(replaced, "label binary, from_seq long")
+    unchanged = parts.join(f.broadcast(replaced_ranges), ["label", "from_seq"], "left_anti")
+    return unchanged.select(*PART_SCHEMA.names).union(again.select(*PART_SCHEMA.names))
 
 
 def fold_again(
-    work: FoldJob,
-    marked: list[SharedRange],
+    job: FoldJob,
+    shared: list[SharedRange],
     firsts: Mapping[bytes, Mapping[bytes, int]],
     *,
-    keep: bool = False,
+    keep_keys: bool = False,
 ) -> DataFrame:
-    """The marked ranges once more, knowing the first of every repeated key."""
+    """Fold the shared ranges again, with the first occurrence of every repeated key."""
     task = range_task(
-        work.overlay, work.keys, held=work.held, settled=FirstOccurrences(marked, firsts), keep=keep
+        job.overlay,
+        job.keys,
+        buffered=job.buffered,
+        resolved=FirstOccurrences(shared, firsts),
+        keep_keys=keep_keys,
     )
-    return work.rows.where(range_condition(marked)).mapInArrow(task, spark_type(RANGE_SCHEMA))
+    return job.rows.where(range_condition(shared)).mapInArrow(task, spark_type(RANGE_SCHEMA))
 
 
-def find_shared_ranges(ranges: DataFrame, claims: int) -> list[SharedRange]:
-    """The ranges that share a fingerprint with another of their label."""
+def find_shared_ranges(ranges: DataFrame, fingerprints: int) -> list[SharedRange]:
+    """Return the ranges that share a fingerprint with another range of their label."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-    claimed = ranges.select(*_CLAIMED.names)
-    if claims <= MAX_DRIVER_FINGERPRINTS:  # a shuffle takes longer than all of it
+    selected = ranges.select(*_FINGERPRINTED.names)
+    if fingerprints <= MAX_DRIVER_FINGERPRINTS:  # a shuffle would take longer
         by_label: dict[bytes, list[Any]] = {}
-        for row in _rows(claimed.toArrow()):
+        for row in _rows(selected.toArrow()):
             by_label.setdefault(row[0], []).append(row)
         return shared_ranges(found for label in by_label.values() for found in repeated_fingerprints(label))
     others = f.count("*").over(Window.partitionBy("label")) > 1
-    several = claimed.select("*", others.alias("others")).where("others").drop("others")
-    split = several.mapInArrow(_bucketing(1 + claims // BUCKET_FINGERPRINTS), spark_type(_BUCKETED))
-    marking = split.groupBy("label", "bucket").applyInArrow(_marking, spark_type(DUPLICATE_SCHEMA))
-    return shared_ranges(marking.collect())
+    several = selected.select("*", others.alias("others")).where("others").drop("others")
+    split = several.mapInArrow(_split_task(1 + fingerprints // BUCKET_FINGERPRINTS), spark_type(_BUCKETED))
+    compared = split.groupBy("label", "bucket").applyInArrow(_compare_group, spark_type(DUPLICATE_SCHEMA))
+    return shared_ranges(compared.collect())
 
 
 def _rows(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
-def _bucketing(buckets: int) -> Task:
+def _split_task(buckets: int) -> Task:
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import numpy as np  # noqa: PLC0415 - on executors only
+        import numpy as np  # noqa: PLC0415 - only executors need it
 
         for batch in batches:
             rows = []
@@ -133,47 +139,47 @@ def _bucketing(buckets: int) -> Task:
     return split
 
 
-def _marking(table: pa.Table) -> pa.Table:
-    claims = list(_rows(table.select(_CLAIMED.names)))
-    return pa.Table.from_batches([record_batch(list(repeated_fingerprints(claims)), DUPLICATE_SCHEMA)])
+def _compare_group(table: pa.Table) -> pa.Table:
+    ranges = list(_rows(table.select(_FINGERPRINTED.names)))
+    return pa.Table.from_batches([record_batch(list(repeated_fingerprints(ranges)), DUPLICATE_SCHEMA)])
 
 
-def range_condition(marked: Iterable[SharedRange]) -> Column:
-    """A condition that the data source can use: the marked ranges, or at least their labels."""
+def range_condition(shared: Iterable[SharedRange]) -> Column:
+    """Return a filter for the ranges, or for their labels, that the data source can push down."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-    marked = list(marked)
-    if len(marked) > MAX_PUSHED_RANGES:
-        return f.col("label").isin([bytearray(label) for label in {m.label for m in marked}])
+    shared = list(shared)
+    if len(shared) > MAX_PUSHED_RANGES:
+        return f.col("label").isin([bytearray(label) for label in {m.label for m in shared}])
     wanted = f.lit(False)
-    for m in marked:
+    for m in shared:
         wanted |= (f.col("label") == f.lit(bytearray(m.label))) & f.col("stream_seq").between(
             m.from_seq, m.to_seq
         )
     return wanted
 
 
-def collect_keyed_messages(work: FoldJob, marked: list[SharedRange]) -> list[KeyedMessage]:
-    """Of the marked ranges, the messages with a repeated fingerprint and their keys whole."""
-    task = _telling(work.overlay, work.keys, marked)
-    found = work.rows.where(range_condition(marked)).mapInArrow(task, spark_type(_TOLD)).collect()
+def collect_keyed_messages(job: FoldJob, shared: list[SharedRange]) -> list[KeyedMessage]:
+    """Return the messages of the shared ranges that have a repeated fingerprint, with complete keys."""
+    task = _key_task(job.overlay, job.keys, shared)
+    found = job.rows.where(range_condition(shared)).mapInArrow(task, spark_type(_KEYED)).collect()
     return [KeyedMessage(bytes(t[0]), t[1], bytes(t[2]), tuple(map(bytes, t[3]))) for t in found]
 
 
-def _telling(overlay: Overlay[Any], keys: ReaderKeys | None, marked: list[SharedRange]) -> Task:
+def _key_task(overlay: Overlay[Any], keys: ReaderKeys | None, shared: list[SharedRange]) -> Task:
     named = overlay_reference(overlay)
     repeated: dict[bytes, set[bytes]] = {}
-    for mark in marked:
-        repeated.setdefault(mark.label, set()).update(mark.repeated)
-    within = FirstOccurrences(marked, {})
+    for each in shared:
+        repeated.setdefault(each.label, set()).update(each.repeated)
+    within = FirstOccurrences(shared, {})
 
-    def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def collect_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
         rows = []
-        for held in messages(batches, keys, within.wants):
-            identity, asked = held.message.identity, own.keys_of(own.decode(held.message))
-            if any(fingerprint(key) in repeated[held.label] for key in (identity, *asked)):
-                rows.append((held.label, held.seq, identity, list(asked)))
-        yield record_batch(rows, _TOLD)
+        for placed in messages(batches, keys, within.wants):
+            identity, own_keys = placed.message.identity, own.keys_of(own.decode(placed.message))
+            if any(fingerprint(key) in repeated[placed.label] for key in (identity, *own_keys)):
+                rows.append((placed.label, placed.seq, identity, list(own_keys)))
+        yield record_batch(rows, _KEYED)
 
-    return telling
+    return collect_keys

@@ -1,15 +1,17 @@
-"""Duplicates between ranges: found by fingerprints, settled by the keys themselves (ADR 0011).
+"""Duplicates between ranges: found by fingerprints, resolved by the keys themselves (ADR 0011).
 
-The first event of an identity counts, and of each key its overlay names. A task settles what it sees; of what
-other tasks see it knows nothing. So
+Of several events with the same identity, or with the same key of the overlay, only the first counts. A task
+sees duplicates within its own range, but not those in other ranges. Therefore:
 
-1. every range claims the keys that it asked for, as fingerprints of 8 bytes: moved instead of events;
-2. a fingerprint in two ranges of a label marks both, for a duplicate or, rarely, for a coincidence;
-3. of the marked ranges, the messages with a fingerprint that occurs more than once tell their keys whole, and
-   these are settled in stream order as the definition says: an identity's first counts, and claims its keys;
-4. the marked ranges are lifted again with that answer; all others stand.
+1. Every range reports the keys of its events as fingerprints of 8 bytes.
+2. Ranges of a label that share a fingerprint may contain a duplicate (or, rarely, two keys with the same
+   fingerprint).
+3. The messages in these ranges whose fingerprint occurs more than once report their complete keys. The driver
+   finds the first occurrence of each key in stream order.
+4. These ranges are folded again with that answer. All other ranges stay as they are.
 
-A coincidence costs time, never truth. In a log without duplicates nothing is read twice.
+Two keys with the same fingerprint cost time but do not change the result. A log without duplicates is read
+once.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-FINGERPRINT: Final = 8
+FINGERPRINT_BYTES: Final = 8
 DUPLICATE_SCHEMA: Final = pa.schema(
     [
         pa.field("label", pa.binary()),
@@ -36,12 +38,13 @@ DUPLICATE_SCHEMA: Final = pa.schema(
 
 
 def fingerprint(key: bytes) -> bytes:
-    return blake2b(key, digest_size=FINGERPRINT).digest()
+    """Return the fingerprint of a key."""
+    return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """A ``Seen`` that knows who was first; a key it does not know occurs once."""
+    """An overlay's ``Seen`` with known first occurrences; a key that is not listed occurs once."""
 
     seqs: Mapping[bytes, int]
 
@@ -50,81 +53,82 @@ class First:
 
 
 class RangeKeys:
-    """A ``Seen`` for one range that remembers what it was asked.
+    """An overlay's ``Seen`` for one range, which records the keys of the range.
 
-    Within a range, who asks first is first; unless ``settled`` knows better. ``kept`` are the keys that were
-    first, for whoever carries an index of them on.
+    Within the range the first query of a key is its first occurrence, unless ``resolved`` knows better.
+    ``first_keys`` are the keys whose first occurrence is in this range, for the index of a live fold.
     """
 
-    __slots__ = ("_asked", "_keys", "_settled", "kept")
+    __slots__ = ("_asked", "_keys", "_resolved", "first_keys")
 
-    def __init__(self, settled: First | None = None, *, keep: bool = False) -> None:
+    def __init__(self, resolved: First | None = None, *, keep: bool = False) -> None:
         self._keys: set[bytes] = set()
         self._asked: list[bytes] = []
-        self._settled = settled
-        self.kept: list[tuple[bytes, int]] | None = [] if keep else None
+        self._resolved = resolved
+        self.first_keys: list[tuple[bytes, int]] | None = [] if keep else None
 
     def first(self, key: bytes, seq: int) -> bool:
-        self._asked.append(blake2b(key, digest_size=8).digest())
-        if self._settled is None:
+        self._asked.append(blake2b(key, digest_size=FINGERPRINT_BYTES).digest())
+        if self._resolved is None:
             before = len(self._keys)
             self._keys.add(key)
             is_first = len(self._keys) != before
         else:
-            is_first = self._settled.first(key, seq)
-        if self.kept is not None and is_first:
-            self.kept.append((key, seq))
+            is_first = self._resolved.first(key, seq)
+        if self.first_keys is not None and is_first:
+            self.first_keys.append((key, seq))
         return is_first
 
     def packed(self) -> bytes:
-        """Every fingerprint, as often as its key was asked for."""
+        """Return the fingerprints of all queries, repeated ones included."""
         return b"".join(self._asked)
 
 
 class SharedRange(NamedTuple):
-    """A range that shares a fingerprint with another one of its label."""
+    """A range that shares a fingerprint with another range of its label."""
 
     label: bytes
     from_seq: int
     to_seq: int
     repeated: frozenset[bytes]
-    """Fingerprints in it that occur more than once in the label."""
+    """The fingerprints in the range that occur more than once in the label."""
 
 
-Claimed = tuple[bytes, int, int, bytes]
+RangeFingerprints = tuple[bytes, int, int, bytes]
 """Label, from_seq, to_seq and fingerprints of a range."""
 
 
-Repeating = tuple[bytes, int, int, bytes, bool]
-"""Likewise, with those fingerprints that the label has more than once; and whether another range has one."""
+Repeated = tuple[bytes, int, int, bytes, bool]
+"""Label, from_seq, to_seq, repeated fingerprints of a range, and whether another range has one of them."""
 
 
-def repeated_fingerprints(claims: Sequence[Claimed], known: bytes = b"") -> Iterator[Repeating]:
-    """Of one label's ranges (or one bucket of their fingerprints) those with a repeated one.
+def repeated_fingerprints(ranges: Sequence[RangeFingerprints], known: bytes = b"") -> Iterator[Repeated]:
+    """Yield the ranges of one label with a repeated fingerprint.
 
-    Also if it is repeated in that range alone: what another bucket says may mark the range, and then whoever
-    settles it has to know all that repeats there. ``known`` are fingerprints of keys before all of them.
+    A range whose fingerprint repeats only within itself is included: another bucket of fingerprints may show
+    that the range is shared, and then all of its repeated keys must be resolved. ``known`` are fingerprints
+    of keys before all of these ranges.
     """
-    arrays = [np.frombuffer(packed, dtype=">u8") for packed in (*(packed for *_, packed in claims), known)]
+    arrays = [np.frombuffer(packed, dtype=">u8") for packed in (*(packed for *_, packed in ranges), known)]
     everything, counts = np.unique(np.concatenate(arrays), return_counts=True)
     repeated = everything[counts > 1]
     if not len(repeated):
         return
-    held, ranges = np.unique(np.concatenate([np.unique(a) for a in arrays]), return_counts=True)
-    shared = held[ranges > 1]
-    for (label, from_seq, to_seq, _), array in zip(claims, arrays, strict=False):
+    distinct, counts_of_ranges = np.unique(np.concatenate([np.unique(a) for a in arrays]), return_counts=True)
+    shared = distinct[counts_of_ranges > 1]
+    for (label, from_seq, to_seq, _), array in zip(ranges, arrays, strict=False):
         mine = np.unique(array[np.isin(array, repeated)])
         if len(mine):
             yield label, from_seq, to_seq, mine.astype(">u8").tobytes(), bool(np.isin(mine, shared).any())
 
 
 def shared_ranges(found: Iterable[Sequence[Any]]) -> list[SharedRange]:
-    """What the buckets say of each range, together: those that share a fingerprint, with all that repeat."""
+    """Join the results of all buckets: the shared ranges, each with all of its repeated fingerprints."""
     by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
     sharing = set()
     for label, from_seq, to_seq, packed, shared in found:
         place = (bytes(label), from_seq, to_seq)
-        prints = (bytes(packed[n : n + FINGERPRINT]) for n in range(0, len(packed), FINGERPRINT))
+        prints = (bytes(packed[n : n + FINGERPRINT_BYTES]) for n in range(0, len(packed), FINGERPRINT_BYTES))
         by_range.setdefault(place, set()).update(prints)
         if shared:
             sharing.add(place)
@@ -132,7 +136,7 @@ def shared_ranges(found: Iterable[Sequence[Any]]) -> list[SharedRange]:
 
 
 class KeyedMessage(NamedTuple):
-    """A message of a marked range, as far as duplicates go."""
+    """The deduplication keys of one message."""
 
     label: bytes
     seq: int
@@ -141,18 +145,18 @@ class KeyedMessage(NamedTuple):
 
 
 class FirstOccurrences:
-    """The answer for the marked ranges: which they are, and the first of each repeated key."""
+    """The shared ranges, and the first occurrence of each repeated key."""
 
-    def __init__(self, marked: Iterable[SharedRange], firsts: Mapping[bytes, Mapping[bytes, int]]) -> None:
+    def __init__(self, ranges: Iterable[SharedRange], firsts: Mapping[bytes, Mapping[bytes, int]]) -> None:
         self._starts: dict[bytes, list[int]] = {}
         self._ends: dict[bytes, list[int]] = {}
-        for mark in sorted(marked, key=lambda m: (m.label, m.from_seq)):
-            self._starts.setdefault(mark.label, []).append(mark.from_seq)
-            self._ends.setdefault(mark.label, []).append(mark.to_seq)
+        for each in sorted(ranges, key=lambda m: (m.label, m.from_seq)):
+            self._starts.setdefault(each.label, []).append(each.from_seq)
+            self._ends.setdefault(each.label, []).append(each.to_seq)
         self._firsts = firsts
 
     def wants(self, label: bytes, seq: int) -> bool:
-        """Whether the entry lies in a marked range; these do not overlap."""
+        """Return whether the entry is in one of the ranges; ranges do not overlap."""
         at = bisect_right(self._starts.get(label, ()), seq) - 1
         return at >= 0 and seq <= self._ends[label][at]
 
@@ -161,15 +165,15 @@ class FirstOccurrences:
 
 
 Earlier = Callable[[bytes, bytes], int | None]
-"""Label and key → the ``stream_seq`` that had it before all of these messages, if one had."""
+"""Returns the stream_seq of an earlier occurrence of a label's key, or None."""
 
 
 def first_occurrences(
-    told: Iterable[KeyedMessage], earlier: Earlier = lambda _label, _key: None
+    messages: Iterable[KeyedMessage], earlier: Earlier = lambda _label, _key: None
 ) -> dict[bytes, dict[bytes, int]]:
-    """The definition, in stream order: label → key → the first to have it."""
+    """Return label → key → stream_seq of its first occurrence, by the definition of ADR 0011."""
     firsts: dict[bytes, dict[bytes, int]] = {}
-    for label, seq, identity, keys in sorted(told, key=lambda t: (t.label, t.seq)):
+    for label, seq, identity, keys in sorted(messages, key=lambda m: (m.label, m.seq)):
         first = firsts.setdefault(label, {})
         if _first(first, label, identity, seq, earlier):
             for key in keys:

@@ -1,15 +1,15 @@
-"""Fold: an overlay's state from a log of any size, the bytes that one process would compute (§11.3).
+"""``fold``: an overlay's state from a log of any size, the same bytes that one process computes (core §11.3).
 
     folded = fold(spark.read.format("veen").load("clone"), "wallet.ledger", ReaderKeys.from_files("reader"))
 
-1. One Arrow pass opens, decodes and lifts; summaries of ranges leave it (``ranges``).
-2. The ranges of each label must cover it from its first entry to its last, each once: a state rests on a
-   prefix.
-3. Duplicates between ranges are settled (``claims``); the ranges that have any are lifted again.
-4. Summaries are merge_ranges in stream order, a few neighbours at a time: no task walks a whole hot label.
+1. One Arrow pass opens, decodes and folds ranges of consecutive entries (``ranges``).
+2. The ranges of each label must cover it from entry 1 to its last entry, without gaps and overlaps.
+3. Duplicates between ranges are resolved (``duplicates``); ranges that contain one are folded again.
+4. The summaries are merged in stream order, sixteen neighbours at a time (``merging``), so that no task
+   processes a whole large label.
 
-The result has one row per label: how far it goes, the root it rests on, and the state's hash. Nothing here
-verifies signatures or roots: ``verify`` does. ``states.state`` makes a table of the state.
+The result has one row per label: its last entry, the root there, and the hash of the state. Folding does not
+verify signatures and roots; ``verify`` does. ``states.state`` turns the state into a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veen_core.errors import VerificationError
 from veen_overlays.fold.overlay import Overlay
 from veen_spark.errors import SparkSetupError
 from veen_spark.fold.duplicates import FoldJob, resolve_duplicates
-from veen_spark.fold.fingerprints import FINGERPRINT
+from veen_spark.fold.fingerprints import FINGERPRINT_BYTES
 from veen_spark.fold.merging import merge_ranges
 from veen_spark.fold.ranges import (
     BATCH,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION_BYTES: Final = 4 * 1_048_576
-"""``maxPartitionBytes`` that suits a fold: opening it takes a second, and all cores end about together."""
+"""The ``maxPartitionBytes`` that suits a fold: a task takes about a second, so all cores end together."""
 
 
 def fold(
@@ -54,67 +54,65 @@ def fold(
     keys: ReaderKeys | None = None,
     *,
     allow_pruned: bool = False,
-    held: int = MAX_BUFFERED_MESSAGES,
+    buffered: int = MAX_BUFFERED_MESSAGES,
 ) -> DataFrame:
-    """The state of every label in the frame, by this overlay.
+    """Return the state of every label in the DataFrame.
 
-    ``frame`` is what the data source gives, and ``keys`` open it; or it was opened before, and there are no
-    keys. Entries that retention took leave a state that nobody can compute; ``allow_pruned`` folds the rest.
+    ``frame`` holds rows of the data source, which ``keys`` open; without keys it must hold the columns of
+    ``open_messages``. A label with pruned entries is refused unless ``allow_pruned`` is true.
     """
     overlay = resolve_overlay(overlay)
     rows = select_columns(frame, keys)
-    ranges = rows.mapInArrow(range_task(overlay, keys, held=held), spark_type(RANGE_SCHEMA)).persist()
+    ranges = rows.mapInArrow(range_task(overlay, keys, buffered=buffered), spark_type(RANGE_SCHEMA)).persist()
     try:
-        widest, claims = check_coverage(ranges, allow_pruned=allow_pruned)
+        widest, fingerprints = check_coverage(ranges, allow_pruned=allow_pruned)
         parts = ranges.select(*PART_SCHEMA.names)
         if widest > 1:
-            parts = resolve_duplicates(ranges, claims, FoldJob(rows, overlay, keys, held))
-        # Kept by the session until the frame is garbage; a plan that is asked again folds nothing again.
+            parts = resolve_duplicates(ranges, fingerprints, FoldJob(rows, overlay, keys, buffered))
+        # The session keeps the result until the DataFrame is collected, so that reading it twice folds once.
         return merge_ranges(parts, overlay, widest).localCheckpoint(eager=True)
     finally:
         ranges.unpersist()
 
 
 def select_columns(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
-    """The columns that a fold looks at."""
+    """Select the columns that a fold needs."""
     if keys is None and "opened" not in frame.columns:
         raise SparkSetupError(
-            "these messages are sealed: give reader keys, or open them first (open_messages)"
+            "the messages are sealed", action="give reader keys, or open them with open_messages first"
         )
     names = OPENED if keys is None else SEALED
     require_columns(frame, names)
     return frame.select(*names)
 
 
-# --- 2: every label from its first entry to its last
-
-
 def check_coverage(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) -> tuple[int, int]:
-    """The most ranges of a label, and how many claims there are; raises unless they tile each label.
+    """Raise unless the ranges cover each label completely; return the most ranges of a label, and all keys.
 
-    Done on the driver, with some sixty bytes a range: shuffling so few rows costs Spark a second.
+    The second number counts the fingerprints. The driver does this with about 60 bytes per range, because a
+    shuffle of so few rows takes Spark a second.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-    size = (f.length("claims") / FINGERPRINT).cast("long").alias("claims")
+    size = (f.length("fingerprints") / FINGERPRINT_BYTES).cast("long").alias("fingerprints")
     table = ranges.select("label", "from_seq", "to_seq", "pruned", size).toArrow()
-    widest = claims = 0
+    widest = fingerprints = 0
     lacking: tuple[bytes, int] | None = None
     in_order = table.sort_by([(name, "ascending") for name in ("label", "from_seq", "to_seq")])
     for label, group in groupby(_rows(in_order), key=itemgetter(0)):
         end, count, pruned = begins - 1, 0, 0
-        for _, first, last, gone, claimed in group:
+        for _, first, last, removed, keys in group:
             if first != end + 1:
-                raise VerificationError(_untiled(label, first, end))
-            end, count, claims, pruned = last, count + 1, claims + claimed, pruned + gone
+                raise _not_covered(label, first, end)
+            end, count, fingerprints, pruned = last, count + 1, fingerprints + keys, pruned + removed
         widest = max(widest, count)
         lacking = (label, pruned) if pruned and lacking is None else lacking
     if lacking is not None and not allow_pruned:
         raise VerificationError(
-            f"label {lacking[0].hex()}: retention took {lacking[1]} of its messages, and nobody can fold "
-            "what is gone; fold a copy from before, or say allow_pruned to fold the rest"
+            f"label {lacking[0].hex()}: retention has removed {lacking[1]} of its messages",
+            action="fold a copy from before, or fold the rest with allow_pruned",
         )
-    return widest, claims
+    return widest, fingerprints
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[bytes, int, int, int, int]]:
@@ -122,10 +120,12 @@ def _rows(table: pa.Table) -> Iterator[tuple[bytes, int, int, int, int]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _untiled(label: bytes, found: int, previous: int) -> str:
+def _not_covered(label: bytes, found: int, previous: int) -> VerificationError:
     if found <= previous:
-        return f"label {label.hex()}: entry {found} is there twice; load each log once"
-    return (
-        f"label {label.hex()}: entries {previous + 1} to {found - 1} are missing, and a state rests on a "
-        "whole prefix; load the log from its first entry on"
+        return VerificationError(
+            f"label {label.hex()}: entry {found} occurs twice", action="load each log once"
+        )
+    return VerificationError(
+        f"label {label.hex()}: entries {previous + 1} to {found - 1} are missing",
+        action="load the log from entry 1 on",
     )

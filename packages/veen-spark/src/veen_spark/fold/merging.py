@@ -1,7 +1,7 @@
-"""Merging: summaries of ranges to one per label, neighbours in stream order, in a tree (§11.3).
+"""Merging of range summaries to one state per label, as a tree in stream order (core §11.3).
 
-Ranges are sorted by Spark and combined by the overlay, ``FAN`` at a time, until a label has few enough for
-one task: what moves is summaries, and each of them moves about log16 of the number of ranges times.
+Spark sorts the ranges of a label, and the overlay merges ``FAN_IN`` neighbours at a time until one summary is
+left. Only summaries are shuffled, each about log16(number of ranges) times.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from veen_spark.fold.ranges import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FAN: Final = 16
-"""Neighbours that one merge takes."""
+FAN_IN: Final = 16
+"""Neighbouring summaries that one merge takes."""
 
 FOLDED_SCHEMA: Final = pa.schema(
     [
@@ -43,50 +43,52 @@ FOLDED_SCHEMA: Final = pa.schema(
         pa.field("summary", pa.binary()),
     ]
 )
-"""One row per label. ``foreign`` includes what did not open; ``unopened`` says how many these were."""
+"""One row per label. ``foreign`` includes the messages that did not open, which ``unopened`` counts."""
 
 
 def merge_ranges(parts: DataFrame, overlay: Overlay[Any], widest: int) -> DataFrame:
-    """One row per label; ``widest`` is about how many ranges the label with most has."""
+    """Merge to one row per label; ``widest`` is the number of ranges of the label with the most ranges."""
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
     place = f.row_number().over(Window.partitionBy("label").orderBy("from_seq"))
-    group = f.floor((place - 1) / FAN)
-    while widest > FAN:
+    group = f.floor((place - 1) / FAN_IN)
+    while widest > FAN_IN:
         grouped = parts.withColumn("part", group)
-        parts = _in_order(grouped, "label", "part").mapInArrow(_joining(overlay), spark_type(PART_SCHEMA))
-        widest = -(-widest // FAN)
-    return _in_order(parts, "label").mapInArrow(_concluding(overlay), spark_type(FOLDED_SCHEMA))
+        parts = _in_order(grouped, "label", "part").mapInArrow(_merge_task(overlay), spark_type(PART_SCHEMA))
+        widest = -(-widest // FAN_IN)
+    return _in_order(parts, "label").mapInArrow(_state_task(overlay), spark_type(FOLDED_SCHEMA))
 
 
 def _in_order(parts: DataFrame, *together: str) -> DataFrame:
     return parts.repartition(*together).sortWithinPartitions(*together, "from_seq")
 
 
-def _joining(overlay: Overlay[Any]) -> Task:
+def _merge_task(overlay: Overlay[Any]) -> Task:
     named = overlay_reference(overlay)
 
-    def joining(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
-        joined = _joined(own, batches)
-        rows = ((*place, *counts, own.encode(summary)) for place, counts, summary in joined)
+        groups = _merge_groups(own, batches)
+        rows = ((*place, *counts, own.encode(summary)) for place, counts, summary in groups)
         return record_batches(rows, PART_SCHEMA)
 
-    return joining
+    return merge
 
 
-def _concluding(overlay: Overlay[Any]) -> Task:
+def _state_task(overlay: Overlay[Any]) -> Task:
     named = overlay_reference(overlay)
 
-    def concluding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def make_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
-        return record_batches((_concluded(own, *joined) for joined in _joined(own, batches)), FOLDED_SCHEMA)
+        return record_batches(
+            (_state_row(own, *group) for group in _merge_groups(own, batches)), FOLDED_SCHEMA
+        )
 
-    return concluding
+    return make_states
 
 
-def _concluded(
+def _state_row(
     overlay: Overlay[Any], place: tuple[bytes, int, int, bytes], counts: tuple[int, int], summary: Any
 ) -> tuple[Any, ...]:
     label, _, upto_seq, root = place
@@ -94,11 +96,11 @@ def _concluded(
     return (label, upto_seq, root, *state, *counts, overlay.encode(summary))
 
 
-Joined = tuple[tuple[bytes, int, int, bytes], tuple[int, int], Any]
+Merged = tuple[tuple[bytes, int, int, bytes], tuple[int, int], Any]
 
 
-def _joined(overlay: Overlay[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[Joined]:
-    """Rows of one label and part lie together, in stream order: each such row of rows becomes one."""
+def _merge_groups(overlay: Overlay[Any], batches: Iterable[pa.RecordBatch]) -> Iterator[Merged]:
+    """Merge each group of rows of the same label and part; rows come grouped and in stream order."""
     for _, group in groupby(_rows(batches), key=lambda row: (row["label"], row.get("part"))):
         rows = list(group)
         summary = overlay.merge(overlay.load(row["summary"]) for row in rows)

@@ -1,8 +1,8 @@
-"""Ranges: what one task makes of its rows; open, decode and lift in one Arrow pass (§11.3).
+"""The task of a fold: open, decode and fold rows in one Arrow pass (core §11.3).
 
-A task holds a bounded number of messages, sorts them into runs of consecutive ``stream_seq`` of one label,
-and folds each run by the overlay itself. What leaves it is a row per run: the range, the summary, and the
-fingerprints of the keys by which duplicates are found (``duplicates``). Events do not leave it.
+A task buffers a bounded number of messages, sorts them into ranges of consecutive entries of one label, and
+folds each range with the overlay. It returns one row per range: the range, its summary, and the fingerprints
+of its deduplication keys (``fingerprints``). Events never leave the task.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 MAX_BUFFERED_MESSAGES: Final = 32_768
 MAX_BUFFERED_BYTES: Final = 64 * 1_048_576
-"""Messages that a task holds before it folds them, and bytes of their bodies: they bound its memory, whatever
-the size of the log and of its messages."""
+"""Bounds of a task's buffer: messages, and bytes of their bodies. The size of the log does not matter."""
 PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
 SEALED: Final = (*PLACE, "msg")
 OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
@@ -44,20 +43,20 @@ RANGE_SCHEMA: Final = pa.schema(
         pa.field("unopened", _LONG),
         pa.field("pruned", _LONG),
         pa.field("summary", _BINARY),
-        pa.field("claims", _BINARY),
-        pa.field("kept", pa.list_(pa.struct([pa.field("key", _BINARY), pa.field("seq", _LONG)]))),
+        pa.field("fingerprints", _BINARY),
+        pa.field("keys", pa.list_(pa.struct([pa.field("key", _BINARY), pa.field("seq", _LONG)]))),
     ]
 )
-"""``kept`` is null unless it was asked for."""
-PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("claims", "kept")])
-"""What is merge_ranges: a range whose duplicates are settled."""
+"""One row per range. ``keys`` holds the deduplication keys themselves, for a live fold; else it is null."""
+PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("fingerprints", "keys")])
+"""The columns that are merged, once duplicates are resolved."""
 BATCH: Final = 1_024
 BATCH_BYTES: Final = 4 * 1_048_576
-"""Rows in an Arrow batch: few, since a summary may be large; and not one, since there may be many labels."""
+"""Bounds of an Arrow batch: few rows, because a summary may be large, but more than one per label."""
 
 
 class PlacedMessage(NamedTuple):
-    """A message in its place."""
+    """A message with its position in the log."""
 
     label: bytes
     seq: int
@@ -68,16 +67,16 @@ class PlacedMessage(NamedTuple):
 
 
 def resolve_overlay(given: str | Overlay[Any]) -> Overlay[Any]:
-    """An overlay, or the one of this name."""
+    """Return the overlay, or the registered overlay of this name."""
     if not isinstance(given, str):
         return given
     if given not in OVERLAYS:
-        raise SparkSetupError(f"there is no overlay {given!r}: one of {', '.join(OVERLAYS)}")
+        raise SparkSetupError(f"there is no overlay {given!r}", action=f"use one of {', '.join(OVERLAYS)}")
     return OVERLAYS[given]
 
 
 def overlay_reference(overlay: Overlay[Any]) -> str | Overlay[Any]:
-    """How it travels to an executor: by name if it is one of the registry, else itself."""
+    """Return what is sent to executors: the name of a registered overlay, else the overlay itself."""
     return overlay.name if OVERLAYS.get(overlay.name) is overlay else overlay
 
 
@@ -88,22 +87,23 @@ def range_task(
     overlay: Overlay[Any],
     keys: ReaderKeys | None,
     *,
-    held: int = MAX_BUFFERED_MESSAGES,
-    settled: FirstOccurrences | None = None,
-    keep: bool = False,
+    buffered: int = MAX_BUFFERED_MESSAGES,
+    resolved: FirstOccurrences | None = None,
+    keep_keys: bool = False,
 ) -> Task:
-    """The pass, for ``mapInArrow``. ``settled``: only the ranges it names, with its word on duplicates.
+    """Return the task for ``mapInArrow``.
 
-    ``keep``: the rows hold the keys that were first, too.
+    With ``resolved``, only its ranges are folded, with duplicates resolved. With ``keep_keys``, the rows hold
+    the deduplication keys whose first occurrence is in the range.
     """
     named = overlay_reference(overlay)
 
-    def lift(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = messages(batches, keys, settled.wants if settled is not None else None)
-        lifted = _lifted(_Lift(resolve_overlay(named), settled, keep), rows, held)
-        return record_batches(lifted, RANGE_SCHEMA)
+    def fold_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = messages(batches, keys, resolved.wants if resolved is not None else None)
+        folded = _fold_buffers(_RangeFold(resolve_overlay(named), resolved, keep_keys), rows, buffered)
+        return record_batches(folded, RANGE_SCHEMA)
 
-    return lift
+    return fold_rows
 
 
 def messages(
@@ -111,15 +111,15 @@ def messages(
     keys: ReaderKeys | None,
     wants: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[PlacedMessage]:
-    """The rows of a partition as messages; those that are not wanted are not opened."""
+    """Yield the rows of a partition as messages; unwanted entries are not opened."""
     opener = None if keys is None else Opener(keys.get())
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in (SEALED if opener else OPENED)]
         for row in zip(*columns, strict=True):
             if row[0] is None or row[1] is None:
                 raise SparkSetupError(
-                    "a row is no log entry (damage that mode=quarantine kept): a state cannot rest on it; "
-                    "fetch the damaged file again"
+                    "a row describes damage (mode=quarantine), so no state can be computed",
+                    action="fetch the damaged file again",
                 )
             if wants is None or wants(row[0], row[1]):
                 yield _held(row, opener)
@@ -138,38 +138,38 @@ def _held(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     return PlacedMessage(label, seq, root, message, kind, opened)
 
 
-class _Lift(NamedTuple):
+class _RangeFold(NamedTuple):
     overlay: Overlay[Any]
-    settled: FirstOccurrences | None
-    keep: bool
+    resolved: FirstOccurrences | None
+    keep_keys: bool
 
 
-def _lifted(lift: _Lift, rows: Iterator[PlacedMessage], limit: int) -> Iterator[tuple[Any, ...]]:
+def _fold_buffers(job: _RangeFold, rows: Iterator[PlacedMessage], limit: int) -> Iterator[tuple[Any, ...]]:
     held, size = list[PlacedMessage](), 0
     for row in rows:
         held.append(row)
         size += len(row.message.body)
         if len(held) >= limit or size >= MAX_BUFFERED_BYTES:
-            yield from _folded(lift, held)
+            yield from _fold_ranges(job, held)
             held, size = [], 0
-    yield from _folded(lift, held)
+    yield from _fold_ranges(job, held)
 
 
-def _folded(lift: _Lift, held: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
-    held.sort(key=itemgetter(0, 1))  # nothing to do for rows that come as a log has them
+def _fold_ranges(job: _RangeFold, held: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
+    held.sort(key=itemgetter(0, 1))  # fast if the rows come in the order of the log
     for run in runs(held):
         last = run[-1]
-        claims = RangeKeys(None if lift.settled is None else lift.settled.of(last.label), keep=lift.keep)
-        summary = lift.overlay.fold((row.message for row in run), claims)
+        keys = RangeKeys(None if job.resolved is None else job.resolved.of(last.label), keep=job.keep_keys)
+        summary = job.overlay.fold((row.message for row in run), keys)
         pruned = sum(row.kind == "pruned" for row in run)
         unopened = sum(row.kind == "msg" and not row.opened for row in run)
-        kept = None if claims.kept is None else [{"key": key, "seq": seq} for key, seq in claims.kept]
+        kept = None if keys.first_keys is None else [{"key": key, "seq": seq} for key, seq in keys.first_keys]
         place = (last.label, run[0].seq, last.seq, last.root)
-        yield (*place, unopened, pruned, lift.overlay.encode(summary), claims.packed(), kept)
+        yield (*place, unopened, pruned, job.overlay.encode(summary), keys.packed(), kept)
 
 
 def runs(held: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
-    """Consecutive entries of one label; an entry that is there twice begins a run of its own."""
+    """Yield runs of consecutive entries of one label; a repeated entry begins a new run."""
     numbered = enumerate(held)
     for _, run in groupby(numbered, key=lambda item: (item[1].label, item[1].seq - item[0])):
         yield [row for _, row in run]
@@ -178,7 +178,7 @@ def runs(held: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
 def record_batches(
     rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow, ``size`` at a time, or fewer if they are large."""
+    """Convert rows to Arrow batches of at most ``size`` rows and about ``BATCH_BYTES``."""
     batch, held = list[tuple[Any, ...]](), 0
     for row in rows:
         batch.append(row)
@@ -190,14 +190,14 @@ def record_batches(
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as Arrow."""
+    """Convert rows to one Arrow batch."""
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def spark_type(schema: pa.Schema) -> StructType:
-    """The same for Spark."""
+    """Return the Spark schema of an Arrow schema."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - slow to import
 
     return from_arrow_schema(schema)

@@ -1,4 +1,4 @@
-"""A state as a table: one per overlay, its rows beside the prefix and the root that they rest on (§11.3).
+"""A state as a table: one per overlay, with the label, last entry and root in every row (core §11.3).
 
     state(fold(logs, "wallet.ledger", keys), "wallet.ledger").where("balance < 0")
 
@@ -30,11 +30,11 @@ BASIS: Final = (
     pa.field("upto_seq", pa.int64()),
     pa.field("mmr_root", pa.binary()),
 )
-BATCH: Final = 8_192
+BATCH_ROWS: Final = 8_192
 
 
 def plain(item: Any) -> Any:
-    """A value for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
+    """Convert a value for JSON: byte strings, also as keys, to lowercase hex (RESOLUTIONS B17)."""
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, dict):
@@ -43,7 +43,7 @@ def plain(item: Any) -> Any:
 
 
 def as_json(item: Any) -> str:
-    """The compact JSON of a value."""
+    """Return a value as compact JSON."""
     return json.dumps(plain(item), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -63,13 +63,13 @@ CONVERSIONS: Final[Mapping[ColumnType, Callable[[Any], Any]]] = {
 
 
 def state_schema(overlay: Overlay[Any]) -> pa.Schema:
-    """The columns of an overlay's states: the basis, then the columns that the overlay declares."""
+    """Return the columns of an overlay's table: ``BASIS``, then the columns that the overlay declares."""
     columns = [pa.field(name, ARROW_TYPES[type_]) for name, type_ in overlay.table.columns.items()]
     return pa.schema([*BASIS, *columns])
 
 
 def state_rows(overlay: Overlay[Any], view: Any) -> Iterator[Sequence[Any]]:
-    """The rows of a view, without the basis, with values that Arrow accepts."""
+    """Yield the rows of a view, without the columns of ``BASIS``, with values that Arrow accepts."""
     convert = [CONVERSIONS.get(type_) for type_ in overlay.table.columns.values()]
     for row in overlay.table.rows(view):
         yield tuple(
@@ -79,19 +79,19 @@ def state_rows(overlay: Overlay[Any], view: Any) -> Iterator[Sequence[Any]]:
 
 
 def state(folded: DataFrame, overlay: str | Overlay[Any]) -> DataFrame:
-    """What ``fold`` gave, as the overlay's own table."""
+    """Return the result of ``fold`` as the overlay's own table."""
     overlay = resolve_overlay(overlay)
     if "summary" not in folded.columns:
-        raise SparkSetupError("this DataFrame holds no states: it is not what fold() returns")
+        raise SparkSetupError("the DataFrame holds no states", action="give the result of fold()")
     require_columns(folded, (field.name for field in BASIS))
     rows = folded.select(*(field.name for field in BASIS), "summary")
-    return rows.mapInArrow(_showing(overlay), spark_type(state_schema(overlay)))
+    return rows.mapInArrow(_table_task(overlay), spark_type(state_schema(overlay)))
 
 
-def _showing(overlay: Overlay[Any]) -> Task:
+def _table_task(overlay: Overlay[Any]) -> Task:
     named = overlay_reference(overlay)
 
-    def showing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def make_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
         labels = (
             row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
@@ -101,6 +101,6 @@ def _showing(overlay: Overlay[Any]) -> Task:
             for *basis, summary in labels
             for row in state_rows(own, own.view(own.load(summary).inner))
         )
-        return record_batches(rows, state_schema(own), BATCH)
+        return record_batches(rows, state_schema(own), BATCH_ROWS)
 
-    return showing
+    return make_rows

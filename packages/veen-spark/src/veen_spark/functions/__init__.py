@@ -1,1 +1,1 @@
-"""SQL functions, opening of messages, and the keys they need."""
+"""Functions on rows: reader keys, opening messages, names of schemas, and the SQL functions."""

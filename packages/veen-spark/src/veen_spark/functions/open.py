@@ -1,10 +1,10 @@
-"""Open: decrypt messages where they lie, in one Arrow pass (§4.2, §4.5).
+"""Decryption of messages on the executors, in one Arrow pass (core §4.2, §4.5).
 
     keys = ReaderKeys.from_files("/etc/veen/reader")
     open_messages(spark.read.format("veen").load("exports/*"), keys)
 
-adds to every row what its message says: ``opened``, ``why_not``, ``schema``, ``schema_name``, the other
-fields of the header and ``body``. No row is dropped: of one that does not open ``why_not`` says why.
+adds the columns of ``OPENED_FIELDS`` to every row. No row is dropped: if a message does not open, ``opened``
+is false and ``why_not`` holds the reason.
 """
 
 from __future__ import annotations
@@ -37,30 +37,32 @@ OPENED_FIELDS: Final = (
     pa.field("expires_at", pa.decimal128(20, 0)),
     pa.field("body", _BINARY),
 )
-"""What opening adds. ``expires_at`` is any unsigned integer of 64 bits, which is more than a long holds."""
+"""The columns that opening adds. ``expires_at`` is an unsigned 64-bit integer, too large for a long."""
 NEEDED: Final = ("label", "msg", "kind")
+NO_MSG: Final = "there is no entry in this row"
+"""The reason for a row without a MSG: a pruned entry seen through ``veen_open``, or a damaged one."""
 _NO_MESSAGE: Final = {
-    "authorize": "a cap token, not a message (H5)",
-    "pruned": "retention took the message",
-    None: "there is no entry in this row",
+    "authorize": "the entry is a cap token, not a message (RESOLUTIONS H5)",
+    "pruned": "retention removed the message",
+    None: NO_MSG,
 }
 
 
 class Unopened(NamedTuple):
-    """Why a row has no plaintext."""
+    """The reason why a row has no plaintext."""
 
     why: str
 
 
 class Opener:
-    """Opens messages; of several keys the one that opened the last of a label is tried first."""
+    """Opens messages; the key that opened the last message of a label is tried first."""
 
     def __init__(self, keys: Sequence[DhKey]) -> None:
         self._keys = tuple(keys)
         self._order: dict[bytes, tuple[DhKey, ...]] = {}
 
     def open(self, label: bytes | None, kind: str | None, wire: bytes | None) -> Opened | Unopened:
-        """Never raises for what a row holds."""
+        """Open one message; never raise for the content of a row."""
         if kind != "msg" or wire is None or label is None:
             return Unopened(_NO_MESSAGE.get(kind, "the row has no msg"))
         try:
@@ -82,13 +84,15 @@ class Opener:
 
 
 def open_messages(frame: DataFrame, keys: ReaderKeys) -> DataFrame:
-    """The rows of the data source with what their messages say."""
+    """Add the columns of ``OPENED_FIELDS`` to rows of the data source."""
     require_columns(frame, NEEDED)
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: PLC0415 - slow to import
 
     clash = sorted({field.name for field in OPENED_FIELDS} & set(frame.columns))
     if clash:
-        raise SparkSetupError(f"the DataFrame has columns {', '.join(clash)} already: drop or rename them")
+        raise SparkSetupError(
+            f"the DataFrame has columns {', '.join(clash)} already", action="drop or rename them"
+        )
     given = [field.with_nullable(True) for field in to_arrow_schema(frame.schema)]
     schema = pa.schema([*given, *OPENED_FIELDS])
     return frame.mapInArrow(_opening(keys), from_arrow_schema(schema))
@@ -104,7 +108,7 @@ def _opening(keys: ReaderKeys) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
 
 
 def add_opened_columns(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
-    """A batch and its plaintexts."""
+    """Return the batch with the columns of ``OPENED_FIELDS``."""
     rows = zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True)
     found = [opened_values(opener.open(label, kind, wire)) for label, wire, kind in rows]
     columns = list(zip(*found, strict=True)) if found else [()] * len(OPENED_FIELDS)
@@ -114,7 +118,7 @@ def add_opened_columns(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
 
 
 def opened_values(opened: Opened | Unopened) -> tuple[Any, ...]:
-    """What ``OPENED_FIELDS`` hold."""
+    """Return the values of ``OPENED_FIELDS``."""
     if isinstance(opened, Unopened):
         return False, opened.why, None, None, None, None, None, None, None
     header = opened.header
@@ -124,9 +128,10 @@ def opened_values(opened: Opened | Unopened) -> tuple[Any, ...]:
 
 
 def require_columns(frame: DataFrame, names: Iterable[str]) -> None:
+    """Raise unless the DataFrame has these columns."""
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise SparkSetupError(
-            f"the DataFrame has no {', '.join(missing)}: read it with spark.read.format('veen'), "
-            "or keep these columns"
+            f"the DataFrame has no column {', '.join(missing)}",
+            action="read it with spark.read.format('veen'), and keep these columns",
         )

@@ -1,10 +1,10 @@
-"""Reader keys for executors: by files that lie there, or by a broadcast; never by a plan, a log or a sink.
+"""Reader keys on executors: read from files, or broadcast. A key is never in a plan, a log or a sink.
 
-A file is what ``veen keygen --no-passphrase`` writes (``secrets.cbor``), the folder it lies in, or 32 bytes
-of an X25519 secret, raw or in hex. Only its path travels; nobody but its owner may be able to read it. A
-broadcast moves the keys themselves, by Spark's own channel; set ``spark.io.encryption.enabled`` and
-``spark.network.crypto.enabled`` where that channel leaves the machine. A Spark Connect session has no
-broadcasts: what a function holds would be part of the plan, so keys come by file there.
+A key file is ``secrets.cbor`` of ``veen keygen --no-passphrase``, the folder that holds it, or a file with
+the 32 bytes of an X25519 secret, raw or in hex. Only the path is sent to executors, and only the owner may
+be able to read the file. A broadcast sends the keys themselves over Spark's own channel: on a cluster, set
+``spark.io.encryption.enabled`` and ``spark.network.crypto.enabled``. A Spark Connect session has no
+broadcasts, so keys must come from files there.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from veen_spark.errors import SparkSetupError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLAIN: Final = "secrets.cbor"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+SECRETS_FILE: Final = "secrets.cbor"
+_GROUP_AND_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ReaderKeys:
-    """Which keys open messages; ``get`` gives them, where the work is done."""
+    """The source of the keys that open messages; ``get`` loads them on the executor."""
 
     __slots__ = ("_broadcast", "_files")
 
@@ -39,30 +39,31 @@ class ReaderKeys:
 
     @classmethod
     def from_files(cls, *files: str | Path) -> ReaderKeys:
-        """Read by whoever opens: each path must be there on every executor."""
+        """Read the keys from these files, which must exist on every executor."""
         if not files:
-            raise SparkSetupError("no file with a reader key was named")
+            raise SparkSetupError("no reader key was given", action="name at least one file")
         return cls(files)
 
     @classmethod
     def broadcast(cls, spark: SparkSession, keys: Iterable[DhKey]) -> ReaderKeys:
-        """Handed to every executor; ``forget`` takes them back."""
+        """Send keys to every executor; ``forget`` removes them."""
         try:
             context = spark.sparkContext
         except Exception as exc:
             raise SparkSetupError(
-                "a Spark Connect session has no broadcasts: name files that lie on the executors"
+                "a Spark Connect session has no broadcasts",
+                action="use ReaderKeys.from_files with files on the server",
             ) from exc
         return cls(broadcast=context.broadcast([bytes(key.secret) for key in keys]))
 
     def get(self) -> tuple[DhKey, ...]:
-        """The keys, on an executor or on the driver."""
+        """Load the keys, on an executor or on the driver."""
         held = () if self._broadcast is None else self._broadcast.value
         broadcast = tuple(DhKey(DhSecret(secret)) for secret in held)
         return broadcast + tuple(key for file in self._files for key in keys_in(file))
 
     def forget(self) -> None:
-        """Remove a broadcast from driver and executors."""
+        """Remove broadcast keys from the driver and the executors."""
         if self._broadcast is not None:
             self._broadcast.destroy()
 
@@ -71,24 +72,25 @@ class ReaderKeys:
         return f"ReaderKeys({shown})"
 
 
-@cache  # once a worker process: each batch asks again
+@cache  # one read per worker process, not one per batch
 def keys_in(file: str) -> tuple[DhKey, ...]:
-    """The keys of one file, or of the identity's folder it stands for."""
+    """Return the keys in a file, or in the secrets file of an identity's folder."""
     path = Path(file)
-    path = path / PLAIN if path.is_dir() else path
+    path = path / SECRETS_FILE if path.is_dir() else path
     try:
         content, mode = path.read_bytes(), path.stat().st_mode
     except OSError as exc:
         raise SparkSetupError(
-            f"{path}: no reader key can be read there ({exc.strerror}); put it on every executor"
+            f"{path} cannot be read: {exc.strerror}", action="put the key file on every executor"
         ) from None
-    if mode & _OTHERS:
-        raise SparkSetupError(f"{path} can be read by others: `chmod 600 {path}` first")
+    if mode & _GROUP_AND_OTHERS:
+        raise SparkSetupError(f"{path} can be read by other users", action=f"run `chmod 600 {path}` first")
     with contextlib.suppress(VeenError):
         return Secrets.decode(content).dh_keys
     with contextlib.suppress(VeenError, ValueError):
         secret = content if len(content) == DhSecret.SIZE else bytes.fromhex(content.decode("ascii"))
         return (DhKey(DhSecret(secret)),)
     raise SparkSetupError(
-        f"{path} holds no reader key: want {PLAIN} (veen keygen --no-passphrase), or 32 bytes, raw or in hex"
+        f"{path} is not a reader key",
+        action=f"use {SECRETS_FILE} of `veen keygen --no-passphrase`, or 32 bytes, raw or in hex",
     )

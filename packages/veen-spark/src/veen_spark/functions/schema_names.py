@@ -1,4 +1,4 @@
-"""Names of schema ids: every record that an overlay of this installation declares (§4.7, B14)."""
+"""Names of schema ids: every record that an installed overlay declares (core §4.7, RESOLUTIONS B14)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _shapes() -> dict[bytes, tuple[type[Record], ...]]:
 
 
 SHAPES: Final[Mapping[bytes, tuple[type[Record], ...]]] = _shapes()
-"""What a body of each schema may be."""
+"""The record types that a body of each schema may have."""
 
 
 def schema_name(schema: bytes | None) -> str | None:
-    """The name, or None of a schema that no overlay here knows."""
+    """Return the name of a schema, or None if no installed overlay declares it."""
     found = None if schema is None else SHAPES.get(schema)
     return None if found is None else found[0].NAME

@@ -1,18 +1,21 @@
-"""SQL functions: verify, open, decode and fold by ``spark.sql`` alone.
+"""The SQL functions: verify, open, decode and fold in ``spark.sql``.
 
-    veen_leaf_hash(msg)                the leaf that a MSG becomes (§2)
-    veen_verify_msg(msg)               whether a MSG holds alone: form, bounds, ct_hash, signature (§4.1)
-    veen_verify_receipt(receipt, key)  whether the hub signed it (§4.3); ``key`` is a hub_pk, or the bytes of
-                                       hub-identity.cbor: then the key active at hub_ts counts (§8.4)
-    veen_schema_name(schema)           the name of a schema id, if an overlay here declares it
-    veen_open(msg)                     the plaintext, as a struct like the columns of ``open_messages``
-    veen_decode(schema, body)          a body as JSON; null if it is not what its schema promises (§4.7)
+    veen_leaf_hash(msg)                the leaf hash of a MSG (core §2)
+    veen_verify_msg(msg)               whether a MSG is valid: form, bounds, ct_hash, signature (core §4.1)
+    veen_verify_receipt(receipt, key)  whether the hub signed a RECEIPT (core §4.3); ``key`` is a hub_pk, or
+                                       hub-identity.cbor, whose key active at hub_ts is used (core §8.4)
+    veen_schema_name(schema)           the name of a schema id that an installed overlay declares
+    veen_open(msg)                     the plaintext, as a struct with the columns of ``open_messages``
+    veen_decode(schema, body)          a body as JSON; null if it does not match its schema (core §4.7)
     veen_fold_kv_map(stream_seq, leaf_hash, veen_open(msg))
-                                       an aggregate for each overlay: its state as JSON, with its hash
+                                       an aggregate per overlay: the state of a label as JSON, with its hash
 
-What does not decode is false or null, never an error: one bad row does not end a query. An argument of
-another type does: hex in place of bytes would only ever be null. An aggregate gets a group's rows in one
-task; ``fold`` does not, and is the way for a label that one task cannot hold.
+A value that does not decode gives false or null, so that one bad row does not fail a query. An argument of
+the wrong type fails: hex instead of bytes would always give null.
+
+An aggregate follows the rules of ``fold``: it refuses a label that does not begin with entry 1, has gaps, or
+has pruned entries. It processes a group in one task; for a label that is too large for one task, use
+``fold``.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from veen_overlays.fold.registry import OVERLAYS
 from veen_overlays.live.opening import UNOPENED
 from veen_overlays.schema.record import Undecodable, decode_record
 from veen_spark.errors import SparkSetupError
-from veen_spark.functions.open import OPENED_FIELDS, Opener, opened_values
+from veen_spark.functions.open import NO_MSG, OPENED_FIELDS, Opener, opened_values
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.functions.schema_names import SHAPES, schema_name
 
@@ -47,8 +50,8 @@ if TYPE_CHECKING:
 Columnar = Callable[..., pa.Array]
 Kind = Callable[[pa.DataType], bool]
 _OPENED: Final = pa.struct(OPENED_FIELDS)
-IDENTITIES: Final = 256
-"""Hub identities that a worker keeps, verified."""
+MAX_CACHED_IDENTITIES: Final = 256
+"""Verified hub identities that a worker process keeps."""
 
 
 def _is_binary(type_: pa.DataType) -> bool:
@@ -56,15 +59,17 @@ def _is_binary(type_: pa.DataType) -> bool:
 
 
 def leaf_hash(wire: bytes) -> bytes:
+    """Return the leaf hash of an encoded MSG."""
     return bytes(Msg.decode(wire).leaf_hash)
 
 
 def msg_verifies(wire: bytes) -> bool:
+    """Return True for a valid MSG; raise ``VeenError`` for any other."""
     verify_msg(wire)
     return True
 
 
-@lru_cache(maxsize=IDENTITIES)
+@lru_cache(maxsize=MAX_CACHED_IDENTITIES)
 def _identity(data: bytes) -> HubIdentity:
     identity = HubIdentity.decode(data)
     hub_identity.verify_identity(identity)
@@ -72,6 +77,7 @@ def _identity(data: bytes) -> HubIdentity:
 
 
 def receipt_verifies(wire: bytes, key: bytes) -> bool:
+    """Return True if the hub signed the RECEIPT; raise ``VeenError`` if not."""
     receipt = Receipt.decode(wire)
     if len(key) == HubPk.SIZE:
         verify_receipt(receipt, HubPk(key))
@@ -80,24 +86,24 @@ def receipt_verifies(wire: bytes, key: bytes) -> bool:
     return True
 
 
-def decoded(schema: bytes, body: bytes) -> str | None:
-    """JSON as everywhere: names for keys, lowercase hex for byte strings (B17)."""
+def record_json(schema: bytes, body: bytes) -> str | None:
+    """Return a record as JSON: names as keys, byte strings in lowercase hex (RESOLUTIONS B17)."""
     shapes = SHAPES.get(schema)
     record = None if shapes is None else decode_record(shapes, body)
     return None if record is None or isinstance(record, Undecodable) else record.to_json()
 
 
 def _require(usage: str, columns: Sequence[pa.Array], *kinds: Kind) -> None:
-    """Raise unless these are the columns that a function takes; a null literal is any."""
+    """Raise unless the columns have the types that the function takes; a null literal has any type."""
     types = [column.type for column in columns]
     fit = [pa.types.is_null(type_) or kind(type_) for type_, kind in zip(types, kinds, strict=False)]
     if len(types) != len(kinds) or not all(fit):
         found = ", ".join(map(str, types))
-        raise SparkSetupError(f"{usage}: found {found}; bytes are binary, unhex('…') makes them of hex")
+        raise SparkSetupError(f"{usage}: found {found}", action="convert hex to binary with unhex('…')")
 
 
-def _row_by_row(usage: str, work: Callable[..., Any], type_: pa.DataType, otherwise: Any = None) -> Columnar:
-    """A function of values as one of columns: null for a null, ``otherwise`` for what it refuses."""
+def _row_by_row(usage: str, work: Callable[..., Any], type_: pa.DataType, refused: Any = None) -> Columnar:
+    """Apply a function row by row: null for a null, ``refused`` where it raises ``VeenError``."""
     kinds = [_is_binary] * (usage.count(",") + 1)
 
     def columnar(*columns: pa.Array) -> pa.Array:
@@ -108,7 +114,7 @@ def _row_by_row(usage: str, work: Callable[..., Any], type_: pa.DataType, otherw
                 return None
             with suppress(VeenError):
                 return work(*row)
-            return otherwise
+            return refused
 
         return pa.array([one(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)], type_)
 
@@ -136,7 +142,7 @@ def _folding(name: str) -> Callable[[pa.Array, pa.Array, pa.Array], str]:
     def folding(seqs: pa.Array, leaves: pa.Array, opened: pa.Array) -> str:
         _require(usage, (seqs, leaves, opened), pa.types.is_integer, _is_binary, pa.types.is_struct)
         if seqs.null_count or leaves.null_count:
-            raise VerificationError("veen_fold: a row is no log entry: it has no stream_seq or no leaf_hash")
+            raise VerificationError("a row has no stream_seq or no leaf_hash, so it is not a log entry")
         rows = zip(seqs.to_pylist(), leaves.to_pylist(), opened.to_pylist(), strict=True)
         return folded_json(OVERLAYS[name], sorted(rows, key=lambda row: row[0]))
 
@@ -144,40 +150,59 @@ def _folding(name: str) -> Callable[[pa.Array, pa.Array, pa.Array], str]:
 
 
 def folded_json(overlay: Overlay[Any], rows: list[tuple[int, bytes, dict[str, Any] | None]]) -> str:
-    """The state after these entries, which must be consecutive; those of one label, as SQL groups them."""
+    """Return the state of one label as JSON; ``rows`` are all of its entries in order."""
     seqs = [seq for seq, *_ in rows]
-    if seqs and seqs != list(range(seqs[0], seqs[0] + len(seqs))):
-        raise VerificationError(
-            "veen_fold: entries are missing or there twice; group by label, and leave none of its entries out"
-        )
-    summary = overlay.fold(_message(*row) for row in rows)
+    _require_prefix(overlay, seqs)
+    summary = overlay.fold(_message(overlay, *row) for row in rows)
     counts = {"events": summary.events, "foreign": summary.foreign, "undecodable": summary.undecodable}
     prefix = {"from_seq": seqs[0], "upto_seq": seqs[-1]} if seqs else {}
     shown = {"state": overlay.view_json(summary), "state_hash": overlay.state_hash(summary).hex()}
     return json.dumps({**prefix, **counts, **shown}, ensure_ascii=False)
 
 
-def _message(seq: int, leaf: bytes, opened: dict[str, Any] | None) -> Message:
-    if opened is None or not opened["opened"]:
+def _require_prefix(overlay: Overlay[Any], seqs: list[int]) -> None:
+    """Raise unless the entries are 1, 2, … without a gap: a state is computed from a prefix of the log."""
+    for expected, seq in enumerate(seqs, 1):
+        if seq == expected:
+            continue
+        if seq < expected:
+            found = f"entry {seq} occurs twice"
+        else:
+            found = f"entries {expected} to {seq - 1} are missing"
+        raise VerificationError(
+            f"{aggregate_name(overlay.name)}: {found}",
+            action="group by label, and select every entry of the label once, from entry 1 on",
+        )
+
+
+def _message(overlay: Overlay[Any], seq: int, leaf: bytes, opened: dict[str, Any] | None) -> Message:
+    """Return the message of an entry; raise for a pruned entry, whose message does not exist any more."""
+    if opened is None or opened.get("why_not") == NO_MSG:
+        raise VerificationError(
+            f"{aggregate_name(overlay.name)}: entry {seq} has no message; retention has removed it",
+            action="fold a copy from before, or use fold(…, allow_pruned=True)",
+        )
+    if not opened["opened"]:
         return Message(seq, leaf, UNOPENED, b"")
     return Message(seq, leaf, opened["schema"], opened["body"], opened["parent_id"])
 
 
 def aggregate_name(overlay: str) -> str:
+    """Return the SQL name of an overlay's aggregate."""
     return f"veen_fold_{overlay.replace('.', '_')}"
 
 
 def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
-    """Make the functions known to a session; ``veen_open`` opens with these keys, and nothing without."""
+    """Register the functions with a session; without keys ``veen_open`` opens nothing."""
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415 - slow to import
 
-    yes_or_no, text, binary = pa.bool_(), pa.string(), pa.binary()
+    boolean, text, binary = pa.bool_(), pa.string(), pa.binary()
     plain: dict[str, tuple[Callable[..., Any], pa.DataType, Any]] = {
         "veen_leaf_hash(msg)": (leaf_hash, binary, None),
-        "veen_verify_msg(msg)": (msg_verifies, yes_or_no, False),
-        "veen_verify_receipt(receipt, key)": (receipt_verifies, yes_or_no, False),
+        "veen_verify_msg(msg)": (msg_verifies, boolean, False),
+        "veen_verify_receipt(receipt, key)": (receipt_verifies, boolean, False),
         "veen_schema_name(schema)": (schema_name, text, None),
-        "veen_decode(schema, body)": (decoded, text, None),
+        "veen_decode(schema, body)": (record_json, text, None),
     }
     functions = {
         usage.partition("(")[0]: (_row_by_row(usage, *how), _declared(how[1])) for usage, how in plain.items()
@@ -186,7 +211,7 @@ def register(spark: SparkSession, keys: ReaderKeys | None = None) -> None:
     for name, (work, type_) in functions.items():
         spark.udf.register(name, arrow_udf(work, type_))  # type: ignore[call-overload]  # by type hints
     for overlay in OVERLAYS:
-        aggregate = arrow_udf(_folding(overlay), "string")  # type: ignore[call-overload]  # likewise
+        aggregate = arrow_udf(_folding(overlay), "string")  # type: ignore[call-overload]  # as above
         spark.udf.register(aggregate_name(overlay), aggregate)
 
 

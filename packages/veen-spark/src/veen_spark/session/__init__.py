@@ -1,1 +1,1 @@
-"""Starting Spark: session, Java and master."""
+"""Starting Spark: ``session`` creates it, ``java`` finds a Java, ``master`` checks the cluster's address."""

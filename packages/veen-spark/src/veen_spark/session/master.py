@@ -1,7 +1,8 @@
-"""Masters: the forms of ``--master``, and whether anybody is there.
+"""The forms of a Spark master, and a check that a server answers at its address.
 
-``local[N]`` is this process's own. A standalone cluster (``spark://…``) and Spark Connect (``sc://…``) are an
-address each, which is tried first: Spark itself takes minutes to give up, and does not say on what.
+``local[N]`` runs in this process. A standalone cluster (``spark://…``) and Spark Connect (``sc://…``) have
+addresses, which are tried before Spark starts: Spark itself gives up only after minutes and does not name the
+address.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from veen_spark.errors import ClusterUnreachable, SparkSetupError
 
 LOCAL: Final = "local[*]"
 _DEFAULT_PORTS: Final = {"spark": 7077, "sc": 15002}
-"""Where they listen if an address has no port; any other form is not tried."""
+"""Default ports by scheme; addresses of other schemes are not tried."""
 _CONNECT_TIMEOUT_SEC: Final = 10.0
 
 
 def is_local(master: str) -> bool:
+    """Return whether Spark runs in this process."""
     return master.startswith("local")
 
 
 def is_connect(master: str) -> bool:
-    """Spark Connect: the session lives in a server, this process has none of Spark's own."""
+    """Return whether the session runs in a Spark Connect server."""
     return master.startswith("sc://")
 
 
 def require_answer(master: str) -> None:
-    """One of the master's addresses takes connections; raises ``ClusterUnreachable``."""
+    """Raise ``ClusterUnreachable`` unless one of the master's addresses accepts connections."""
     last = None
     for address in _addresses(master):
         try:
@@ -40,12 +42,13 @@ def require_answer(master: str) -> None:
             last = exc
     if last is not None:
         raise ClusterUnreachable(
-            f"nobody answers at {master} ({last.strerror or last}): is it running, and is this its address?"
+            f"no server answers at {master}: {last.strerror or last}",
+            action="check that the cluster runs and that --master is its address",
         )
 
 
 def _addresses(master: str) -> Iterator[tuple[str, int]]:
-    """``spark://one:7077,two:7077`` has several; ``sc://host:15002/;token=…`` has one."""
+    """Yield the addresses of a master: ``spark://one:7077,two:7077`` has two."""
     scheme, _, rest = master.partition("://")
     if scheme not in _DEFAULT_PORTS:
         return
@@ -54,7 +57,7 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
             parts = urlsplit(f"//{each}")
             host, port = parts.hostname, parts.port
         except ValueError as exc:
-            raise SparkSetupError(f"{master} is no address: {exc}") from None
+            raise SparkSetupError(f"{master} is not an address: {exc}") from None
         if not host:
-            raise SparkSetupError(f"{master} is no address: want {scheme}://HOST:PORT")
+            raise SparkSetupError(f"{master} is not an address", action=f"use {scheme}://HOST:PORT")
         yield host, port or _DEFAULT_PORTS[scheme]

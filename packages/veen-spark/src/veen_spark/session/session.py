@@ -1,9 +1,8 @@
-"""A Spark session that needs no configuration: Java, Python, logging and the settings veen_spark relies on.
+"""A Spark session that needs no configuration: Java, Python, logging and the settings of veen_spark.
 
-Local by default, with as many threads as there are cores. ``master`` may also be ``spark://…``, ``k8s://…``,
-``yarn`` or Spark Connect's ``sc://…``; there the executors need this environment too (docs/spark.md).
-A session is quiet: Spark's log goes nowhere but its errors, and on a terminal a progress bar shows how far
-it is. ``verbose`` gives Spark's own log instead.
+By default Spark runs in this process on all cores. ``master`` may also be ``spark://…``, ``k8s://…``,
+``yarn`` or Spark Connect's ``sc://…``; docs/guides/spark-cluster.md says what executors then need.
+Spark logs errors only, and shows a progress bar on a terminal; ``verbose`` shows Spark's own log instead.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ if TYPE_CHECKING:
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",  # else the data source never sees a filter
+    "spark.sql.python.filterPushdown.enabled": "true",  # off by default in Spark
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
 }
-"""Wherever it runs; they can be set on a session that is there already."""
-_OWN_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.buffer.size": str(1_048_576),  # between JVM and Python workers: a batch in few pieces, not in many
+"""Settings of every session; they can be changed on an existing session."""
+_START_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.buffer.size": str(1_048_576),  # between JVM and Python workers; ADR 0012 has the measurement
 }
-"""Where a session is made; too late for one that is there."""
+"""Settings that must be known when a session is created."""
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",  # nobody asked for a port
+    "spark.ui.enabled": "false",  # opens no port
     "spark.python.worker.reuse": "true",
     "spark.sql.catalogImplementation": "in-memory",
 }
@@ -55,22 +54,22 @@ def start(
     verbose: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session that knows ``format("veen")``; one that this process has open already is taken."""
+    """Return a session with ``format("veen")`` and the SQL functions; reuse the session of this process."""
     master, config = master or LOCAL, config or {}
     if is_connect(master):
-        session = _connected(master, config)
+        session = _connect(master, config)
     else:
-        session = _own(master, app_name, verbose=verbose, config=config)
-    from veen_spark.functions import sql  # noqa: PLC0415 - they load pyspark, as a session does
-    from veen_spark.read import source  # noqa: PLC0415 - they load pyspark, as a session does
+        session = _create(master, app_name, verbose=verbose, config=config)
+    from veen_spark.functions import sql  # noqa: PLC0415 - loads pyspark
+    from veen_spark.read import source  # noqa: PLC0415 - loads pyspark
 
     source.register(session)
     sql.register(session)
     return session
 
 
-def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second that only a session needs
+def _create(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - takes half a second
 
     require_answer(master)
     prepare_environment(local=is_local(master), python=config.get(_PYTHON))
@@ -78,22 +77,24 @@ def _own(master: str, app_name: str, *, verbose: bool, config: Mapping[str, str]
     builder = SparkSession.builder.master(master).appName(app_name)
     local = _LOCAL_SETTINGS if is_local(master) else {}
     progress = {"spark.ui.showConsoleProgress": str(not verbose and sys.stderr.isatty()).lower()}
-    for key, value in {**SETTINGS, **_OWN_SETTINGS, **local, **progress, **config, **logging}.items():
+    for key, value in {**SETTINGS, **_START_SETTINGS, **local, **progress, **config, **logging}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except Exception as exc:  # Py4J and pyspark raise families of their own
-        raise SparkSetupError(f"Spark does not start on {master}: {_first_line(exc)}") from exc
+    except Exception as exc:  # Py4J and pyspark have their own exceptions
+        raise SparkSetupError(
+            f"Spark does not start on {master}: {_first_line(exc)}", action="see Spark's log with --verbose"
+        ) from exc
 
 
-def _connected(url: str, config: Mapping[str, str]) -> SparkSession:
+def _connect(url: str, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     try:
-        import pyspark.sql.connect.session  # noqa: F401, PLC0415 - what getOrCreate would stumble over later
+        import pyspark.sql.connect.session  # noqa: F401, PLC0415 - getOrCreate would fail later
     except ImportError as exc:
         raise SparkSetupError(
-            f"Spark Connect needs more packages ({_first_line(exc)}): install veen-spark[connect]"
+            f"Spark Connect needs more packages ({_first_line(exc)})", action="install veen-spark[connect]"
         ) from exc
     require_answer(url)
     try:
@@ -106,35 +107,35 @@ def _connected(url: str, config: Mapping[str, str]) -> SparkSession:
 
 
 def prepare_environment(*, local: bool, python: str | None = None) -> None:
-    """Set what the JVM and the Python workers are started with, for this process and its children.
+    """Set the environment variables with which the JVM and the Python workers are started.
 
-    ``python`` is what executors run. pyspark looks for it in the environment alone, and plans reads with the
-    same one on this machine.
+    ``python`` is the program that executors run. pyspark takes it from the environment only, and also plans
+    reads with it on this machine.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     if not local and python is not None:
         os.environ["PYSPARK_PYTHON"] = python
     elif local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks this machine's name up,
-        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")  # which can take half a minute
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks up this
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")  # machine's name, which can take 30 s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
     if shutil.which(os.environ["PYSPARK_PYTHON"]) is None:
         raise SparkSetupError(
-            f"there is no {os.environ['PYSPARK_PYTHON']} here, where Spark plans what executors then do with "
-            "it: unpack the executors' environment here too, under the same name"
+            f"{os.environ['PYSPARK_PYTHON']} does not exist on this machine, where Spark plans reads with it",
+            action="unpack the executors' environment here too, under the same name",
         )
 
 
 def _log_settings(file: Path, config: Mapping[str, str]) -> dict[str, str]:
-    """Log4j's configuration has to be there before the JVM is: on its command line, before what was given."""
+    """Return the JVM option that configures Log4j, followed by the user's own options."""
     given = config.get(_JAVA_OPTIONS, "")
     return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{file} {given}".strip()}
 
 
 def _first_line(error: BaseException) -> str:
-    if (thrown := getattr(error, "java_exception", None)) is not None:  # what the JVM says, not who called it
+    if (thrown := getattr(error, "java_exception", None)) is not None:  # the JVM's own message
         return str(thrown.getMessage()).strip().splitlines()[0]
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,13 +1,13 @@
-"""Live folds: an overlay's state kept up to date over a stream, exactly once, in Parquet (§11.3).
+"""Live folds: an overlay's state in Parquet, updated by a stream exactly once (core §11.3).
 
     stream = spark.readStream.format("veen").option("hub", url).load()
     query = LiveFold(spark, "wallet.ledger", "state", keys).start(stream)
     ...
-    LiveFold(spark, "wallet.ledger", "state").current()      # by anybody, at any time
+    LiveFold(spark, "wallet.ledger", "state").current()      # at any time, by any process
 
-Each batch is lifted like a log (``ranges``), its duplicates settled against itself and against the index of
-all keys before it, and merge_ranges onto the states of its labels. What it changes is committed in one step
-(``commits``): a batch that is done again, after a crash or a restart, changes nothing.
+Each batch is folded like a log (``ranges``). Its duplicates are resolved against the batch itself and against
+an index of all earlier keys, and its summaries are merged with the states of its labels. The new state is
+committed in one step (``state_folder``): a batch that is repeated after a crash changes nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Earlier = Mapping[tuple[bytes, bytes], int]
 
 
 class LiveFold:
-    """One overlay over the labels of a stream, in one folder."""
+    """The state of one overlay over the labels of a stream, kept in one folder."""
 
     def __init__(
         self,
@@ -64,13 +64,15 @@ class LiveFold:
         self.allow_pruned = allow_pruned
 
     def start(self, stream: DataFrame, **trigger: Any) -> StreamingQuery:
-        """Follow the stream; ``trigger`` as ``DataStreamWriter.trigger`` takes it."""
+        """Follow the stream; ``trigger`` takes the arguments of ``DataStreamWriter.trigger``."""
         if not stream.isStreaming:
-            raise SparkSetupError("this DataFrame is no stream: read it with spark.readStream, or fold() it")
+            raise SparkSetupError(
+                "the DataFrame is not a stream", action="use spark.readStream, or call fold()"
+            )
         if type(self.spark).__module__.startswith("pyspark.sql.connect"):
             raise SparkSetupError(
-                "Spark Connect runs batches in its server, which cannot commit them: "
-                "start the live fold with another master"
+                "Spark Connect runs batches in its server, which cannot commit them",
+                action="start the live fold with another master",
             )
         writer = stream.writeStream.foreachBatch(self.absorb)
         writer = writer.option("checkpointLocation", str(self.target.checkpoint))
@@ -79,17 +81,18 @@ class LiveFold:
     # --- reading
 
     def current(self) -> DataFrame:
-        """A row per label, like ``fold`` gives."""
+        """Return the current state, one row per label, as ``fold`` does."""
         return self._newest(self._stored("states", self._last()))
 
     def _last(self) -> Commit:
-        """What counts now; refuses another overlay's folder."""
+        """Return the last commit; refuse the folder of another overlay."""
         class_id = self.overlay.class_id.hex()
         last = self.target.last() or Commit(-1, self.overlay.name, class_id)
         if last.class_id != class_id:
             raise StateError(
-                f"{self.target.root} holds the state of {last.overlay}, of another scope or version, "
-                f"not of this {self.overlay.name}: choose another folder"
+                f"{self.target.root} holds the state of {last.overlay} (or of another version or scope), "
+                f"not of {self.overlay.name}",
+                action="choose another folder",
             )
         return last
 
@@ -112,25 +115,25 @@ class LiveFold:
     # --- a batch
 
     def absorb(self, frame: DataFrame, batch: int) -> None:
-        """Fold one batch onto what there is; what ``foreachBatch`` calls."""
+        """Fold one batch and commit the new state; Spark calls this for each batch."""
         last, rows = self._last(), select_columns(frame, self.keys)
         if batch <= last.batch:
             self._check_repeated(rows, batch, last)
             return
-        lift = range_task(self.overlay, self.keys, keep=True)
-        ranges = rows.mapInArrow(lift, spark_type(RANGE_SCHEMA)).persist()
+        task = range_task(self.overlay, self.keys, keep_keys=True)
+        ranges = rows.mapInArrow(task, spark_type(RANGE_SCHEMA)).persist()
         try:
-            if claims := ranges.select("label", "from_seq", "to_seq", "claims").collect():
-                settled = self._settled(rows, ranges, [tuple(row) for row in claims], last).persist()
+            if fingerprints := ranges.select("label", "from_seq", "to_seq", "fingerprints").collect():
+                resolved = self._resolve(rows, ranges, [tuple(row) for row in fingerprints], last).persist()
                 try:
-                    self._write(batch, settled, last)
+                    self._write(batch, resolved, last)
                 finally:
-                    settled.unpersist()
+                    resolved.unpersist()
         finally:
             ranges.unpersist()
 
     def _check_repeated(self, rows: DataFrame, batch: int, last: Commit) -> None:
-        """A batch that is committed already may come once more, and then holds nothing new."""
+        """Check a batch that is committed already: it must hold no new entry."""
         beyond = (
             rows.groupBy("label").agg({"stream_seq": "max"})
             .join(self._newest(self._stored("states", last)).select("label", "upto_seq"), "label", "left")
@@ -138,46 +141,49 @@ class LiveFold:
         )  # fmt: skip
         if batch < last.batch or not beyond.isEmpty():
             raise StateError(
-                f"batch {batch} comes again, but the state in {self.target.root} is of batch {last.batch} of "
-                "another run: its checkpoint was removed or replaced; remove the folder and fold anew"
+                f"batch {batch} was repeated, but {self.target.root} is at batch {last.batch} of another "
+                "run: its checkpoint was removed or replaced",
+                action="remove the folder and start the live fold again",
             )
 
-    def _settled(self, rows: DataFrame, ranges: DataFrame, claims: Sequence[Any], last: Commit) -> DataFrame:
-        """The batch's ranges, duplicates of each other and of everything before them settled."""
+    def _resolve(
+        self, rows: DataFrame, ranges: DataFrame, fingerprints: Sequence[Any], last: Commit
+    ) -> DataFrame:
+        """Return the ranges of the batch with all duplicates resolved."""
         earlier = self._earlier(ranges, last)
-        marked = shared_ranges(_repeating(claims, earlier))
-        if not marked:
+        shared = shared_ranges(_repeating(fingerprints, earlier))
+        if not shared:
             return ranges
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-        work = FoldJob(rows, self.overlay, self.keys, MAX_BUFFERED_MESSAGES)
+        job = FoldJob(rows, self.overlay, self.keys, MAX_BUFFERED_MESSAGES)
         firsts = first_occurrences(
-            collect_keyed_messages(work, marked), lambda label, key: earlier.get((label, key))
+            collect_keyed_messages(job, shared), lambda label, key: earlier.get((label, key))
         )
-        again = fold_again(work, marked, firsts, keep=True)
-        gone = self.spark.createDataFrame(
-            [(m.label, m.from_seq) for m in marked], "label binary, from_seq long"
+        again = fold_again(job, shared, firsts, keep_keys=True)
+        replaced = self.spark.createDataFrame(
+            [(m.label, m.from_seq) for m in shared], "label binary, from_seq long"
         )
-        stand = ranges.join(f.broadcast(gone), ["label", "from_seq"], "left_anti")
-        return stand.select(*RANGE_SCHEMA.names).union(again)
+        unchanged = ranges.join(f.broadcast(replaced), ["label", "from_seq"], "left_anti")
+        return unchanged.select(*RANGE_SCHEMA.names).union(again)
 
     def _earlier(self, ranges: DataFrame, last: Commit) -> Earlier:
-        """Of the batch's keys, those that the index has."""
+        """Return the keys of the batch that the index has, with their first occurrence."""
         if not last.keys:
             return {}
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
-        mine = ranges.select("label", f.explode("kept").alias("kept")).select("label", "kept.key")
+        mine = ranges.select("label", f.explode("keys").alias("k")).select("label", "k.key")
         found = self._stored("keys", last).join(f.broadcast(mine), ["label", "key"], "left_semi")
         return {(bytes(label), bytes(key)): seq for label, key, seq in found.collect()}
 
     # --- writing
 
-    def _write(self, batch: int, settled: DataFrame, last: Commit) -> None:
+    def _write(self, batch: int, resolved: DataFrame, last: Commit) -> None:
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
         known = self._newest(self._stored("states", last)).join(
-            settled.select("label").distinct(), "label", "left_semi"
+            resolved.select("label").distinct(), "label", "left_semi"
         )
         before = known.select(
             "label",
@@ -185,15 +191,17 @@ class LiveFold:
             f.col("upto_seq").alias("to_seq"),
             *("mmr_root", "unopened", "pruned", "summary"),
         )
-        both = before.union(settled.select(*PART_SCHEMA.names))
-        widest, _ = check_coverage(both.withColumn("claims", f.lit(b"")), allow_pruned=self.allow_pruned)
-        kept = settled.select("label", f.explode("kept").alias("k")).select("label", "k.key", "k.seq")
+        both = before.union(resolved.select(*PART_SCHEMA.names))
+        widest, _ = check_coverage(
+            both.withColumn("fingerprints", f.lit(b"")), allow_pruned=self.allow_pruned
+        )
+        kept = resolved.select("label", f.explode("keys").alias("k")).select("label", "k.key", "k.seq")
         fresh: dict[Kind, DataFrame] = {"states": merge_ranges(both, self.overlay, widest), "keys": kept}
         parts = {kind: self._parts(kind, batch, fresh[kind], last) for kind in KINDS}
         self.target.commit(Commit(batch, self.overlay.name, self.overlay.class_id.hex(), **parts))
 
     def _parts(self, kind: Kind, batch: int, fresh: DataFrame, last: Commit) -> tuple[ParquetPart, ...]:
-        """What was there and what is new; a tier that is full becomes one part of the next."""
+        """Return the parts after this batch: write the new rows, and join full levels."""
         parts = (*last.parts(kind), self.target.new_part(batch))
         self._store(kind, parts[-1], fresh)
         while joined := full_tier(parts):
@@ -205,14 +213,14 @@ class LiveFold:
         return parts
 
     def _store(self, kind: Kind, part: ParquetPart, rows: DataFrame) -> None:
-        sort = ("label",) if kind == "states" else ("label", "key")  # so that footers rule files out
+        sort = ("label",) if kind == "states" else ("label", "key")  # so that Parquet footers exclude files
         rows.sortWithinPartitions(*sort).write.parquet(self.target.path(kind, part))
         self.target.make_durable(kind, part)
 
 
-def _repeating(claims: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
+def _repeating(fingerprints: Sequence[Any], earlier: Earlier) -> Iterator[Sequence[Any]]:
     by_label: dict[bytes, list[Any]] = {}
-    for row in claims:
+    for row in fingerprints:
         by_label.setdefault(bytes(row[0]), []).append(row)
     known: dict[bytes, list[bytes]] = {}
     for label, key in earlier:

@@ -1,9 +1,8 @@
-"""A live hub as Spark sees it: heads to plan by, and verified entries of a range (§9 Read).
+"""Access to a live hub for the streaming source: heads, and verified entries of a range (core §9 Read).
 
-Every page goes through ``veen_hub.client``, which verifies MSG, RECEIPT, leaf and root against the tree it
-keeps. Between connections nothing is kept but offsets, so each carries the root at its place: a hub that
-shows another one later, or shows a task another one than the batch was planned by, has two histories, and the
-stream ends there.
+``veen_hub.client`` verifies MSG, RECEIPT, leaf and root of every page against its tree. Only offsets survive
+between connections, so each offset carries the root at its entry. If the hub later shows another root there,
+or shows a task another root than the driver saw, the hub has two histories and the stream fails.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from veen_spark.errors import SparkSetupError
 T = TypeVar("T")
 PAGE_ENTRIES: Final = 1_000
 MAX_BUFFERED_BYTES: Final = 16 * 1_048_576
-"""About so much of a stretch is in memory at once, however large its messages are."""
+"""Approximate bytes of messages that a task holds at once."""
 
 
 class Offset(TypedDict):
-    """How far a label was read."""
+    """The position up to which a label was read."""
 
     seq: int
     root: str
-    """The mmr_root at ``seq``, in hex; empty at 0."""
+    """The mmr_root after entry ``seq``, in hex; empty for 0."""
 
 
 Offsets = dict[str, Offset]
-"""By label, in hex: Spark keeps them as JSON."""
+"""Offsets by label in hex; Spark stores them as JSON."""
 
 
 class DataLoss(VeenError):  # noqa: N818 - as Spark's option names it
-    """The hub no longer has what the stream has still to read."""
+    """The hub no longer has entries that the stream has not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveHub:
-    """Where the hub is and which one it must be; picklable, since tasks connect for themselves."""
+    """The address and id of a hub, and the labels to read; picklable, because every task connects."""
 
     url: str
     hub_id: HubId
@@ -55,7 +54,7 @@ class LiveHub:
     fail_on_data_loss: bool = True
 
     def ask(self, question: Callable[[Hub], Awaitable[T]]) -> T:
-        """One conversation, from a program that has no event loop."""
+        """Connect, run one coroutine, and disconnect; for callers without an event loop."""
 
         async def talk() -> T:
             tls = Tls(ca=self.ca) if self.ca is not None else None
@@ -65,15 +64,17 @@ class LiveHub:
         return asyncio.run(talk())
 
     def all_labels(self, hub: Hub) -> list[Label]:
+        """Return the labels of the chosen streams and the labels that were given."""
         if self.streams and hub.connection.profile.epoch_sec:
             raise SparkSetupError(
-                "the hub's profile has epochs, a stream has a label for each: name them with option label"
+                "the hub's profile has epochs, so that a stream has several labels",
+                action="name the labels with the option label",
             )
         return [*self.labels, *(hub.stream(name).label() for name in self.streams)]
 
 
 async def offset_at(hub: Hub, label: Label, seq: int) -> Offset:
-    """The offset after entry ``seq``, with the verified root there."""
+    """Return the offset after entry ``seq``, with the verified root."""
     if seq <= 0:
         return Offset(seq=0, root="")
     receipt = await hub.log_reader().receipt(label, StreamSeq(seq))
@@ -81,9 +82,9 @@ async def offset_at(hub: Hub, label: Label, seq: int) -> Offset:
 
 
 async def starting(hub: Hub, live: LiveHub, wanted: str) -> Offsets:
-    """``earliest``, ``latest``, or JSON: the first stream_seq to read, by label."""
+    """Return the offsets for ``startingOffsets``: earliest, latest, or JSON with a first entry per label."""
     labels = live.all_labels(hub)
-    given = _given(wanted, {label.hex() for label in labels})
+    given = _first_entries(wanted, {label.hex() for label in labels})
     offsets: Offsets = {}
     for label in labels:
         if wanted == "latest":
@@ -94,8 +95,8 @@ async def starting(hub: Hub, live: LiveHub, wanted: str) -> Offsets:
     return offsets
 
 
-def _given(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
-    """The numbers that ``startingOffsets`` names; what is asked wrongly would otherwise be ``earliest``."""
+def _first_entries(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
+    """Parse the JSON form of ``startingOffsets``; raise for anything else but earliest and latest."""
     if wanted in ("earliest", "latest"):
         return {}
     try:
@@ -104,15 +105,16 @@ def _given(wanted: str, labels: Collection[str]) -> Mapping[str, int]:
         given = None
     if not isinstance(given, dict) or not all(type(seq) is int and seq >= 1 for seq in given.values()):
         raise SparkSetupError(
-            f'option startingOffsets: want earliest, latest or {{"<label>": first number}}, found {wanted}'
+            f"option startingOffsets: {wanted} is not valid",
+            action='use earliest, latest or {"<label in hex>": <first entry>}',
         )
     if unknown := sorted(given.keys() - set(labels)):
-        raise SparkSetupError(f"option startingOffsets: {unknown[0]} is no label of this stream")
+        raise SparkSetupError(f"option startingOffsets: {unknown[0]} is not a label of this stream")
     return given
 
 
-async def latest(hub: Hub, live: LiveHub, start: Offsets, most: int | None) -> Offsets:
-    """How far there is to read, or ``most`` entries of it, assign_to_parts out among the labels."""
+async def latest(hub: Hub, live: LiveHub, start: Offsets, limit: int | None) -> Offsets:
+    """Return the newest offsets, or offsets at most ``limit`` entries ahead, shared among the labels."""
     heads: dict[Label, int] = {}
     for label in live.all_labels(hub):
         held = start.get(label.hex(), Offset(seq=0, root=""))
@@ -120,7 +122,7 @@ async def latest(hub: Hub, live: LiveHub, start: Offsets, most: int | None) -> O
     room = {
         label: head - start.get(label.hex(), Offset(seq=0, root=""))["seq"] for label, head in heads.items()
     }
-    shares = deal(room, most)
+    shares = share_out(room, limit)
     found: Offsets = {}
     for label, head in heads.items():
         seq = head - room[label] + shares[label]
@@ -129,12 +131,12 @@ async def latest(hub: Hub, live: LiveHub, start: Offsets, most: int | None) -> O
     return found
 
 
-def deal(room: Mapping[Label, int], most: int | None) -> dict[Label, int]:
-    """At most ``most`` in all: the same to each, and what one does not need to the others."""
-    if most is None:
+def share_out(room: Mapping[Label, int], limit: int | None) -> dict[Label, int]:
+    """Share ``limit`` entries among labels equally; a label that needs less leaves the rest to the others."""
+    if limit is None:
         return dict(room)
     shares: dict[Label, int] = {}
-    left = most
+    left = limit
     for number, label in enumerate(sorted(room, key=lambda label: (room[label], label))):
         shares[label] = min(room[label], left // (len(room) - number))
         left -= shares[label]
@@ -147,8 +149,8 @@ async def _checked_head(hub: Hub, live: LiveHub, label: Label, held: Offset) -> 
     if size < held["seq"]:
         if live.fail_on_data_loss:
             raise DataLoss(
-                f"label {label.hex()} ends at {size}, the stream has read up to {held['seq']}: the hub lost "
-                "entries, or is another one; failOnDataLoss=false waits for it to grow"
+                f"label {label.hex()} ends at {size}, but was read up to {held['seq']}; the hub lost entries",
+                action="restore the hub, or set failOnDataLoss=false to wait until it has grown",
             )
         return held["seq"]
     if held["seq"]:
@@ -157,11 +159,11 @@ async def _checked_head(hub: Hub, live: LiveHub, label: Label, held: Offset) -> 
 
 
 async def _check_root(hub: Hub, label: Label, held: Offset) -> None:
-    """What this connection shows is the history of ``held``: a connection follows one tree."""
+    """Raise unless this connection shows the same root at an offset as when it was read."""
     there = await hub.log_reader().receipt(label, StreamSeq(held["seq"]))
     if there.mmr_root.hex() != held["root"]:
         raise DivergenceError(
-            f"label {label.hex()} has another root at {held['seq']} than when it was read: two histories",
+            f"label {label.hex()}: the root after entry {held['seq']} has changed: two histories",
             shown=there.encode(),
         )
 
@@ -169,10 +171,10 @@ async def _check_root(hub: Hub, label: Label, held: Offset) -> None:
 async def entries(
     hub: Hub, live: LiveHub, label: Label, *, start: int, end: int, upto: Offset
 ) -> list[Entry | Receipt]:
-    """The first of entries ``start … end``, verified, up to ``MAX_BUFFERED_BYTES``; at least one.
+    """Return verified entries from ``start`` on, at most up to ``end`` and about ``MAX_BUFFERED_BYTES``.
 
-    They are of the history that the batch was planned by: ``upto`` is in the same tree. Of one that retention
-    took it is the RECEIPT, if loss is tolerated.
+    The entries belong to the history that the driver planned with, because ``upto`` is in the same tree. If
+    data loss is tolerated, a pruned entry is returned as its RECEIPT.
     """
     found: list[Entry | Receipt] = []
     reader, at, size = hub.log_reader(), start, 0
@@ -182,14 +184,14 @@ async def entries(
         except NotFound as exc:
             if live.fail_on_data_loss:
                 raise DataLoss(
-                    f"entry {at} of label {label.hex()} was pruned before it was read ({exc}): "
-                    "failOnDataLoss=false goes on with its receipt"
+                    f"entry {at} of label {label.hex()} was pruned before it was read",
+                    action="set failOnDataLoss=false to continue with its receipt",
                 ) from exc
             found.append(await reader.receipt(label, StreamSeq(at)))
             at += 1
             continue
         if not page:
-            raise DataLoss(f"label {label.hex()} ends before {at}, where the hub had {end} entries")
+            raise DataLoss(f"label {label.hex()} ends before entry {at}; the hub had {end} entries before")
         found += page
         at += len(page)
         size += sum(len(entry.msg_bytes) for entry in page)

@@ -1,9 +1,9 @@
-"""``spark.readStream.format("veen").option("hub", url)``: a live hub's labels as a stream of rows.
+"""The streaming source: ``spark.readStream.format("veen").option("hub", url)``.
 
-Options: ``hub`` and ``hubId`` (which one it must be); ``stream`` (names) or ``label`` (hex), comma separated;
-``startingOffsets`` (``earliest``, ``latest``, or JSON ``{label: first stream_seq}``);
-``maxOffsetsPerTrigger``; ``failOnDataLoss``; ``ca``, a PEM file. Rows are those of ``columns``; ``file`` is
-the hub's URL and ``offset`` the stream_seq.
+Options: ``hub`` (URL) and ``hubId`` (the hub that must answer there); ``stream`` (names) or ``label`` (hex),
+comma-separated; ``startingOffsets`` (``earliest``, ``latest``, or JSON ``{label: first stream_seq}``);
+``maxOffsetsPerTrigger``; ``failOnDataLoss``; ``ca`` (a PEM file). Rows have the columns of ``columns``;
+``file`` is the hub's URL and ``offset`` the stream_seq.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ OPTIONS: Final = frozenset(
     {"hub", "hubid", "stream", "label", "startingoffsets", "maxoffsetspertrigger", "failondataloss", "ca"}
 )
 PARTITION_ENTRIES: Final = 20_000
-"""Entries that one task reads."""
+"""Entries that one task reads at most."""
 
 
 class StreamPartition(InputPartition):
-    """Entries of one label, and how far the batch reads it: the history that a task must be shown."""
+    """A range of entries of one label, and the offset at the end of the batch, whose root a task checks."""
 
     def __init__(self, label: Label, start: int, end: int, upto: live_hub.Offset) -> None:
         super().__init__((label, start, end))
@@ -48,15 +48,16 @@ class StreamPartition(InputPartition):
 
 
 def hub_from_options(options: Options) -> live_hub.LiveHub:
+    """Return the hub and labels that the options name."""
     if not options.has("hub") or not options.has("hubId"):
-        raise SparkSetupError("a stream follows one hub that you know: give the options hub and hubId")
+        raise SparkSetupError("a stream needs a pinned hub", action="set the options hub and hubId")
     try:
         hub_id = HubId.from_hex(options.text("hubId"))
         labels = tuple(Label.from_hex(text) for text in options.names("label"))
     except DecodeError as exc:
         raise SparkSetupError(str(exc)) from exc
     if not (labels or options.names("stream")):
-        raise SparkSetupError("which of the hub's logs: give the option stream or label")
+        raise SparkSetupError("no stream was chosen", action="set the option stream or label")
     return live_hub.LiveHub(
         url=options.text("hub"),
         hub_id=hub_id,
@@ -68,12 +69,12 @@ def hub_from_options(options: Options) -> live_hub.LiveHub:
 
 
 class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets on the driver, entries in tasks."""
+    """Computes offsets on the driver and reads entries in tasks."""
 
     def __init__(self, options: Options) -> None:
         self._live = hub_from_options(options)
         self._starting = options.text("startingOffsets", "earliest")
-        self._most = (
+        self._limit = (
             options.number("maxOffsetsPerTrigger", 1) if options.has("maxOffsetsPerTrigger") else None
         )
         self._last: live_hub.Offsets | None = None
@@ -82,23 +83,23 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self._live.ask(lambda hub: live_hub.starting(hub, self._live, self._starting)))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+        return ReadAllAvailable() if self._limit is None else ReadMaxRows(self._limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._live.ask(lambda hub: live_hub.latest(hub, self._live, start, most))
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        found = self._live.ask(lambda hub: live_hub.latest(hub, self._live, start, max_rows))
         if (last := self._last) is not None:
             until = {label: min(offset, last[label], key=_seq) for label, offset in found.items()}
-            # A hub that lost entries is behind what was read: to go back there would read them again.
+            # Never go back: a hub that has lost entries would make the stream read them twice.
             found = {label: max(start.get(label, end), end, key=_seq) for label, end in until.items()}
         return dict(found)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What comes after this moment is for the next run."""
+        """Fix the end of this run; later entries are read by the next run."""
         self._last = self._live.ask(lambda hub: live_hub.latest(hub, self._live, {}, None))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        return None  # it would ask the hub once more for each batch
+        return None  # one request to the hub less per batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [
@@ -113,9 +114,9 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, StreamPartition)
         label, start, end, upto = partition.label, partition.start, partition.end, partition.upto
-        some = partial(live_hub.entries, live=self._live, label=label, end=end, upto=upto)
+        read_range = partial(live_hub.entries, live=self._live, label=label, end=end, upto=upto)
         while start <= end:
-            found = self._live.ask(partial(some, start=start))
+            found = self._live.ask(partial(read_range, start=start))
             for at in range(0, len(found), live_hub.PAGE_ENTRIES):
                 rows = [self._row(one) for one in found[at : at + live_hub.PAGE_ENTRIES]]
                 yield pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)

@@ -44,7 +44,7 @@ from veen_storage.copies.consistent_prefix import (
 from veen_storage.disk import hub_keys
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import REPAIR, DamageError, StorageError, reading
+from veen_storage.errors import REPAIR, DamageError, StorageError, read_file, reading
 from veen_storage.fsck.repair import RefusedError, rebuild_index
 from veen_storage.read.attachments import Attachments
 from veen_storage.read.observer import Observer, Source, open_source
@@ -239,7 +239,7 @@ class _Copier:
     def _index_lines(self, cut: LabelCut) -> bytes:
         """Return the label's checkpoint index up to the cut; its last line may be half written."""
         path, size = self._source.checkpoint_index(cut.label), 0
-        content = _read_derived(path)
+        content = read_file(path, missing=REPAIR)
         try:
             for line in cbor.split_sequence(content):
                 size += len(line)
@@ -252,7 +252,7 @@ class _Copier:
     def _bindings(self, cut: Cut, *, whole: bool) -> bytes:
         """Return the binding lines of the copied checkpoints."""
         path = self._source.checkpoint_binding
-        lines = _read_derived(path)[: cut.binding_bytes]
+        lines = read_file(path, missing=REPAIR)[: cut.binding_bytes]
         if whole:
             return lines
         kept = {(held.label, upto) for held in cut.labels for upto in checkpoints(self._store.index, held)}
@@ -333,15 +333,6 @@ def read_parts(path: Path) -> Iterator[bytes]:
 def _read(file: BinaryIO, name: str) -> bytes:
     with reading(name):
         return file.read(COPY_BYTES)
-
-
-def _read_derived(path: Path) -> bytes:
-    """Return the content of a file that repair can rebuild."""
-    try:
-        with reading(path.name):
-            return path.read_bytes()
-    except FileNotFoundError:
-        raise DamageError(path.name, None, "is missing", REPAIR) from None
 
 
 def copy_closed(source: Path, target: Path, files: Files) -> None:

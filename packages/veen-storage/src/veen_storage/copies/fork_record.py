@@ -20,7 +20,7 @@ from veen_core.keys import SigningKey, verify
 from veen_core.mmr import Mmr
 from veen_core.wire import Wire, array, int_map
 from veen_storage.disk.layout import Layout
-from veen_storage.errors import RESTORE, DamageError, unreadable
+from veen_storage.errors import RESTORE, DamageError, read_file
 
 
 @array("fork cut", section="ADR 0007")
@@ -123,22 +123,15 @@ def _verify_any(old: HubIdentity, digest: bytes, signature: Signature) -> None:
 def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
     """Return the record and its cuts; None if the directory is not a fork."""
     layout = Layout(root)
-    try:
-        record = Fork.decode(layout.fork.read_bytes())
-    except FileNotFoundError:
+    if not layout.fork.exists():
         return None
-    except OSError as exc:
-        raise unreadable(layout.fork.name, exc) from exc
-    except DecodeError as exc:
-        raise DamageError(layout.fork.name, None, str(exc), RESTORE) from exc
+    path = layout.fork
     try:
-        return record, [ForkCut.decode(line) for line in cbor.split_sequence(layout.fork_cuts.read_bytes())]
-    except FileNotFoundError:
-        raise DamageError(layout.fork_cuts.name, None, "is missing", RESTORE) from None
-    except OSError as exc:
-        raise unreadable(layout.fork_cuts.name, exc) from exc
+        record = Fork.decode(read_file(path))
+        path = layout.fork_cuts
+        return record, [ForkCut.decode(line) for line in cbor.split_sequence(read_file(path))]
     except DecodeError as exc:
-        raise DamageError(layout.fork_cuts.name, None, str(exc), RESTORE) from exc
+        raise DamageError(path.name, None, str(exc), RESTORE) from exc
 
 
 def ancestors(root: Path) -> Iterator[tuple[Fork, Path]]:

@@ -14,7 +14,7 @@ from veen_core.errors import DecodeError
 from veen_core.hub_identity import CheckpointBinding
 from veen_core.ids import Label, StreamSeq
 from veen_storage.commit.journal import foreign_at
-from veen_storage.errors import REPAIR, RESTORE, DamageError, unreadable
+from veen_storage.errors import REPAIR, RESTORE, DamageError, read_file
 from veen_storage.fsck.report import Fault, Report
 
 
@@ -41,12 +41,10 @@ class LabelArtifacts:
     def read(self, path: Path, *, seq: StreamSeq, remedy: str = RESTORE) -> bytes | None:
         """Return a file's content; None, and a fault, if it is missing or cannot be read."""
         try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            self.fault(path, "is missing", seq=seq, remedy=remedy)
-        except OSError as exc:
-            self.fault(path, unreadable(path.name, exc).what, seq=seq, remedy=remedy)
-        return None
+            return read_file(path)
+        except DamageError as exc:
+            self.fault(path, exc.what, seq=seq, remedy=remedy)
+            return None
 
     def compare(self, path: Path, right: bytes, *, seq: StreamSeq, rewrite: bool = True) -> None:
         """Report a file that is not what follows from the log."""
@@ -75,11 +73,9 @@ class Bindings:
     def check(self, path: Path) -> Iterator[Fault]:
         """Yield a fault for each line that is missing, and one for what follows the last known line."""
         try:
-            data = path.read_bytes()
-        except OSError as exc:
-            missing_file = isinstance(exc, FileNotFoundError)
-            what = "is missing" if missing_file else unreadable(path.name, exc).what
-            yield Fault(file=path.name, what=what, remedy=REPAIR)
+            data = read_file(path)
+        except DamageError as exc:
+            yield Fault(file=path.name, what=exc.what, remedy=REPAIR)
             return
         missing, offset = dict(self.applied), 0
         try:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veen_core import hub_identity
-from veen_core.errors import VeenError
+from veen_core.errors import DecodeError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Signature
 from veen_storage.commit import journal
@@ -33,7 +33,7 @@ from veen_storage.disk.directory_lock import DirectoryLock
 from veen_storage.disk.files import Files
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
-from veen_storage.errors import RESTORE, DamageError
+from veen_storage.errors import RESTORE, DamageError, read_file
 from veen_storage.fsck import index_check
 from veen_storage.fsck.attachments import attachment_sizes, record_attachments
 from veen_storage.fsck.context import FoldContext
@@ -93,8 +93,8 @@ def repair(root: Path, progress: ReportProgress | None = None, *, files: Files |
 def rebuild_index(layout: Layout, files: Files | None = None) -> RepairReport:
     """Build the index of a directory that has no VERSION yet and that nobody else can open: a new clone."""
     try:
-        registry = Registry.decode(layout.registry.read_bytes())
-    except (OSError, VeenError) as exc:
+        registry = Registry.decode(read_file(layout.registry))
+    except DecodeError as exc:
         raise DamageError(layout.registry.name, None, str(exc), RESTORE) from exc
     return _Repair(layout, registry, files or Files(), None).run()
 
