@@ -1,4 +1,4 @@
-"""The ordered check of one label: its entries, chunk boundaries, checkpoints and anchors (core §4.4, §4.8).
+"""The ordered check of one label: its entries and the boundaries of its chunks (core §4.8).
 
 A fault that breaks the order (an entry that is missing or unreadable, a wrong root) ends the fold of its
 chunk. The next chunk is folded again from the checkpoint before it, so that faults are reported for each
@@ -14,33 +14,24 @@ from veen_core import checkpoint as checkpoints
 from veen_core import chunk as chunks
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import chunk_name
-from veen_core.errors import DecodeError, VeenError
+from veen_core.errors import VeenError
 from veen_core.ids import Label, StreamSeq, UnixTime
-from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
 from veen_storage.chunks.pruned_chunk import read_pruned_head
 from veen_storage.chunks.retention import pruned_form
 from veen_storage.commit import journal
-from veen_storage.commit.changes import Anchor, Checkpointed, Prune, Sealed
+from veen_storage.commit.changes import Prune, Sealed
 from veen_storage.commit.ledger import Draft
-from veen_storage.commit.writer import file_checkpoint
 from veen_storage.errors import REPAIR, RESTORE, DamageError
+from veen_storage.fsck.checkpoint_files import CheckpointFiles
 from veen_storage.fsck.context import FoldContext
 from veen_storage.fsck.derived_files import LabelArtifacts, describe
-from veen_storage.fsck.entries import EntryFacts, Trust
+from veen_storage.fsck.entries import EntryFacts
 from veen_storage.fsck.entry_order import note_content, place_entry
 from veen_storage.fsck.log_files import ChunkRef
 from veen_storage.fsck.plan import ChunkEnds
 from veen_storage.fsck.report import MOVE_AWAY
 from veen_storage.index.records import LabelCursor
-
-
-def check_checkpoint(trust: Trust, cursor: LabelCursor, held: Checkpoint) -> None:
-    """Raise unless a checkpoint of the label up to its last entry obeys every rule (core §4.4.1, H9)."""
-    log, terms = cursor.log, trust.terms(cursor.label)
-    verifier = LogVerifier(terms, size=log.size, peaks=log.peaks, hub_ts=cursor.hub_ts)
-    verifier.checkpointed = cursor.checkpointed
-    verifier.accept_checkpoint(held)
 
 
 class LabelFold:
@@ -59,13 +50,7 @@ class LabelFold:
         self._chunk: ChunkRef | None = None
         self._starts_chunk = False
         self._skips_chunk = False
-        self._lines: list[bytes] = []
-        """Lines of the checkpoint index, as far as the index has applied them."""
-        made = context.journal.of(label, journal.CHECKPOINT)
-        self._pending_checkpoints = {item.seq for item in made if context.is_pending(item)}
-        self._checkpoints = self._files.checkpoints | {item.seq for item in made}
-        self._checkpoints -= self._pending_checkpoints
-        self._folded_checkpoints: set[StreamSeq] = set()
+        self._checkpoints = CheckpointFiles(context, label, self._artifacts)
 
     @property
     def _draft(self) -> Draft:
@@ -196,8 +181,8 @@ class LabelFold:
             self._fault(fact, str(error))
         if cursor.log.root != fact.root:
             self._break_off(fact.seq)
-        elif fact.seq in self._checkpoints:
-            self._checkpoint(fact.seq, cursor)
+        elif fact.seq in self._checkpoints.expected:
+            self._checkpoints.check(fact.seq, cursor)
 
     def _check_boundary(self, fact: EntryFacts, cursor: LabelCursor) -> None:
         """Check that chunks end exactly where core §4.8.2 says."""
@@ -216,9 +201,7 @@ class LabelFold:
     def _seal(self, cursor: LabelCursor) -> None:
         start, end = cursor.chunk_start, cursor.log.stream_seq
         if cursor.checkpointed != end:
-            path = self._context.layout.checkpoint(self._label, end)
-            self._artifacts.fault(path, "is missing: every chunk ends with a checkpoint", seq=end)
-            self._without_checkpoint(end)
+            self._checkpoints.report_missing(end, cursor)
         self._draft.seal_chunk(cursor)
         step = self._draft.changes.steps[-1]
         assert isinstance(step, Sealed)
@@ -264,79 +247,6 @@ class LabelFold:
             return  # reported where the chunk was read
         self._artifacts.compare(path, right, seq=decision.start_seq)
 
-    # --- checkpoints and anchors
-
-    def _checkpoint(self, upto: StreamSeq, cursor: LabelCursor) -> None:
-        path = self._context.layout.checkpoint(self._label, upto)
-        self._files.checkpoints.discard(upto)
-        self._folded_checkpoints.add(upto)
-        if (data := self._artifacts.read(path, seq=upto)) is None:
-            self._without_checkpoint(upto)
-            return
-        self._context.report.counters.checkpoints += 1
-        try:
-            held = Checkpoint.decode(data)
-            check_checkpoint(self._context.trust, cursor, held)
-            file_checkpoint(self._draft, self._context.trust.identity, cursor, held)
-        except VeenError as exc:
-            self._artifacts.fault(path, str(exc), seq=upto, offset=0)
-            self._without_checkpoint(upto)
-            return
-        step = self._draft.changes.steps[-1]
-        assert isinstance(step, Checkpointed)
-        self._files.peaks.discard(upto)
-        peaks = self._context.layout.peaks(self._label, upto)
-        self._artifacts.compare(peaks, chunks.encode_peaks(step.peaks), seq=upto)
-        self._lines.append(step.line.encode())
-        self._context.bindings.applied[step.binding.encode()] = (self._label, upto)
-
-    def _without_checkpoint(self, upto: StreamSeq) -> None:
-        """Continue as if the checkpoint were there; its absence is reported."""
-        self._context.bindings.complete = False
-        self._context.damaged.add(self._label)
-        if self._cursor is not None:
-            self._cursor.checkpointed = upto
-
-    def _check_index(self) -> None:
-        """Compare the label's checkpoint index with the lines of its checkpoints."""
-        if not self._lines and not self._files.has_index:
-            return
-        right, path = b"".join(self._lines), self._context.layout.checkpoint_index(self._label)
-        last = max(self._folded_checkpoints, default=StreamSeq(0))
-        held = self._artifacts.read(path, seq=last, remedy=REPAIR)
-        if held is None:
-            self._context.rewrites[path] = right
-        elif held.startswith(right):
-            self._context.index_tails[self._label] = (len(right), held[len(right) :])
-        else:
-            self._artifacts.compare(path, right, seq=last)
-
-    def _check_anchors(self) -> None:
-        """Check anchor files against their checkpoints; they follow from nothing else (spec-1 ANCHOR0.2)."""
-        context, layout = self._context, self._context.layout
-        items = context.journal.of(self._label, journal.ANCHOR)
-        applied = {item.seq for item in items if not context.is_pending(item)}
-        pending = {item.data for item in items if context.is_pending(item)}
-        for upto in sorted(self._files.anchors | applied):
-            self._files.anchors.discard(upto)
-            path = layout.anchor(self._label, upto)
-            data = self._artifacts.read(path, seq=upto)
-            if data is None or data in pending:
-                context.unknown_anchors.add((self._label, upto))
-                continue
-            try:
-                held = Anchor.decode(data)
-                if (held.label, held.upto_seq) != (self._label, upto):
-                    raise DecodeError("is of another checkpoint than its name says")
-                if upto not in self._folded_checkpoints and self._label not in context.damaged:
-                    raise DecodeError("anchors a checkpoint that does not exist")
-            except DecodeError as exc:
-                self._artifacts.fault(path, str(exc), seq=upto, offset=0)
-                context.unknown_anchors.add((self._label, upto))
-                continue
-            if self._label not in context.damaged:
-                self._draft.note_anchor(held)
-
     # --- the end
 
     def end(self) -> None:
@@ -352,12 +262,12 @@ class LabelFold:
             context.damaged.add(self._label)
         if self._label not in context.damaged:
             self._check_lost_entries(last)
-        self._check_anchors()
+        self._checkpoints.check_anchors()
         self._note_unfolded()
         if self._label in context.damaged:
             context.bindings.complete = False
         else:
-            self._check_index()
+            self._checkpoints.check_index()
         context.sizes[self._label] = last
         context.report.counters.labels += bool(last)
 
