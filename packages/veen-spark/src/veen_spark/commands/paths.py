@@ -55,6 +55,6 @@ def note_small_logs(out: Output, paths: Iterable[str], master: str) -> None:
         return  # the verification reports it
     if size < SMALL_LOG_BYTES:
         out.note(
-            f"these logs hold {size / 1_048_576:.1f} MiB: `veen verify` (an export) or `veen hub fsck` "
-            "(a clone) checks so little without Spark"
+            f"these logs hold only {size / 1_048_576:.1f} MiB: `veen verify` (an export) or "
+            "`veen hub fsck` (a clone) verifies them without Spark"
         )

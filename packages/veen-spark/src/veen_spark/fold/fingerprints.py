@@ -127,12 +127,16 @@ def shared_ranges(found: Iterable[Sequence[Any]]) -> list[SharedRange]:
     by_range: dict[tuple[bytes, int, int], set[bytes]] = {}
     sharing = set()
     for label, from_seq, to_seq, packed, shared in found:
-        place = (bytes(label), from_seq, to_seq)
+        range_key = (bytes(label), from_seq, to_seq)
         prints = (bytes(packed[n : n + FINGERPRINT_BYTES]) for n in range(0, len(packed), FINGERPRINT_BYTES))
-        by_range.setdefault(place, set()).update(prints)
+        by_range.setdefault(range_key, set()).update(prints)
         if shared:
-            sharing.add(place)
-    return [SharedRange(*place, frozenset(prints)) for place, prints in by_range.items() if place in sharing]
+            sharing.add(range_key)
+    return [
+        SharedRange(*range_key, frozenset(prints))
+        for range_key, prints in by_range.items()
+        if range_key in sharing
+    ]
 
 
 class KeyedMessage(NamedTuple):

@@ -51,8 +51,8 @@ def merge_ranges(parts: DataFrame, overlay: Overlay[Any], widest: int) -> DataFr
     from pyspark.sql import Window  # noqa: PLC0415 - slow to import
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-    place = f.row_number().over(Window.partitionBy("label").orderBy("from_seq"))
-    group = f.floor((place - 1) / FAN_IN)
+    rank = f.row_number().over(Window.partitionBy("label").orderBy("from_seq"))
+    group = f.floor((rank - 1) / FAN_IN)
     while widest > FAN_IN:
         grouped = parts.withColumn("part", group)
         parts = _in_order(grouped, "label", "part").mapInArrow(_merge_task(overlay), spark_type(PART_SCHEMA))
@@ -70,7 +70,7 @@ def _merge_task(overlay: Overlay[Any]) -> Task:
     def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = resolve_overlay(named)
         groups = _merge_groups(own, batches)
-        rows = ((*place, *counts, own.encode(summary)) for place, counts, summary in groups)
+        rows = ((*position, *counts, own.encode(summary)) for position, counts, summary in groups)
         return record_batches(rows, PART_SCHEMA)
 
     return merge
@@ -89,9 +89,9 @@ def _state_task(overlay: Overlay[Any]) -> Task:
 
 
 def _state_row(
-    overlay: Overlay[Any], place: tuple[bytes, int, int, bytes], counts: tuple[int, int], summary: Any
+    overlay: Overlay[Any], position: tuple[bytes, int, int, bytes], counts: tuple[int, int], summary: Any
 ) -> tuple[Any, ...]:
-    label, _, upto_seq, root = place
+    label, _, upto_seq, root = position
     state = (overlay.name, bytes(overlay.state_hash(summary)), *summary[:3])
     return (label, upto_seq, root, *state, *counts, overlay.encode(summary))
 
@@ -105,9 +105,9 @@ def _merge_groups(overlay: Overlay[Any], batches: Iterable[pa.RecordBatch]) -> I
         rows = list(group)
         summary = overlay.merge(overlay.load(row["summary"]) for row in rows)
         first, last = rows[0], rows[-1]
-        place = (last["label"], first["from_seq"], last["to_seq"], last["mmr_root"])
+        position = (last["label"], first["from_seq"], last["to_seq"], last["mmr_root"])
         counts = (sum(row["unopened"] for row in rows), sum(row["pruned"] for row in rows))
-        yield place, counts, summary
+        yield position, counts, summary
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

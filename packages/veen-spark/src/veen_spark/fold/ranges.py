@@ -122,10 +122,10 @@ def messages(
                     action="fetch the damaged file again",
                 )
             if wants is None or wants(row[0], row[1]):
-                yield _held(row, opener)
+                yield _placed_message(row, opener)
 
 
-def _held(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
+def _placed_message(row: Sequence[Any], opener: Opener | None) -> PlacedMessage:
     label, seq, leaf, root, kind = row[:5]
     message, opened = Message(seq, leaf, UNOPENED, b""), False
     if opener is None:
@@ -145,32 +145,34 @@ class _RangeFold(NamedTuple):
 
 
 def _fold_buffers(job: _RangeFold, rows: Iterator[PlacedMessage], limit: int) -> Iterator[tuple[Any, ...]]:
-    held, size = list[PlacedMessage](), 0
+    buffer, size = list[PlacedMessage](), 0
     for row in rows:
-        held.append(row)
+        buffer.append(row)
         size += len(row.message.body)
-        if len(held) >= limit or size >= MAX_BUFFERED_BYTES:
-            yield from _fold_ranges(job, held)
-            held, size = [], 0
-    yield from _fold_ranges(job, held)
+        if len(buffer) >= limit or size >= MAX_BUFFERED_BYTES:
+            yield from _fold_ranges(job, buffer)
+            buffer, size = [], 0
+    yield from _fold_ranges(job, buffer)
 
 
-def _fold_ranges(job: _RangeFold, held: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
-    held.sort(key=itemgetter(0, 1))  # fast if the rows come in the order of the log
-    for run in runs(held):
+def _fold_ranges(job: _RangeFold, buffer: list[PlacedMessage]) -> Iterator[tuple[Any, ...]]:
+    buffer.sort(key=itemgetter(0, 1))  # fast if the rows come in the order of the log
+    for run in runs(buffer):
         last = run[-1]
         keys = RangeKeys(None if job.resolved is None else job.resolved.of(last.label), keep=job.keep_keys)
         summary = job.overlay.fold((row.message for row in run), keys)
         pruned = sum(row.kind == "pruned" for row in run)
         unopened = sum(row.kind == "msg" and not row.opened for row in run)
-        kept = None if keys.first_keys is None else [{"key": key, "seq": seq} for key, seq in keys.first_keys]
-        place = (last.label, run[0].seq, last.seq, last.root)
-        yield (*place, unopened, pruned, job.overlay.encode(summary), keys.packed(), kept)
+        first_keys = (
+            None if keys.first_keys is None else [{"key": key, "seq": seq} for key, seq in keys.first_keys]
+        )
+        position = (last.label, run[0].seq, last.seq, last.root)
+        yield (*position, unopened, pruned, job.overlay.encode(summary), keys.packed(), first_keys)
 
 
-def runs(held: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
+def runs(placed: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
     """Yield runs of consecutive entries of one label; a repeated entry begins a new run."""
-    numbered = enumerate(held)
+    numbered = enumerate(placed)
     for _, run in groupby(numbered, key=lambda item: (item[1].label, item[1].seq - item[0])):
         yield [row for _, row in run]
 
@@ -179,13 +181,13 @@ def record_batches(
     rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
     """Convert rows to Arrow batches of at most ``size`` rows and about ``BATCH_BYTES``."""
-    batch, held = list[tuple[Any, ...]](), 0
+    batch, batch_bytes = list[tuple[Any, ...]](), 0
     for row in rows:
         batch.append(row)
-        held += sum(len(value) for value in row if isinstance(value, bytes))
-        if len(batch) == size or held >= BATCH_BYTES:
+        batch_bytes += sum(len(value) for value in row if isinstance(value, bytes))
+        if len(batch) == size or batch_bytes >= BATCH_BYTES:
             yield record_batch(batch, schema)
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
     yield record_batch(batch, schema)
 
 

@@ -58,8 +58,8 @@ class ReaderKeys:
 
     def get(self) -> tuple[DhKey, ...]:
         """Load the keys, on an executor or on the driver."""
-        held = () if self._broadcast is None else self._broadcast.value
-        broadcast = tuple(DhKey(DhSecret(secret)) for secret in held)
+        secrets = () if self._broadcast is None else self._broadcast.value
+        broadcast = tuple(DhKey(DhSecret(secret)) for secret in secrets)
         return broadcast + tuple(key for file in self._files for key in keys_in(file))
 
     def forget(self) -> None:

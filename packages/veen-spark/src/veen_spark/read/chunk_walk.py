@@ -130,11 +130,11 @@ class ChunkWalk:
         self._data, self._at, self._ended = b"".join((rest, *more, _PADDING)), 0, not more
         self._size = len(self._data) - len(_PADDING)
 
-    def _read(self, stream: Readable, held: int) -> Iterator[bytes]:
+    def _read(self, stream: Readable, kept_bytes: int) -> Iterator[bytes]:
         """Read another window in pieces, so that bytes before a decompression error are kept."""
         wanted = WINDOW_BYTES
         if self._end is not None:
-            wanted = min(WINDOW_BYTES, self._end - self._base - held)
+            wanted = min(WINDOW_BYTES, self._end - self._base - kept_bytes)
         try:
             while (
                 wanted > 0

@@ -74,25 +74,25 @@ def find_logs(paths: Iterable[str]) -> FoundLogs:
     """Files that are useless unless their folder is read too; ignoring one silently could skip a log."""
     found = FoundLogs([], set(), {})
     for path in map(os.path.abspath, paths):  # executors have other working folders
-        if not (places := matching(path)):
+        if not (matches := matching(path)):
             raise SparkSetupError(f"nothing matches {path}", action="check the path and the working folder")
         named: list[Path] = []
-        for place in map(Path, places):
-            if place.is_file() and (places != [path] or parse_chunk_name(place.name) is not None):
-                named.append(place)
-            elif (under := _search(place, _MAX_DEPTH, found)) is None:
-                raise _no_log(place)
+        for found_path in map(Path, matches):
+            if found_path.is_file() and (matches != [path] or parse_chunk_name(found_path.name) is not None):
+                named.append(found_path)
+            elif (under := _search(found_path, _MAX_DEPTH, found)) is None:
+                raise _no_log(found_path)
             else:
                 segments |= {segment.path: segment for segment in under}
         files += named
         dependent += [file for file in named if file.name in _SEQUENCES]
-        if len(named) == len(places) and all(_chunk(file.name) is None for file in named):
+        if len(named) == len(matches) and all(_chunk(file.name) is None for file in named):
             dependent.append(named[0])
     segments |= {segment.path: segment for segment in _chunk_files(files, found)}
     known = found.whole | {segment.origin for segment in segments.values()}
-    for place in dependent:
-        if str(place.parent) not in known:
-            raise _no_log(place)
+    for found_path in dependent:
+        if str(found_path.parent) not in known:
+            raise _no_log(found_path)
     found.segments.extend(
         sorted(segments.values(), key=lambda s: (s.hub_id or b"", s.label, s.start_seq, s.path))
     )
@@ -105,9 +105,9 @@ def _chunk(name: str) -> ChunkName | None:
     return parsed if parsed is not None and parsed.kind in _CHUNK_KINDS else None
 
 
-def _no_log(place: Path) -> SparkSetupError:
+def _no_log(path: Path) -> SparkSetupError:
     return SparkSetupError(
-        f"{place} is not an export, a data directory or a chunk file, and contains none",
+        f"{path} is not an export, a data directory or a chunk file, and contains none",
         action="name the folder that `veen hub export` or `veen hub clone` wrote",
     )
 

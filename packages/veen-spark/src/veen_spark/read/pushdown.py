@@ -55,8 +55,8 @@ class PushedFilters:
         return self
 
     def _with_labels(self, values: Iterable[Any]) -> PushedFilters:
-        held = frozenset(bytes(value) for value in values if value is not None)
-        return dataclasses.replace(self, labels=held if self.labels is None else self.labels & held)
+        given = frozenset(bytes(value) for value in values if value is not None)
+        return dataclasses.replace(self, labels=given if self.labels is None else self.labels & given)
 
     def segments(self, all_: Sequence[Segment]) -> list[Segment]:
         """Return the segments that may hold a matching row; ``all_`` is ordered by label and entry."""

@@ -146,8 +146,8 @@ def _variable_columns(span: Span) -> tuple[pa.Array, pa.Array]:
 def _auth_column(data: field_layout.Bytes, msgs: field_layout.Msgs) -> pa.Array:
     if not msgs.gated.any():
         return pa.nulls(len(msgs.gated), pa.binary())
-    held = _fixed_column(field_layout.fixed(data, np.where(msgs.gated, msgs.auth_at, 0)))
-    return pc.if_else(pa.array(msgs.gated), held, pa.scalar(None, pa.binary()))
+    refs = _fixed_column(field_layout.fixed(data, np.where(msgs.gated, msgs.auth_at, 0)))
+    return pc.if_else(pa.array(msgs.gated), refs, pa.scalar(None, pa.binary()))
 
 
 def _same(value: bytes, count: int, kind: pa.DataType | None = None) -> pa.Array:

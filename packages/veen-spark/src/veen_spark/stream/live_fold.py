@@ -109,8 +109,8 @@ class LiveFold:
         from pyspark.sql import Window  # noqa: PLC0415 - slow to import
         from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
-        place = f.row_number().over(Window.partitionBy("label").orderBy(f.desc("upto_seq")))
-        return states.withColumn("place", place).where("place = 1").drop("place")
+        rank = f.row_number().over(Window.partitionBy("label").orderBy(f.desc("upto_seq")))
+        return states.withColumn("rank", rank).where("rank = 1").drop("rank")
 
     # --- a batch
 
@@ -225,5 +225,5 @@ def _repeating(fingerprints: Sequence[Any], earlier: Earlier) -> Iterator[Sequen
     known: dict[bytes, list[bytes]] = {}
     for label, key in earlier:
         known.setdefault(label, []).append(fingerprint(key))
-    for label, held in by_label.items():
-        yield from repeated_fingerprints(held, b"".join(known.get(label, ())))
+    for label, ranges in by_label.items():
+        yield from repeated_fingerprints(ranges, b"".join(known.get(label, ())))

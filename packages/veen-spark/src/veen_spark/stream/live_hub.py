@@ -117,8 +117,8 @@ async def latest(hub: Hub, live: LiveHub, start: Offsets, limit: int | None) -> 
     """Return the newest offsets, or offsets at most ``limit`` entries ahead, shared among the labels."""
     heads: dict[Label, int] = {}
     for label in live.all_labels(hub):
-        held = start.get(label.hex(), Offset(seq=0, root=""))
-        heads[label] = max(held["seq"], await _checked_head(hub, live, label, held))
+        offset = start.get(label.hex(), Offset(seq=0, root=""))
+        heads[label] = max(offset["seq"], await _checked_head(hub, live, label, offset))
     room = {
         label: head - start.get(label.hex(), Offset(seq=0, root=""))["seq"] for label, head in heads.items()
     }
@@ -143,28 +143,28 @@ def share_out(room: Mapping[Label, int], limit: int | None) -> dict[Label, int]:
     return shares
 
 
-async def _checked_head(hub: Hub, live: LiveHub, label: Label, held: Offset) -> int:
+async def _checked_head(hub: Hub, live: LiveHub, label: Label, offset: Offset) -> int:
     head = await hub.log_reader().head(label)
     size = head.stream_seq if head is not None else 0
-    if size < held["seq"]:
+    if size < offset["seq"]:
         if live.fail_on_data_loss:
             raise DataLoss(
-                f"label {label.hex()} ends at {size}, but was read up to {held['seq']}; the hub lost entries",
+                f"label {label.hex()} ends at {size}, but was read up to {offset['seq']}: entries are lost",
                 action="restore the hub, or set failOnDataLoss=false to wait until it has grown",
             )
-        return held["seq"]
-    if held["seq"]:
-        await _check_root(hub, label, held)
+        return offset["seq"]
+    if offset["seq"]:
+        await _check_root(hub, label, offset)
     return size
 
 
-async def _check_root(hub: Hub, label: Label, held: Offset) -> None:
+async def _check_root(hub: Hub, label: Label, offset: Offset) -> None:
     """Raise unless this connection shows the same root at an offset as when it was read."""
-    there = await hub.log_reader().receipt(label, StreamSeq(held["seq"]))
-    if there.mmr_root.hex() != held["root"]:
+    receipt = await hub.log_reader().receipt(label, StreamSeq(offset["seq"]))
+    if receipt.mmr_root.hex() != offset["root"]:
         raise DivergenceError(
-            f"label {label.hex()}: the root after entry {held['seq']} has changed: two histories",
-            shown=there.encode(),
+            f"label {label.hex()}: the root after entry {offset['seq']} has changed: two histories",
+            shown=receipt.encode(),
         )
 
 

@@ -118,7 +118,7 @@ def full_tier(parts: Iterable[ParquetPart]) -> list[ParquetPart]:
     levels: dict[int, list[ParquetPart]] = {}
     for part in parts:
         levels.setdefault(part.level, []).append(part)
-    full = [level for level, held in levels.items() if len(held) >= PARTS_PER_LEVEL]
+    full = [level for level, of_level in levels.items() if len(of_level) >= PARTS_PER_LEVEL]
     return levels[min(full)] if full else []
 
 

@@ -127,8 +127,8 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         row = (
             {"kind": "pruned", "receipt": receipt.encode()} if isinstance(one, Receipt) else entry_fields(one)
         )
-        place = {"hub_id": bytes(self._live.hub_id), "file": self._live.url, "offset": receipt.stream_seq}
-        return row | receipt_fields(receipt) | place
+        source = {"hub_id": bytes(self._live.hub_id), "file": self._live.url, "offset": receipt.stream_seq}
+        return row | receipt_fields(receipt) | source
 
 
 def _seq(offset: live_hub.Offset) -> int:

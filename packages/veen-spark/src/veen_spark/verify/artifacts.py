@@ -124,14 +124,14 @@ def assign_to_parts(
     parts: Sequence[Segment], artifacts: Iterable[Artifact]
 ) -> tuple[dict[tuple[str, int], list[Artifact]], list[Artifact]]:
     """Return the artifacts by the part of the label that holds their entry, and those without a part."""
-    held: dict[tuple[str, int], list[Artifact]] = {}
+    by_part: dict[tuple[str, int], list[Artifact]] = {}
     unassigned = []
     starts = [part.start_seq for part in parts]
     starts[0] -= 1  # the peaks before the first entry are known too
     for artifact in artifacts:
         part = parts[max(0, bisect_right(starts, artifact.seq) - 1)]
         if starts[0] <= artifact.seq and (part.end_seq is None or artifact.seq <= part.end_seq):
-            held.setdefault((part.path, part.begin), []).append(artifact)
+            by_part.setdefault((part.path, part.begin), []).append(artifact)
         else:
             unassigned.append(artifact)
-    return held, unassigned
+    return by_part, unassigned

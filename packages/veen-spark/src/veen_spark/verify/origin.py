@@ -193,8 +193,8 @@ class Origin:
         if label != manifest.label:
             raise VerificationError(f"the label differs from the one in {MANIFEST}")
         if found[:2] != (manifest.from_seq, manifest.to_seq):
-            held, stated = f"{found[0]} to {found[1]}", f"{manifest.from_seq} to {manifest.to_seq}"
-            raise VerificationError(f"the log has entries {held}, but {MANIFEST} states {stated}")
+            found_range, stated = f"{found[0]} to {found[1]}", f"{manifest.from_seq} to {manifest.to_seq}"
+            raise VerificationError(f"the log has entries {found_range}, but {MANIFEST} states {stated}")
         pruned = [(range_.start_seq, range_.end_seq) for range_ in manifest.pruned]
         if found[2:] != (manifest.from_ts, manifest.to_ts, manifest.peaks_after, pruned):
             what = "from_ts, to_ts, peaks_after or pruned"

@@ -169,9 +169,9 @@ def _peaks(run: Run, parts: Sequence[Segment], origins: dict[str, Origin]) -> di
     tiles = dict(zip(map(part_key, needed), made, strict=True))
     for group in labels:
         for part, after in pairwise(group):
-            place = part_key(part)
-            if before[part_key(after)] is None and place in tiles:
-                peaks = _peaks_after(part, before[place], tiles[place])
+            key = part_key(part)
+            if before[part_key(after)] is None and key in tiles:
+                peaks = _peaks_after(part, before[key], tiles[key])
                 fits = peaks is not None and len(peaks) == (after.start_seq - 1).bit_count()
                 before[part_key(after)] = peaks if fits else None
     return before

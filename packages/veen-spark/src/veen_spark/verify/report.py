@@ -125,8 +125,8 @@ class VerificationReport:
     def table(self) -> pa.Table:
         """Return the report table in Arrow; a number beyond 2^63 - 1 from a forged file name becomes null."""
         rows = [label.row().items() for label in self.labels]
-        held = [{name: None if _too_large(value) else value for name, value in row} for row in rows]
-        return pa.Table.from_pylist(held, schema=SCHEMA)
+        bounded = [{name: None if _too_large(value) else value for name, value in row} for row in rows]
+        return pa.Table.from_pylist(bounded, schema=SCHEMA)
 
     def as_object(self) -> dict[str, Any]:
         """Return the summary and the labels with a fault, for ``--json``."""
