@@ -102,7 +102,7 @@ def _require_same_run(target: Path, position: Path) -> None:
     Spark numbers batches by the checkpoint and skips numbers that the target has. With a foreign checkpoint,
     entries would be missing without any message.
     """
-    if target.is_dir() and any(target.iterdir()) and not any((position / "offsets").glob("*")):
+    if _has_output(target) and not any((position / "offsets").glob("*")):
         raise CommandFailed(
             f"{target} is not empty, and {position} does not say how far it was read",
             Exit.USAGE,
@@ -114,3 +114,10 @@ def _require_same_run(target: Path, position: Path) -> None:
             Exit.USAGE,
             "give the folder that was written, or remove the checkpoint to start again",
         )
+
+
+def _has_output(target: Path) -> bool:
+    """Return whether the folder holds anything but the empty metadata folder of a run that failed early."""
+    if not target.is_dir():
+        return False
+    return any(path.name != "_spark_metadata" or any(path.iterdir()) for path in target.iterdir())
