@@ -17,7 +17,7 @@ from .conftest import STREAM, Town
 ROOT = Path(__file__).parents[3]
 
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/runbook.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/tutorials/overlays.md", "docs/runbook.md"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -43,6 +43,7 @@ from veen_overlays.control.state import (
 from veen_overlays.fold.overlay import Overlay
 from veen_overlays.identifiers import RealmId, realm_id
 from veen_overlays.schema.record import Record, Undecodable, decode_record
+from veen_overlays.utc import format_utc
 
 PUBLISHED = Path(__file__).parent / "vectors" / "published"
 REALM = realm_id("plant")
@@ -196,7 +197,7 @@ TOKEN, AUTH = TokenHash(b"\x04" * 32), AuthRef(b"\x05" * 32)
 def test_what_is_revoked_is_refused_within_its_interval(kind: str, target: bytes) -> None:
     """4.3."""
     held = view(revocations=bound(REVOCATIONS, revocation(kind, target, ttl=10, reason="lost")))
-    assert held.revoked(CLIENT, AUTH, TOKEN, NOW) == f"{kind} revoked at {NOW}: lost"
+    assert held.revoked(CLIENT, AUTH, TOKEN, NOW) == f"{kind} revoked at {format_utc(NOW)}: lost"
     assert held.revoked(CLIENT, AUTH, TOKEN, NOW - 1) is None
     assert held.revoked(CLIENT, AUTH, TOKEN, NOW + 10) is None
     for_ever = view(revocations=bound(REVOCATIONS, revocation(kind, target)))

@@ -170,10 +170,10 @@ def test_a_key_set_with_a_weak_broken_or_doubled_key_is_refused() -> None:
     ):
         with pytest.raises(VerificationError, match="key"):
             jwks_keys(jwks(**bad))
-    with pytest.raises(VerificationError, match="no object"):
+    with pytest.raises(VerificationError, match="not an object"):
         jwks_keys("[]")
     for no_list in ("{}", '{"keys": 5}', '{"keys": null}', '{"keys": {"kid": "ed"}}'):
-        with pytest.raises(VerificationError, match="want a list of keys"):
+        with pytest.raises(VerificationError, match="no list of keys"):
             jwks_keys(no_list)
 
 
@@ -196,7 +196,7 @@ def test_a_key_under_which_anybody_signs_anything_signs_nothing() -> None:
     provider = Provider(name="p", issuer="https://id.example", audience="app", keys=jwks_keys(_set(weak)))
     head, claims, _ = token(CLAIMS).split(".")
     forged = b"\x58" + b"\x66" * 31 + b"\x01" + bytes(31)
-    with pytest.raises(VerificationError, match="does not hold"):
+    with pytest.raises(VerificationError, match="is not valid"):
         verify_id_token(f"{head}.{claims}.{b64(forged)}", provider, NOW)
 
 

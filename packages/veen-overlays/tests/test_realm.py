@@ -44,6 +44,7 @@ from veen_overlays.control.records import (
 from veen_overlays.identifiers import realm_id
 from veen_overlays.live import RealmFollower, RealmPolicy
 from veen_overlays.summary_tree.store import MemoryStore
+from veen_overlays.utc import format_utc
 
 REALM = realm_id("plant")
 HERE, THERE = HubId(b"\x0a" * 32), HubId(b"\x0b" * 32)
@@ -216,7 +217,7 @@ def test_a_revoked_client_is_refused_after_the_next_refresh() -> None:
         assert policy.revoked(Question()) is None
         logs.at(label_of(revocation_stream(REALM))).write(revoked(CLIENT))
         policy.view = await realm.refresh()
-        assert policy.revoked(Question()) == f"client-id revoked at {NOW}"
+        assert policy.revoked(Question()) == f"client-id revoked at {format_utc(NOW)}"
 
     asyncio.run(check())
 

@@ -1,5 +1,1 @@
-"""Evidence that travels between hubs.
-
-Mirrors between hubs, live or carried across an air gap, and their reconciliation.
-Nothing is built yet.
-"""
+"""Reserved for copying logs between hubs; this package contains no code yet."""

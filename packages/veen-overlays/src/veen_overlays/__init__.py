@@ -1,8 +1,8 @@
-"""Meaning over decrypted logs: records declared once, overlays as summary monoids, the summary tree.
+"""Overlays: fold the opened messages of a stream into a state that is the same for every reader.
 
-Pure: no IO, no clock, no randomness; ``veen_overlays.live`` alone waits for a log. The names below are the
-public face; an overlay's own records and questions are in its module: ``crdt``, ``kv``, ``queue``,
-``wallet``, ``identity``, ``control``, ``snapshot``.
+Everything but ``veen_overlays.live`` is pure: no IO, no clock, no randomness. This module exports the
+framework. The records and functions of an overlay are in its own module: ``crdt``, ``kv``, ``queue``,
+``snapshot``, ``wallet``, ``identity`` and ``control``.
 """
 
 from veen_overlays.fold.event import Event, IgnoredMessage, MemorySeenKeys, Message, SeenKeys

@@ -1,4 +1,4 @@
-"""CRDT0: LWW register, OR-set and G-counter as folds (spec-1 §25)."""
+"""Conflict-free replicated data types: registers, sets and counters (CRDT0, spec-1 §25)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from veen_overlays.schema.record import Record, record
 
 
 class AddId(FixedBytes):
-    """Names one addition to an OR-set (CRDT0.2)."""
+    """The id of one addition to an OR-set (CRDT0.2)."""
 
     __slots__ = ()
 
 
 class ShardId(FixedBytes):
-    """Whose share of a counter (CRDT0.3)."""
+    """The id of one share of a counter (CRDT0.3)."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class LwwWrite(Record):
 @record("crdt.orset.v1", section="CRDT0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrSetAdd(Record):
-    """Add an element, under an id of its own."""
+    """Add an element to a set; the addition has an id of its own."""
 
     id: AddId
     elem: bytes
@@ -48,7 +48,7 @@ class OrSetAdd(Record):
 @record("crdt.orset.v1", section="CRDT0.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrSetRemove(Record):
-    """Remove the additions that the writer has seen."""
+    """Remove the additions of an element that the writer has read."""
 
     tomb: tuple[AddId, ...]
 
@@ -56,7 +56,7 @@ class OrSetRemove(Record):
 @record("crdt.gcnt.v1", section="CRDT0.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterAdd(Record):
-    """Add to a shard."""
+    """Add to one share of a counter."""
 
     shard: ShardId
     delta: int
@@ -69,13 +69,13 @@ def _lift_lww(event: Event) -> Mapping[bytes, StampedValue | None]:
 
 
 def _registers(state: Mapping[bytes, StampedValue | None]) -> dict[bytes, Any]:
-    """Key → value; the stamps decide, they are not the state."""
+    """The value of each key; stamps are not part of the state."""
     return {key: written[1] for key in sorted(state) if (written := state[key]) is not None}
 
 
 LWW_REGISTERS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="crdt.lww",
-    title="Last-writer-wins registers: the greatest (ts, stream_seq) holds (CRDT0.1).",
+    title="Last-writer-wins registers: the write with the greatest (ts, stream_seq) counts (CRDT0.1).",
     schemas=(LwwWrite,),
     monoid=map_of(LWW),
     lift=_lift_lww,
@@ -96,7 +96,7 @@ def _lift_or_set(event: Event) -> Mapping[str, Any]:
 
 
 def _elements(state: Mapping[str, Any]) -> list[bytes]:
-    """Present: some add id is in no tomb of the prefix, wherever the tomb stands (CRDT0.2)."""
+    """The elements with an addition that no removal of the prefix names (CRDT0.2)."""
     gone = state.get("gone", frozenset())
     return [elem for elem, adds in sorted(state.get("added", {}).items()) if adds - gone]
 
@@ -113,7 +113,7 @@ OR_SET: Overlay[Mapping[str, Any]] = Overlay(
 
 
 def live_adds(state: Mapping[str, Any], elem: bytes) -> tuple[AddId, ...]:
-    """The additions that removing the element now has to name."""
+    """The additions that a removal of the element must name now."""
     live = state.get("added", {}).get(elem, frozenset()) - state.get("gone", frozenset())
     return tuple(map(AddId, sorted(live)))
 

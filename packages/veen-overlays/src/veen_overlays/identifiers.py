@@ -1,4 +1,4 @@
-"""Identifiers and streams of the identity and wallet overlays (ID §3, §4; WAL §2, §3.1)."""
+"""Identifiers and streams of identity and wallets, and how they are derived (ID §3, §4; WAL §2, §3.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from veen_core.ids import ClientId, ClientSeq, FixedBytes, StreamId, VerifyKey
 
 
 class RealmId(FixedBytes):
-    """A scope of context identities (ID 3.1)."""
+    """The id of a realm, in which accounts live (ID 3.1)."""
 
     __slots__ = ()
 
@@ -20,25 +20,25 @@ class PrincipalPk(VerifyKey):
 
 
 class PrincipalId(FixedBytes):
-    """A reference to a principal; informative (ID 3.2)."""
+    """The id of a principal; informative (ID 3.2)."""
 
     __slots__ = ()
 
 
 class CtxId(FixedBytes):
-    """An account in a realm (ID 3.3)."""
+    """The id of an account: a principal in a realm (ID 3.3)."""
 
     __slots__ = ()
 
 
 class DevicePk(VerifyKey):
-    """The key a device signs with; on the wire it is the client_id (ID 3.4)."""
+    """The signing key of a device; on the wire it is the client_id (ID 3.4)."""
 
     __slots__ = ()
 
 
 class DeviceId(FixedBytes):
-    """A device, inside identity records (ID 3.4)."""
+    """The id of a device in identity records (ID 3.4)."""
 
     __slots__ = ()
 
@@ -50,25 +50,25 @@ class OrgPk(VerifyKey):
 
 
 class OrgId(FixedBytes):
-    """An organisation, or one scoped to a realm (ID 3.5)."""
+    """The id of an organisation, or of an organisation in a realm (ID 3.5)."""
 
     __slots__ = ()
 
 
 class GroupId(FixedBytes):
-    """A group of an organisation (ID 3.6)."""
+    """The id of a group of an organisation (ID 3.6)."""
 
     __slots__ = ()
 
 
 class WalletId(FixedBytes):
-    """A wallet: realm, owner and currency (WAL 2.3)."""
+    """The id of a wallet, derived from realm, owner and currency (WAL 2.3)."""
 
     __slots__ = ()
 
 
 class TransferId(FixedBytes):
-    """One transfer, wherever its event is seen (WAL 5.5, B15)."""
+    """The id of a transfer, the same in both streams (WAL 5.5, RESOLUTIONS B15)."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ def principal_id(principal: PrincipalPk) -> PrincipalId:
 
 
 def ctx_id(principal: PrincipalPk, realm: RealmId) -> CtxId:
-    """``Ht("id/ctx", principal_pk || realm_id)``: stable in a realm, unlinkable across realms (ID 3.3)."""
+    """``Ht("id/ctx", principal_pk || realm_id)``: stable in a realm, not linkable across realms (ID 3.3)."""
     return CtxId(Ht("id/ctx", principal + realm))
 
 
@@ -99,7 +99,7 @@ def org_id(org: OrgPk) -> OrgId:
 
 
 def scoped_org_id(org: OrgId, realm: RealmId) -> OrgId:
-    """``Ht("id/org/realm", org_id || realm_id)``; where it is used, groups and roles name it (ID 3.5)."""
+    """``Ht("id/org/realm", org_id || realm_id)``: an organisation's id in one realm (ID 3.5)."""
     return OrgId(Ht("id/org/realm", org + realm))
 
 
@@ -109,22 +109,22 @@ def group_id(org: OrgId, local_name: str) -> GroupId:
 
 
 def principal_stream(principal: PrincipalPk) -> StreamId:
-    """Principal and device records (ID 4.1)."""
+    """The stream of a principal's own and device records (ID 4.1)."""
     return StreamId(Ht("id/stream/principal", principal))
 
 
 def ctx_stream(ctx: CtxId, realm: RealmId) -> StreamId:
-    """Context profiles and external links (ID 4.1)."""
+    """The stream of an account's profile and external links (ID 4.1)."""
     return StreamId(Ht("id/stream/ctx", ctx + realm))
 
 
 def org_stream(org: OrgId) -> StreamId:
-    """Organisation profiles, groups and roles (ID 4.1)."""
+    """The stream of an organisation's profile, groups and roles (ID 4.1)."""
     return StreamId(Ht("id/stream/org", org))
 
 
 def handle_stream(realm: RealmId) -> StreamId:
-    """The handles of a realm (ID 4.1)."""
+    """The stream of a realm's handles (ID 4.1)."""
     return StreamId(Ht("id/stream/handle", realm))
 
 
@@ -133,19 +133,19 @@ def wallet_id(realm: RealmId, ctx: CtxId, currency: str) -> WalletId:
     try:
         return WalletId(Ht("wallet/id", realm + ctx + currency.encode("ascii")))
     except UnicodeEncodeError:
-        raise EncodeError(f"a currency code is ASCII (WAL 2.2), {currency!r} is not") from None
+        raise EncodeError(f"the currency code {currency!r} is not ASCII (WAL 2.2)") from None
 
 
 def wallet_stream(wallet: WalletId) -> StreamId:
-    """``Ht("wallet/stream", wallet_id)`` (WAL 3.1)."""
+    """The stream of a wallet: ``Ht("wallet/stream", wallet_id)`` (WAL 3.1)."""
     return StreamId(Ht("wallet/stream", wallet))
 
 
 def transfer_id(wallet: WalletId, to: WalletId, client_seq: ClientSeq, client: ClientId) -> TransferId:
-    """What a producer may derive instead of drawing 32 random bytes (B15)."""
+    """A transfer_id that a producer may derive instead of drawing 32 random bytes (RESOLUTIONS B15)."""
     return TransferId(Ht("wallet/xfer", wallet + to + u64be(client_seq) + client))
 
 
 def approval_hash(wallet: WalletId, to: WalletId, amount: int, ts: int, transfer: TransferId) -> bytes:
-    """What the approvers of a transfer sign, ``ts`` as u64be like the amount (WAL §9)."""
+    """The hash that approvers of a transfer sign; amount and ``ts`` as u64be (WAL §9)."""
     return Ht("wallet/approval", wallet + to + u64be(amount) + u64be(ts) + transfer)

@@ -1,4 +1,4 @@
-"""KV: a map with put and delete, the last write in stream order holding (§11.4)."""
+"""A map in a stream, with put and delete; the last write of a key counts (core §11.4)."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ class Delete(Record):
 
 
 class Change(NamedTuple):
-    """What one event did to the map: for whoever watches it."""
+    """The change that one event makes to the map."""
 
     seq: int
     key: bytes
     value: bytes | None
-    """None: the key is gone."""
+    """The new value; None if the key was removed."""
 
 
 def change_of(event: Event) -> Change:
-    """Stream order is the only order here, so every event is a change."""
+    """The change of an event; stream order is the only order, so every event changes the map."""
     match event.record:
         case Put(key=key, value=value):
             return Change(event.seq, key, value)
         case Delete(key=key):
             return Change(event.seq, key, None)
-    raise AssertionError(f"no record of this overlay: {event.record}")
+    raise AssertionError(f"not a record of this overlay: {event.record}")
 
 
-_GONE, _HELD = b"\x00", b"\x01"
+_REMOVED, _PRESENT = b"\x00", b"\x01"
 
 
 def _lift(event: Event) -> Mapping[bytes, StampedValue | None]:
     change = change_of(event)
-    content = _GONE if change.value is None else _HELD + change.value
+    content = _REMOVED if change.value is None else _PRESENT + change.value
     return {change.key: (event.stamp(0), content)}
 
 
 def get(state: Mapping[bytes, StampedValue | None], key: bytes) -> bytes | None:
-    """The value of a key, or None if it has none."""
+    """The value of a key, or None."""
     written = state.get(key)
-    return None if written is None or written[1] == _GONE else written[1][1:]
+    return None if written is None or written[1] == _REMOVED else written[1][1:]
 
 
 def _entries(state: Mapping[bytes, StampedValue | None]) -> dict[bytes, bytes]:
@@ -70,7 +70,7 @@ def _entries(state: Mapping[bytes, StampedValue | None]) -> dict[bytes, bytes]:
 
 KV: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="kv.map",
-    title="A map: each key holds what was put last in stream order (§11.4).",
+    title="A map: each key has the value that was put last in stream order (core §11.4).",
     schemas=(Put, Delete),
     monoid=map_of(LWW),
     lift=_lift,

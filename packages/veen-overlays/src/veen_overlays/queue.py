@@ -1,11 +1,11 @@
-"""Queue: jobs in stream order, delivered at least once (§11.4).
+"""A work queue: jobs in stream order, delivered at least once (core §11.4).
 
-A job is a put; its id is the identity of that message, the same in a mirrored copy. A worker takes a job
-for a lease, and acknowledges it when it is done. Two takes of one job are settled by stream order: a take
-counts if the lease before it had ended by its own ``ts``, or was the same worker's. A lease that ends
-without an acknowledgement makes the job available again. An acknowledged job is done, whoever did it.
+A job is a put. Its id is the identity of that message, so a mirrored copy is the same job. A worker takes a
+job for a lease and acknowledges it when it is done. A take counts if the previous lease had ended by the
+take's ``ts``, or was the same worker's. If a lease ends without an acknowledgement, the job is available
+again. An acknowledged job is done, whichever worker acknowledged it.
 
-A summary keeps the ids of finished jobs: an acknowledgement may lie in another range than its put.
+A summary keeps the ids of finished jobs, because an acknowledgement may lie in another range than its put.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from veen_overlays.schema.record import Record, record
 
 
 class WorkerId(FixedBytes):
-    """Who works on a job; a client_id will do."""
+    """The id of a worker, such as its client_id."""
 
     __slots__ = ()
 
 
 class JobId(FixedBytes):
-    """The identity of a put; ``job_id`` says how it follows from the message."""
+    """The id of a job: the identity of its put (``job_id``)."""
 
     __slots__ = ()
 
@@ -37,20 +37,20 @@ class JobId(FixedBytes):
 @record("queue.put.v1", section="11.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueue(Record):
-    """Add a job."""
+    """Add a job to the queue."""
 
     body: bytes
 
 
 def job_id(put: Enqueue, msg_id: LeafHash) -> JobId:
-    """Of a put that got this msg_id."""
+    """The id of the job that a put with this msg_id adds."""
     return JobId(Message(StreamSeq(0), bytes(msg_id), bytes(put.SCHEMA), put.encode()).identity)
 
 
 @record("queue.take.v1", section="11.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Record):
-    """Claim a job until ``ts + lease_sec``."""
+    """Take a job until ``ts + lease_sec``."""
 
     job: JobId
     worker: WorkerId
@@ -61,7 +61,7 @@ class Take(Record):
 @record("queue.ack.v1", section="11.4")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack(Record):
-    """The job is done."""
+    """Acknowledge that a job is done."""
 
     job: JobId
     worker: WorkerId
@@ -69,7 +69,7 @@ class Ack(Record):
 
 
 class Lease(NamedTuple):
-    """A claim on a job."""
+    """A take of a job: the worker and the time."""
 
     worker: bytes
     ts: int
@@ -77,15 +77,15 @@ class Lease(NamedTuple):
 
     @property
     def until(self) -> int:
-        """The first second at which it no longer holds."""
+        """The first second after the lease."""
         return self.ts + self.lease_sec
 
 
 class Job(NamedTuple):
-    """What a range says of one job. Once it is done, only that."""
+    """The summary of one job over a range; a finished job keeps nothing but ``done``."""
 
     seq: int = 0
-    """Of the put; 0: it is not in this range."""
+    """The seq of the put; 0 if the put is not in this range."""
     body: bytes = b""
     takes: tuple[Lease, ...] = ()
     done: bool = False
@@ -118,11 +118,11 @@ def _lift(event: Event) -> Jobs:
             return {bytes(job): Job(takes=(Lease(bytes(worker), ts, lease_sec),))}
         case Ack(job=job):
             return {bytes(job): DONE}
-    raise AssertionError(f"no record of this overlay: {event.record}")
+    raise AssertionError(f"not a record of this overlay: {event.record}")
 
 
 def deliveries(job: Job) -> list[Lease]:
-    """The takes that count, in stream order; the last one is the current or latest lease."""
+    """The takes that count, in stream order; the last one is the latest lease."""
     counted: list[Lease] = []
     for take in job.takes:
         held = counted[-1] if counted else None
@@ -132,23 +132,24 @@ def deliveries(job: Job) -> list[Lease]:
 
 
 def lease_holder(jobs: Jobs, job: bytes, now: int) -> bytes | None:
-    """Who holds the job at ``now``; None: nobody. A worker asks before it starts."""
+    """The worker that holds the job at ``now``, or None."""
     found = jobs.get(bytes(job), DONE)
     counted = deliveries(found)
     return counted[-1].worker if counted and not found.done and now < counted[-1].until else None
 
 
 def starts_delivery(jobs: Jobs, take: Take) -> bool:
-    """Whether a take, after these jobs, is a delivery: its job waits and nobody holds it.
+    """Whether a take that follows these jobs delivers its job: the job is open and no worker holds it.
 
-    A take by who holds the job already only renews the lease: two that work under one name are told apart.
+    A take by the holder renews the lease and delivers nothing, so two processes with one worker id do not
+    both get the job.
     """
     job = jobs.get(bytes(take.job), DONE)
     return bool(job.seq) and not job.done and lease_holder(jobs, take.job, take.ts) is None
 
 
 def available(jobs: Jobs, now: int) -> Iterator[tuple[bytes, Job]]:
-    """The jobs to take at ``now``, oldest first: never taken, or taken and not acknowledged in time."""
+    """The jobs that can be taken at ``now``, oldest first: open jobs that no worker holds."""
     waiting = sorted((job.seq, job_id) for job_id, job in jobs.items() if job.seq and not job.done)
     for _, job_id in waiting:
         if lease_holder(jobs, job_id, now) is None:
@@ -170,7 +171,7 @@ def _shown(job_id: bytes, job: Job) -> dict[str, Any]:
 
 QUEUE: Overlay[Jobs] = Overlay(
     name="queue.jobs",
-    title="A work queue: the jobs not yet acknowledged, oldest first (§11.4).",
+    title="A work queue: the jobs not yet acknowledged, oldest first (core §11.4).",
     schemas=(Enqueue, Take, Ack),
     monoid=map_of(_JOB),
     lift=_lift,

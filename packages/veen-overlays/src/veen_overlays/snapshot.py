@@ -1,4 +1,4 @@
-"""State snapshots: a state named by its hash at a prefix, published and checked (spec-3 §7)."""
+"""Snapshots: the hash of a state after a prefix, to publish and to verify (spec-3 §7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veen_overlays.schema.record import Record, record
 
 
 class StateId(FixedBytes):
-    """The logical state: an account, a configuration, a stream (spec-3 7.2)."""
+    """The id of a logical state, such as an account or a stream (spec-3 7.2)."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class StateId(FixedBytes):
 @record("state.checkpoint.v1", section="spec-3 7.2", operation=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCheckpoint(Record):
-    """What a state is after a prefix."""
+    """Publish the hash of a state after a prefix of its log."""
 
     state_id: StateId
     upto_stream_seq: StreamSeq
@@ -39,7 +39,7 @@ class StateCheckpoint(Record):
 def snapshot(
     overlay: Overlay[Any], summary: Summary[Any], state_id: StateId, upto_seq: int, mmr_root: MmrRoot
 ) -> StateCheckpoint:
-    """The record of a prefix folded."""
+    """The snapshot record of a folded prefix."""
     return StateCheckpoint(
         state_id=state_id,
         upto_stream_seq=StreamSeq(upto_seq),
@@ -52,15 +52,21 @@ def snapshot(
 def verify_snapshot(
     claimed: StateCheckpoint, overlay: Overlay[Any], summary: Summary[Any], upto_seq: int, mmr_root: MmrRoot
 ) -> None:
-    """Raise unless the snapshot is of this overlay, this prefix, this root and this state (7.4, S2)."""
+    """Raise unless the snapshot names this overlay, prefix, root and state (spec-3 7.2, 7.4)."""
     if claimed.state_class != overlay.name:
-        raise VerificationError(f"state_class (spec-3 7.2): is {claimed.state_class!r}, not {overlay.name!r}")
+        raise VerificationError(
+            f"snapshot: state_class is {claimed.state_class!r}, not {overlay.name!r} (spec-3 7.2)"
+        )
     if claimed.upto_stream_seq != upto_seq:
-        raise VerificationError(f"upto_stream_seq (spec-3 7.2): is {claimed.upto_stream_seq}, not {upto_seq}")
+        raise VerificationError(
+            f"snapshot: upto_stream_seq is {claimed.upto_stream_seq}, not {upto_seq} (spec-3 7.2)"
+        )
     if claimed.mmr_root != mmr_root:
-        raise VerificationError(f"mmr_root (spec-3 7.4): is not that of the log at {upto_seq}")
+        raise VerificationError(f"snapshot: mmr_root differs from the log's root at {upto_seq}")
     if claimed.state_hash != overlay.state_hash(summary):
-        raise VerificationError(f"state_hash (spec-3 7.4): is not that of the state at {upto_seq}")
+        raise VerificationError(
+            f"snapshot: state_hash differs from the hash of the state at {upto_seq} (spec-3 7.4)"
+        )
 
 
 def _lift(event: Event) -> Mapping[bytes, StampedValue | None]:
@@ -76,7 +82,7 @@ def _published(state: Mapping[bytes, StampedValue | None]) -> list[Any]:
 
 SNAPSHOTS: Overlay[Mapping[bytes, StampedValue | None]] = Overlay(
     name="state.checkpoints",
-    title="Published snapshots; of several for one state, class and prefix, the latest (spec-3 7.5).",
+    title="Published snapshots: the latest one for each state, class and prefix (spec-3 7.5).",
     schemas=(StateCheckpoint,),
     monoid=map_of(LWW),
     lift=_lift,

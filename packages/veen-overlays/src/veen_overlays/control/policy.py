@@ -28,6 +28,7 @@ from veen_overlays.control.records import (
 )
 from veen_overlays.control.state import Records, Registers, authority_at, class_of, revocation_at
 from veen_overlays.identifiers import RealmId
+from veen_overlays.utc import format_utc
 
 S = TypeVar("S")
 
@@ -160,7 +161,9 @@ class PolicyView:
         for kind, target in targets:
             found = None if target is None else revocation_at(self.revocations.state, kind, target, now)
             if found is not None:
-                return f"{kind} revoked at {found.ts}" + (f": {found.reason}" if found.reason else "")
+                return f"{kind} revoked at {format_utc(found.ts)}" + (
+                    f": {found.reason}" if found.reason else ""
+                )
         return None
 
     # --- label classes (LCLASS0)

@@ -1,1 +1,6 @@
-"""Folds: events, overlays as values, and the monoids they are built from."""
+"""The framework of overlays: events, monoids, the overlay as a value, and the registry.
+
+``event`` is what a fold sees of a message, ``monoid`` the building blocks of summaries, ``layers`` their
+large maps, ``overlay`` the overlay itself, ``table`` the columns of its state, ``registry`` all overlays by
+name.
+"""

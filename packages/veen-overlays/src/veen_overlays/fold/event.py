@@ -1,12 +1,13 @@
-"""Messages and events: what a fold may look at, and which messages are the same one twice (§11, §11.1).
+"""Messages and events: what a fold sees of a MSG, and how copies are recognised (core §11, §11.1).
 
-A fold depends on schema, body and stream order, and on nothing else of a MSG. Two messages are the
-same event if they have the same origin and the same payload: a bridge copies schema and body byte for
-byte and names the original as ``parent_id`` (ANCHOR0.3, WALBR0 11.3, ID 12.1). The first in order counts,
-so a replay or a mirrored copy changes nothing. A message that *answers* another names it as its parent
-too (RPC0.1); its payload is another one, so it is an event of its own and can suppress nobody's. (Two
-answers to one message with one payload cannot be told from a copy, and count once.) An overlay may
-name further keys of its own, such as a transfer_id, of which the first use counts.
+A fold depends on schema, body and stream order only. Two messages are the same event if they have the same
+origin and the same payload: a bridge copies schema and body byte for byte and names the original as
+``parent_id`` (ANCHOR0.3, WALBR0 11.3, ID 12.1). The first one in stream order counts, so a replay or a
+mirrored copy changes nothing.
+
+A message that *answers* another names it as its parent too (RPC0.1). Its payload differs, so it is an event
+of its own. Two answers to one message with the same payload cannot be distinguished from a copy and count
+once. An overlay may declare further keys, such as a transfer_id, of which only the first use counts.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from veen_core.hashing import H
 from veen_overlays.schema.record import Record
 
 Stamp = tuple[int, int, bytes]
-"""``(timestamp, stream_seq, identity)``: the order of §11.1 where a timestamp exists."""
+"""``(timestamp, stream_seq, identity)``: the order of events with a timestamp (core §11.1)."""
 
 EVENT_TAG: Final = b"veen/event\x00"
-"""``Ht``'s tag, spelled out: an identity is computed of every message."""
+"""The tag of ``Ht("veen/event", …)``, prepared because every message is hashed with it."""
 
 UNOPENED: Final = bytes(32)
-"""Stands for the schema of a message that this reader's key does not open: foreign to every overlay."""
+"""The schema given to a message that the reader's keys do not open; every overlay ignores it."""
 
 
 class Message(NamedTuple):
-    """An opened MSG, as far as a fold may see it."""
+    """The part of an opened MSG that a fold sees."""
 
     seq: int
-    """``stream_seq``: the primary order."""
+    """The stream_seq, or the position in a stream with epochs."""
     msg_id: bytes
     schema: bytes
     body: bytes
@@ -38,54 +39,55 @@ class Message(NamedTuple):
 
     @property
     def origin(self) -> bytes:
-        """The msg_id of the message it is a copy of, as it says; else its own."""
+        """The msg_id of the message that this one claims to be a copy of; else its own."""
         return self.parent_id or self.msg_id
 
     @property
     def identity(self) -> bytes:
-        """What the message is, wherever it was copied from: ``Ht("veen/event", origin, schema, body)``."""
+        """The same for a message and its copies: ``Ht("veen/event", origin || schema || body)``."""
         return H(EVENT_TAG + (self.parent_id or self.msg_id) + self.schema + self.body)
 
 
 class Event(NamedTuple):
-    """A message whose body is the record that its schema promises."""
+    """A message whose body is a valid record of its schema."""
 
     seq: int
     identity: bytes
     record: Record
     repeated: tuple[bool, ...] = ()
-    """For each key the overlay names: whether an earlier event had it. Empty: none had."""
+    """For each key of the record, whether an earlier event used it; empty if none was used."""
 
     def stamp(self, ts: int) -> Stamp:
+        """The event's place in the order by ``ts``."""
         return ts, self.seq, self.identity
 
 
 class IgnoredMessage(NamedTuple):
-    """A message that is no event of this overlay: foreign (another's schema) or undecodable."""
+    """A message that an overlay ignores: foreign (another schema) or undecodable (a broken body)."""
 
     seq: int
     origin: bytes
     schema: bytes
     why: str
-    """Empty for a foreign one: it is somebody else's, and nothing is wrong with it."""
+    """Why the body cannot be decoded; empty for a foreign message."""
 
 
 class SeenKeys(Protocol):
-    """Which keys came before, in stream order."""
+    """The keys that earlier events used."""
 
     def first(self, key: bytes, seq: int) -> bool:
-        """Whether ``seq`` is the first to have the key; then it is taken."""
+        """Whether event ``seq`` is the first that uses the key; if so, record the use."""
 
 
 class MemorySeenKeys:
-    """In memory: whoever asks first is first, also if it is the same message again."""
+    """Used keys in memory; the first call with a key is its first use."""
 
     __slots__ = ("_keys",)
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
 
-    def first(self, key: bytes, seq: int) -> bool:  # noqa: ARG002 - a log on disk needs it
+    def first(self, key: bytes, seq: int) -> bool:  # noqa: ARG002 - other implementations need it
         before = len(self._keys)
         self._keys.add(key)
         return len(self._keys) != before

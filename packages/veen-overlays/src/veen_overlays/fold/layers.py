@@ -1,7 +1,7 @@
-"""A large map and a small one over it: so that one more event does not copy a whole state (§3.4).
+"""Immutable maps in two layers, so that adding one event does not copy a whole state (core §3.4).
 
-Combining a state of n keys with a few more copies the upper layer only, at most about the square root of
-n; when it has grown beyond that, both become one map again. A reader sees one map either way.
+Combining a map of n keys with a few more copies the upper layer only, which has at most about 4 times the
+square root of n keys. When it grows beyond that, both layers are merged into one map.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 S = TypeVar("S")
 
 MIN_LAYERED_KEYS: Final = 512
-"""Smaller maps are copied whole: that costs less than looking twice."""
+"""Smaller maps are copied: that costs less than looking up in two layers."""
 
 
 class Layers(Mapping[Any, S]):
-    """Immutable by agreement, like every summary. Values above are the combined ones."""
+    """A map of two layers; a value of the upper layer hides the one below. Never modified."""
 
     __slots__ = ("_above", "_below", "_size")
 
@@ -41,14 +41,16 @@ class Layers(Mapping[Any, S]):
         return repr(self.flat())
 
     def flat(self) -> dict[Any, S]:
+        """Both layers as one dict."""
         return {**self._below, **self._above}
 
     def split(self) -> tuple[dict[Any, S], dict[Any, S]]:
+        """The lower and the upper layer."""
         return self._below, self._above
 
 
 def join(a: Mapping[Any, S], b: Mapping[Any, S], combine: Callable[[S, S], S]) -> Mapping[Any, S]:
-    """Both maps, values of keys in both combined, ``a`` before ``b``."""
+    """The union of two maps; the values of a key in both are combined, ``a`` before ``b``."""
     if not a or not b:
         return b or a
     if len(a) < MIN_LAYERED_KEYS or len(b) > isqrt(len(a)):

@@ -1,7 +1,7 @@
-"""Summary monoids to build overlays from: each with an identity, an associative combine, canonical bytes.
+"""Monoids: the building blocks of summaries, with canonical bytes.
 
-Values are immutable by agreement: ``combine`` returns a new value or one of its arguments. ``dump``
-gives a plain CBOR item with maps in key order, so one value has one encoding; ``load`` is its inverse.
+Values are never modified: ``combine`` returns a new value or one of its arguments. ``dump`` returns a plain
+CBOR item with maps in key order, so that a value has one encoding; ``load`` is its inverse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ K = TypeVar("K", bytes, str)
 
 @dataclass(frozen=True, slots=True)
 class Monoid(Generic[S]):
-    """``combine(empty, x) = x = combine(x, empty)``; ``combine`` is associative (§11.3)."""
+    """An associative ``combine`` with the identity ``empty``, and a CBOR form (core §11.3)."""
 
     empty: S
     combine: Callable[[S, S], S]
@@ -30,20 +30,21 @@ class Monoid(Generic[S]):
 
 
 def int_to_item(n: int) -> int | str:
-    """An integer as an item; beyond 64 bits, where CBOR would need a tag, as decimal text."""
+    """The CBOR item of an integer: decimal text beyond 64 bits, where CBOR would need a tag."""
     return n if cbor.INT_MIN <= n <= U64_MAX else str(n)
 
 
 def item_to_int(item: int | str) -> int:
+    """The inverse of ``int_to_item``."""
     return int(item)
 
 
 SUM: Monoid[int] = Monoid(0, lambda a, b: a + b, int_to_item, item_to_int)
-"""A sum; it may outgrow 64 bits."""
+"""A sum, which may exceed 64 bits."""
 
 
 StampedValue = tuple[Stamp, bytes]
-"""What a last-writer-wins register holds: stamp and canonical bytes."""
+"""The value of a register: the stamp of the write, and the written bytes."""
 
 
 def _later(a: StampedValue | None, b: StampedValue | None) -> StampedValue | None:
@@ -58,7 +59,7 @@ LWW: Monoid[StampedValue | None] = Monoid(
     lambda w: None if w is None else [*w[0], w[1]],
     lambda i: None if i is None else ((i[0], i[1], i[2]), i[3]),
 )
-"""Last writer wins by (timestamp, stream_seq, identity) (§11.1)."""
+"""A register: the write with the greatest (timestamp, stream_seq, identity) wins (core §11.1)."""
 
 
 def _earlier(a: StampedValue | None, b: StampedValue | None) -> StampedValue | None:
@@ -68,7 +69,7 @@ def _earlier(a: StampedValue | None, b: StampedValue | None) -> StampedValue | N
 
 
 FIRST_WRITER: Monoid[StampedValue | None] = Monoid(None, _earlier, LWW.dump, LWW.load)
-"""First writer wins, by the same order."""
+"""A register: the write with the smallest (timestamp, stream_seq, identity) wins."""
 
 
 GROW_SET: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sorted, frozenset)
@@ -76,7 +77,7 @@ GROW_SET: Monoid[frozenset[bytes]] = Monoid(frozenset(), lambda a, b: a | b, sor
 
 
 def map_of(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
-    """A map whose values combine key by key; bytes or text for keys, never both."""
+    """A map whose values are combined key by key. Its keys are all bytes or all text."""
     return Monoid(
         {},
         lambda a, b: join(a, b, value.combine),
@@ -86,7 +87,7 @@ def map_of(value: Monoid[S]) -> Monoid[Mapping[Any, S]]:
 
 
 def product(**parts: Monoid[Any]) -> Monoid[Mapping[str, Any]]:
-    """Several at once, by name: each combines with its own kind. Parts left out are empty."""
+    """Named parts, each combined on its own; a part that is left out is empty."""
 
     def combine(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
         if not a or not b:

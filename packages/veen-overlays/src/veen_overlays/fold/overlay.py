@@ -1,12 +1,12 @@
-"""An overlay: a schema set, a total decoder and a summary monoid, as one value (§11.1, §11.3).
+"""The overlay: records, a decoder that never fails, and a summary monoid, as one value (core §11.1, §11.3).
 
-``lift`` turns one event into a summary, ``combine`` is associative with ``empty`` as identity, ``view``
-renders the state of a whole prefix. The frame around every overlay's own summary is the same: how many
-events it holds, how many messages were foreign or undecodable, and the first few of those. A fold never
-fails on a message: what is not an event is counted and listed.
+``lift`` turns one event into a summary, ``combine`` joins the summaries of neighbouring ranges, ``view``
+shows the state of a whole prefix. Around an overlay's own summary, every summary counts its events and the
+messages it ignored, and names the first of those. No message makes a fold fail.
 
-Duplicates (see ``event``) are settled *before* lifting, in stream order, by ``SeenKeys``: were the keys part
-of every summary, a summary would be as long as its range and no fold could be polylogarithmic (§11.3).
+Duplicates (see ``event``) are dropped *before* lifting, in stream order, with the help of ``SeenKeys``. If
+the keys were part of summaries, a summary would be as long as its range, and no fold could take O(log n)
+(core §11.3).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from veen_overlays.schema.record import Record, Undecodable, decode_record
 S = TypeVar("S")
 
 SUMMARY_FORMAT: Final = 4
-"""Of stored summaries: raised when a summary's bytes change, so that stored ones are folded anew."""
+"""Version of stored summaries; increase it when their bytes or keys change, so that logs are folded again."""
 MAX_LISTED: Final = 16
-"""How many foreign or undecodable messages a summary names; it counts them all."""
+"""Ignored messages that a summary names; it counts all of them."""
 
 
 class StateHash(FixedBytes):
-    """``Ht("veen/state-" + state_class, serialized state)`` (spec-3 7.4)."""
+    """The hash of a state: ``Ht("veen/state-" + name, state)`` (spec-3 7.4)."""
 
     __slots__ = ()
 
 
 class Summary(NamedTuple, Generic[S]):
-    """A range folded: the overlay's own part in the frame that all share."""
+    """The summary of a range: counts that every overlay has, and the overlay's own part."""
 
     events: int
     foreign: int
@@ -50,7 +50,7 @@ class Summary(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay(Generic[S]):
-    """A value, not a class to derive from. ``name`` is spec-3's state_class."""
+    """An overlay, declared by its parts; ``name`` is the state_class of spec-3."""
 
     name: str
     title: str
@@ -58,15 +58,15 @@ class Overlay(Generic[S]):
     monoid: Monoid[S]
     lift: Callable[[Event], S]
     view: Callable[[S], Any]
-    """The state of a prefix, as a plain item in a fixed order: what is shown and what is hashed."""
+    """The state of a prefix as a plain CBOR item in a fixed order; it is shown and hashed."""
     keys: Callable[[Record], tuple[bytes, ...]] | None = None
-    """Keys of which only the first use counts, besides the event's identity."""
+    """The keys of a record of which only the first use counts, in addition to the event's identity."""
     bulk: Callable[[Iterable[Message], SeenKeys], tuple[S, int, list[Message]]] | None = None
-    """A faster fold of many messages: its summary, how many events went into it, and what it left aside."""
+    """A faster fold of many messages: the summary, the number of events, and the ignored messages."""
     table: Table = WHOLE_STATE
     """The rows and columns of the state, for Spark."""
     scope: bytes = b""
-    """What an overlay that looks at one thing only looks at: a wallet, a stream."""
+    """The one wallet or stream that the overlay is restricted to; empty if it is not restricted."""
     shapes: Mapping[bytes, tuple[type[Record], ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,13 +85,13 @@ class Overlay(Generic[S]):
 
     @property
     def class_id(self) -> bytes:
-        """What a stored summary is bound to: class, scope, schemas, and the form it is stored in (§11.3)."""
+        """The id that stored summaries are bound to: name, scope, schemas and format (core §11.3)."""
         return Ht("veen/overlay", cbor.encode([self.name, self.scope, list(self.schema_ids), SUMMARY_FORMAT]))
 
     # --- one message
 
     def decode(self, message: Message, repeated: tuple[bool, ...] = ()) -> Event | IgnoredMessage:
-        """Total (§4.7): the event, or what is wrong with the message."""
+        """Decode a message into an event, or into the reason why it is ignored; never raises (core §4.7)."""
         shapes = self.shapes.get(message.schema)
         if shapes is None:
             return IgnoredMessage(message.seq, message.origin, message.schema, "")
@@ -101,14 +101,14 @@ class Overlay(Generic[S]):
         return Event(message.seq, message.identity, record, repeated)
 
     def summarise(self, event: Event | IgnoredMessage) -> Summary[S]:
-        """Lift into the frame."""
+        """The summary of one event or ignored message."""
         if isinstance(event, IgnoredMessage):
             foreign = not event.why
             return Summary(0, int(foreign), int(not foreign), (event,), self.monoid.empty)
         return Summary(1, 0, 0, (), self.lift(event))
 
     def distinct(self, message: Message, seen: SeenKeys) -> Event | IgnoredMessage | None:
-        """The event if it is the first of its identity, else None; ``seen`` learns its keys."""
+        """Decode a message; None if it repeats an earlier event. ``seen`` records its keys."""
         if not seen.first(message.identity, message.seq):
             return None
         event = self.decode(message)
@@ -116,13 +116,13 @@ class Overlay(Generic[S]):
         return event._replace(repeated=repeated) if isinstance(event, Event) and any(repeated) else event
 
     def keys_of(self, event: Event | IgnoredMessage) -> tuple[bytes, ...]:
-        """The keys of which the first use counts, besides the identity: what a parallel fold groups by."""
+        """The keys of an event of which only the first use counts; a parallel fold groups by them."""
         return () if self.keys is None or isinstance(event, IgnoredMessage) else self.keys(event.record)
 
     # --- ranges
 
     def combine(self, a: Summary[S], b: Summary[S]) -> Summary[S]:
-        """``a`` before ``b``."""
+        """The summary of ``a`` followed by ``b``."""
         return Summary(
             a.events + b.events,
             a.foreign + b.foreign,
@@ -132,7 +132,7 @@ class Overlay(Generic[S]):
         )
 
     def merge(self, summaries: Iterable[Summary[S]]) -> Summary[S]:
-        """Neighbours combined in a balanced tree, so that a growing summary is copied log n times."""
+        """Combine neighbouring summaries in a balanced tree, so that each part is copied log n times."""
         stack: list[tuple[int, Summary[S]]] = []
         for summary in summaries:
             height, right = 0, summary
@@ -142,40 +142,40 @@ class Overlay(Generic[S]):
         return reduce(lambda right, left: self.combine(left[1], right), reversed(stack), self.empty)
 
     def fold(self, messages: Iterable[Message], seen: SeenKeys | None = None) -> Summary[S]:
-        """The messages in stream order; ``seen`` carries what came before them."""
+        """Fold messages in stream order; ``seen`` holds the keys of the messages before them."""
         seen = MemorySeenKeys() if seen is None else seen
         if self.bulk is not None:
-            inner, events, aside = self.bulk(messages, seen)
-            faults = self.merge(self.summarise(self.decode(message)) for message in aside)
-            return faults._replace(events=events, inner=inner)
+            inner, events, ignored = self.bulk(messages, seen)
+            frame = self.merge(self.summarise(self.decode(message)) for message in ignored)
+            return frame._replace(events=events, inner=inner)
         events_ = (self.distinct(message, seen) for message in messages)
         return self.merge(self.summarise(event) for event in events_ if event is not None)
 
     # --- bytes
 
     def encode(self, summary: Summary[S]) -> bytes:
-        """Canonical: one summary, one byte string."""
+        """The canonical bytes of a summary."""
         return cbor.encode(
             [*summary[:3], [list(f) for f in summary.ignored], self.monoid.dump(summary.inner)]
         )
 
     def load(self, data: bytes) -> Summary[S]:
-        """The inverse of ``encode``, for bytes that this overlay wrote."""
+        """The inverse of ``encode``, for bytes of this overlay."""
         item: Any = cbor.decode(data)
         events, foreign, undecodable, ignored, inner = item
         faults = tuple(IgnoredMessage(*fault) for fault in ignored)
         return Summary(events, foreign, undecodable, faults, self.monoid.load(inner))
 
     def view_json(self, summary: Summary[S]) -> Any:
-        """The state for JSON: byte strings in lowercase hex, as keys too (B17)."""
+        """The state for JSON: byte strings, also as keys, in lowercase hex (RESOLUTIONS B17)."""
         return _in_json(self.view(summary.inner))
 
     def state_bytes(self, summary: Summary[S]) -> bytes:
-        """The state of a prefix, canonically (spec-3 7.3)."""
+        """The canonical bytes of the state of a prefix (spec-3 7.3)."""
         return cbor.encode(self.view(summary.inner))
 
     def state_hash(self, summary: Summary[S]) -> StateHash:
-        """Over the state alone: how a fault is worded is no part of it (spec-3 7.4)."""
+        """The hash of the state of a prefix; ignored messages are not part of it (spec-3 7.4)."""
         return StateHash(Ht(f"veen/state-{self.name}", self.state_bytes(summary)))
 
 

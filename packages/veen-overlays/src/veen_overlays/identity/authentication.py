@@ -1,4 +1,4 @@
-"""Who is speaking: the authentication path of ID 9.2, step by step, and the rotation of a device (11.2)."""
+"""Authentication of a message in the steps of ID 9.2, and the rotation of a device (ID 11.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from veen_overlays.identity.records import Device, DeviceFlags, Revoke
 
 
 class Step(enum.StrEnum):
-    """Where authentication failed: ID 9.2's steps in order."""
+    """The steps of authentication in order (ID 9.2, 11.1)."""
 
     SIGNATURE = "9.2.1 MSG.sig"
     TOKEN_PRESENT = "9.2.2 cap_token"  # noqa: S105 - a step's name
@@ -43,7 +43,7 @@ class Step(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The session is bound to this account."""
+    """The account that sent a message."""
 
     ctx_id: CtxId
     principal_pk: PrincipalPk
@@ -52,7 +52,7 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The first step that failed."""
+    """The first step that failed, and why."""
 
     step: Step
     why: str
@@ -60,20 +60,20 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Everything the path looks at. The rate of a token is the hub's to enforce: the MSG was accepted."""
+    """The input of authentication: an accepted MSG, its token, and what is asked about it."""
 
     msg: Msg
     wire: bytes
-    """``msg`` encoded."""
+    """The encoded ``msg``."""
     token: CapToken | None
     issued_at: UnixTime | None
-    """Of the token, as the hub bound it (§6)."""
+    """When the hub authorized the token (core §6); None if it never did."""
     realm: RealmId
     streams: Collection[StreamId]
-    """The streams that the token must allow."""
+    """Streams that the token must allow."""
     now: UnixTime
     org: OrgId | None = None
-    """On whose behalf it is asked: what this organisation revoked on its own stream counts too (11.1)."""
+    """An organisation whose revocations count too (ID 11.1)."""
     roles: Collection[str] = ()
     """Roles of ``org`` that the account must have."""
 
@@ -83,7 +83,7 @@ class Claim:
 
     @property
     def principal(self) -> PrincipalPk:
-        assert self.token is not None  # the step before says so
+        assert self.token is not None  # the step TOKEN_PRESENT has passed
         return PrincipalPk(self.token.issuer_pk)
 
     @property
@@ -108,8 +108,12 @@ def _signature(claim: Claim, _directory: Directory) -> str | None:
 
 def _token_present(claim: Claim, _directory: Directory) -> str | None:
     if claim.token is None:
-        return "no cap_token; authorize one and send its auth_ref"
-    return None if claim.msg.auth_ref == claim.token.auth_ref else "the MSG's auth_ref names another token"
+        return "the message was sent without a cap_token"
+    return (
+        None
+        if claim.msg.auth_ref == claim.token.auth_ref
+        else "the auth_ref of the message names another token"
+    )
 
 
 def _token_chain(claim: Claim, _directory: Directory) -> str | None:
@@ -120,7 +124,7 @@ def _token_chain(claim: Claim, _directory: Directory) -> str | None:
 
 def _token_subject(claim: Claim, _directory: Directory) -> str | None:
     assert claim.token is not None
-    return None if claim.token.subject_pk == claim.msg.client_id else "the token is another device's"
+    return None if claim.token.subject_pk == claim.msg.client_id else "the token belongs to another device"
 
 
 def _token_streams(claim: Claim, _directory: Directory) -> str | None:
@@ -133,7 +137,7 @@ def _token_ttl(claim: Claim, _directory: Directory) -> str | None:
     token, issued_at = claim.token, claim.issued_at
     assert token is not None
     if issued_at is None:
-        return "the token was never authorized: it has no issued_at"
+        return "the token was never authorized at this hub"
     return _raised(lambda: verify_ttl(token, issued_at, claim.now))
 
 
@@ -145,11 +149,7 @@ def _token_revoked(claim: Claim, directory: Directory) -> str | None:
 
 def _principal(claim: Claim, directory: Directory) -> str | None:
     known = directory.is_principal(claim.principal)
-    return (
-        None
-        if known
-        else "the token's issuer has neither a principal nor a device record: it binds to no account"
-    )
+    return None if known else "the token's issuer has published neither a principal nor a device record"
 
 
 def _ctx_revoked(claim: Claim, directory: Directory) -> str | None:
@@ -165,12 +165,12 @@ def _roles(claim: Claim, directory: Directory) -> str | None:
     if not claim.roles:
         return None
     if claim.org is None:
-        return "roles are an organisation's, and none is named"
+        return "roles belong to an organisation, and none is named"
     missing = set(claim.roles) - directory.roles(claim.org, claim.ctx, claim.realm)
     return f"the account lacks {', '.join(sorted(missing))}" if missing else None
 
 
-PATH: Final[tuple[tuple[Step, Check], ...]] = (
+STEPS: Final[tuple[tuple[Step, Check], ...]] = (
     (Step.SIGNATURE, _signature),
     (Step.TOKEN_PRESENT, _token_present),
     (Step.TOKEN_CHAIN, _token_chain),
@@ -186,8 +186,8 @@ PATH: Final[tuple[tuple[Step, Check], ...]] = (
 
 
 def authenticate(claim: Claim, directory: Directory) -> Authenticated | Denied:
-    """As which account a message speaks in a realm, or the first step that failed (9.2)."""
-    for step, check in PATH:
+    """The account that sent a message, or the first step that failed (ID 9.2)."""
+    for step, check in STEPS:
         if (why := check(claim, directory)) is not None:
             return Denied(step, why)
     return Authenticated(claim.ctx, claim.principal, device_id(claim.device_pk))
@@ -196,7 +196,7 @@ def authenticate(claim: Claim, directory: Directory) -> Authenticated | Denied:
 def rotate_device(
     old: Device, new: Device, now: UnixTime, auth_ref: AuthRef | None = None
 ) -> tuple[Device, Revoke, Device]:
-    """What to publish on the principal's stream, in this order, to replace a device (11.2)."""
+    """The records that replace a device, to publish in this order on the principal's stream (ID 11.2)."""
     revoke = Revoke(principal_pk=old.principal_pk, device_id=old.device_id, revoked_auth_ref=auth_ref, ts=now)
     fields = {f.name: getattr(old, f.name) for f in old.codec.fields}
     disabled = Device(**fields | {"flags": DeviceFlags(disabled=True)})

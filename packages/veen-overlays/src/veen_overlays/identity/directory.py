@@ -1,8 +1,9 @@
-"""Questions to the identity state: who is active, a member, named so, allowed to (ID §6-§11).
+"""The directory: answers questions about devices, accounts, groups, roles and handles (ID §6-§11).
 
-A ``Directory`` holds the state of each identity stream that was folded, and asks the stream whose owner
-may answer: a device of its principal's stream, a group of its organisation's. A revocation may stand on
-either (11.1): who asks on behalf of an organisation goes by that one's, too.
+A ``Directory`` holds the folded state of each identity stream. It answers each question from the stream
+whose owner may answer it: about a device from its principal's stream, about a group from its organisation's.
+A revocation may be on either (ID 11.1); a question on behalf of an organisation considers that
+organisation's stream too.
 """
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ from veen_overlays.identifiers import (
 from veen_overlays.identity import state as folded
 from veen_overlays.identity.records import CtxProfile, Device, ExternalLink, HandleMap, OrgProfile
 from veen_overlays.identity.state import Identity
+from veen_overlays.utc import format_utc
 
-NOTHING: Final[Identity] = {}
+EMPTY: Final[Identity] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The states of the identity streams; ``merged`` stands in for streams that are not held apart."""
+    """The folded identity streams; ``merged`` is used for a stream that was not folded on its own."""
 
     streams: Mapping[StreamId, Identity] = field(default_factory=dict)
     merged: Identity = field(default_factory=dict)
 
     def _at(self, stream: StreamId, part: str) -> Mapping[bytes, Any]:
         state = self.streams.get(stream, self.merged)
-        found: Mapping[bytes, Any] = state.get(part, NOTHING)
+        found: Mapping[bytes, Any] = state.get(part, EMPTY)
         return found
 
     # --- principals and devices (§6)
 
     def is_principal(self, principal: PrincipalPk) -> bool:
-        """Whether its stream names it: in a principal record, or in a device's, all that level Core has."""
+        """Whether the principal's stream has a record of it, or of one of its devices."""
         stream = principal_stream(principal)
         if bytes(principal) in self._at(stream, "principals"):
             return True
@@ -55,7 +57,7 @@ class Directory:
         return any(Device.decode(held[1]).principal_pk == principal for held in devices)
 
     def device(self, principal: PrincipalPk, device: DeviceId) -> Device | None:
-        """The last record of a device of this principal."""
+        """The last record of a principal's device, or None."""
         held = self._at(principal_stream(principal), "devices").get(bytes(device))
         found = None if held is None else Device.decode(held[1])
         return found if found is not None and found.principal_pk == principal else None
@@ -63,14 +65,14 @@ class Directory:
     def inactive(
         self, principal: PrincipalPk, device: DeviceId, now: int, org: OrgId | None = None
     ) -> str | None:
-        """Why a device is not ACTIVE (6.2, 11.1), for ``org`` if one asks; None: it is."""
+        """Why a device is not ACTIVE, also for ``org``; None if it is active (ID 6.2, 11.1)."""
         found = self.device(principal, device)
         if found is None:
-            return "the principal has no such device; publish an id.device.v1 record"
+            return "the principal has published no such device"
         if found.disabled:
             return "the device is disabled"
         if found.expires_at is not None and now > found.expires_at:
-            return f"the device expired at {found.expires_at}"
+            return f"the device expired at {format_utc(found.expires_at)}"
         if self._revoked(b"device" + device, principal, org):
             return "the device is revoked"
         return None
@@ -78,45 +80,44 @@ class Directory:
     # --- revocation (§11)
 
     def _revoked(self, key: bytes, principal: PrincipalPk | None, org: OrgId | None) -> bool:
-        """Whether the principal or the organisation has said so, on its own stream."""
+        """Whether the principal or the organisation has revoked the key on its own stream."""
         of_principal = principal is not None and key in self._at(principal_stream(principal), "revoked")
         return of_principal or (org is not None and key in self._at(org_stream(org), "revoked"))
 
     def auth_ref_revoked(self, principal: PrincipalPk, auth_ref: AuthRef, org: OrgId | None = None) -> bool:
-        """Whether the issuer of a capability took it back, or ``org`` does not take it."""
+        """Whether the issuer of a capability, or ``org``, has revoked it."""
         return self._revoked(b"auth" + auth_ref, principal, org)
 
     def ctx_revoked(
         self, principal: PrincipalPk, ctx: CtxId, realm: RealmId, org: OrgId | None = None
     ) -> bool:
-        """Whether an account is disabled, in this realm or in all."""
+        """Whether an account is revoked, in this realm or in all."""
         return any(self._revoked(b"ctx" + ctx + where, principal, org) for where in (realm, b""))
 
     def org_revoked(self, org: OrgId) -> bool:
+        """Whether an organisation has revoked itself."""
         return self._revoked(b"org" + org, None, org)
 
     # --- accounts and organisations (§7, §8)
 
     def profile(self, ctx: CtxId, realm: RealmId) -> CtxProfile | None:
+        """The profile of an account, or None."""
         held = self._at(ctx_stream(ctx, realm), "profiles").get(ctx + realm)
         return None if held is None else CtxProfile.decode(held[1])
 
     def org(self, org: OrgId) -> OrgProfile | None:
+        """The profile of an organisation, or None."""
         held = self._at(org_stream(org), "orgs").get(bytes(org))
         return None if held is None else OrgProfile.decode(held[1])
 
     def members(self, org: OrgId, group: GroupId) -> frozenset[CtxId]:
-        """The OR-set of a group (8.2)."""
-        held = self._at(org_stream(org), "groups").get(folded.group_key(org, group), NOTHING)
-        members = held.get("members", NOTHING)
+        """The members of a group (ID 8.2)."""
+        held = self._at(org_stream(org), "groups").get(folded.group_key(org, group), EMPTY)
+        members = held.get("members", EMPTY)
         return frozenset(CtxId(ctx) for ctx, marks in members.items() if folded.is_member(marks))
 
-    def group_name(self, org: OrgId, group: GroupId) -> str | None:
-        held = self._at(org_stream(org), "groups").get(folded.group_key(org, group))
-        return None if held is None else held["name"][1].decode()
-
     def roles(self, org: OrgId, ctx: CtxId, realm: RealmId) -> frozenset[str]:
-        """Roles given to the account and to the groups it is a member of, here or in every realm (8.3)."""
+        """The roles of an account and of its groups, in this realm or in all (ID 8.3)."""
         if self.org_revoked(org):
             return frozenset()
         given = self._at(org_stream(org), "roles").get(bytes(org), frozenset())
@@ -130,7 +131,7 @@ class Directory:
     # --- names (§10)
 
     def resolve(self, realm: RealmId, handle: str) -> CtxId | OrgId | None:
-        """Whom a handle names: the record with the greatest (ts, stream_seq) (10.1)."""
+        """The account or organisation that has a handle, by the latest record; None if none has (ID 10.1)."""
         held = self._at(handle_stream(realm), "handles").get(folded.handle_key(realm, handle))
         if held is None:
             return None
@@ -138,7 +139,7 @@ class Directory:
         return OrgId(found.target_id) if found.target_type == "org" else found.target_id
 
     def linked(self, stream: StreamId, realm: RealmId, provider: str, sub: str) -> ExternalLink | None:
-        """The link of an external subject on a trusted stream (10.2)."""
+        """The link of an external subject on a trusted stream, or None (ID 10.2)."""
         held = self._at(stream, "links").get(folded.link_key(realm, provider, sub))
         return None if held is None else ExternalLink.decode(held[1])
 

@@ -1,9 +1,9 @@
-"""The OpenID Connect gateway: an ID token checked against a configured key set (ID 10.2, level External).
+"""Verify an OpenID Connect ID token against a configured key set (ID 10.2, level External).
 
-Pure: keys and time are handed in, nothing is fetched. Accepted are RS256, ES256 and EdDSA, each only with
-a key of its own type; ``none``, shared secrets and anything else are refused. What is checked, in order:
-form, algorithm, key, signature, issuer, audience, times, nonce. Only then is a claim believed. A key that the
-set names for another algorithm or another use is none of the provider's signature keys.
+Nothing is fetched: keys and time are arguments. RS256, ES256 and EdDSA are accepted, each with a key of its
+own type; ``none``, shared secrets and all other algorithms are refused. The order of checks is form, key,
+algorithm, signature, issuer, audience, times, nonce. A key that the set declares for another algorithm or
+use is not used.
 """
 
 from __future__ import annotations
@@ -24,32 +24,35 @@ from veen_core.keys import verify
 from veen_core.strict_json import parse_json
 from veen_overlays.identifiers import CtxId, RealmId
 from veen_overlays.identity.records import ExternalLink
+from veen_overlays.utc import format_utc
 
 MAX_ID_TOKEN_CHARS: Final = 16_384
+"""Longest accepted ID token, in characters."""
 MIN_RSA_BITS: Final = 2_048
+"""Shortest accepted RSA key, in bits."""
 LEEWAY_SEC: Final = 60
-"""How far the provider's clock may be off."""
+"""Tolerated difference to the provider's clock, in seconds."""
 
 ALGORITHMS: Final = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
-"""By the type of the key."""
+"""The accepted algorithm of each key type (``kty``)."""
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | VerifyKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A provider that a deployment trusts (10.2: deployments MUST define which)."""
+    """A provider that a deployment trusts (ID 10.2)."""
 
     name: str
     issuer: str
     audience: str
     keys: Mapping[str, PublicKey]
-    """By ``kid``; ``jwks_keys`` reads them from the provider's JWK set."""
+    """The provider's keys by ``kid``; ``jwks_keys`` reads them from a JWK set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who the provider says it is."""
+    """The subject of a verified ID token, and its claims."""
 
     provider: str
     sub: str
@@ -61,13 +64,13 @@ class Subject:
 
 
 def _bytes(text: object, what: str) -> bytes:
-    """Base64url without padding, in its one canonical spelling."""
+    """Decode base64url without padding; refuse any but the canonical spelling."""
     if not isinstance(text, str) or not text.isascii():
-        raise VerificationError(f"ID token {what}: is no base64url text")
+        raise VerificationError(f"ID token {what}: is not base64url")
     try:
         value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise VerificationError(f"ID token {what}: is no base64url text") from None
+        raise VerificationError(f"ID token {what}: is not base64url") from None
     if base64.urlsafe_b64encode(value).rstrip(b"=") != text.encode():
         raise VerificationError(f"ID token {what}: is not canonical base64url")
     return value
@@ -79,12 +82,12 @@ def _object(data: str | bytes, what: str) -> dict[str, Any]:
     except (DecodeError, UnicodeDecodeError) as exc:
         raise VerificationError(f"ID token {what}: {exc}") from None
     if type(item) is not dict:
-        raise VerificationError(f"ID token {what}: is no object")
+        raise VerificationError(f"ID token {what}: is not an object")
     return item
 
 
 def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
-    """The key of one JWK; None for a kind that is of no use here."""
+    """The public key of a JWK; None for a key type that is not supported."""
     match jwk.get("kty"), jwk.get("crv"):
         case "RSA", None:
             n, e = (int.from_bytes(_bytes(jwk.get(part), f"key {part}"), "big") for part in ("n", "e"))
@@ -98,7 +101,7 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
 
 
 def _verifies(jwk: Mapping[str, Any]) -> bool:
-    """Whether the set offers a key for signatures of this kind (RFC 7517 4.2-4.4)."""
+    """Whether a JWK is declared for verifying signatures with a supported algorithm (RFC 7517 §4.2-4.4)."""
     operations, kty = jwk.get("key_ops", ["verify"]), jwk.get("kty")
     algorithm = ALGORITHMS.get(kty) if type(kty) is str else None
     return (
@@ -110,11 +113,11 @@ def _verifies(jwk: Mapping[str, Any]) -> bool:
 
 
 def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
-    """The signature keys of a JWK set by ``kid``; unusable and other keys are passed over."""
+    """The signature keys of a JWK set by ``kid``; keys of other types and uses are skipped."""
     keys: dict[str, PublicKey] = {}
     ignored = _object(jwks, "key set").get("keys")
     if type(ignored) is not list:
-        raise VerificationError("key set: want a list of keys under `keys` (RFC 7517 5.1)")
+        raise VerificationError("the key set has no list of keys under `keys` (RFC 7517 §5.1)")
     for jwk in ignored:
         if type(jwk) is not dict or type(jwk.get("kid")) is not str or not _verifies(jwk):
             continue
@@ -125,14 +128,14 @@ def jwks_keys(jwks: str | bytes) -> dict[str, PublicKey]:
         if isinstance(key, rsa.RSAPublicKey) and key.key_size < MIN_RSA_BITS:
             raise VerificationError(f"key {jwk['kid']!r} of the key set is shorter than {MIN_RSA_BITS} bits")
         if key is not None and jwk["kid"] in keys:
-            raise VerificationError(f"key {jwk['kid']!r} stands twice in the key set")
+            raise VerificationError(f"key {jwk['kid']!r} occurs twice in the key set")
         if key is not None:
             keys[jwk["kid"]] = key
     return keys
 
 
 def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> None:
-    """The algorithm is the key's; the token only may agree."""
+    """Verify a signature with the key's own algorithm, which the token's ``alg`` must name."""
     try:
         match key, alg:
             case rsa.RSAPublicKey(), "RS256":
@@ -143,24 +146,26 @@ def _verify(key: PublicKey, alg: object, signed: bytes, signature: bytes) -> Non
             case VerifyKey(), "EdDSA":
                 verify(key, signed, Signature(signature), "ID token")  # refuses keys of small order
             case _:
-                raise VerificationError("ID token alg: is not the algorithm of the provider's key")
+                raise VerificationError("ID token alg: differs from the algorithm of the provider's key")
     except (InvalidSignature, SignatureError, DecodeError):
-        raise VerificationError("ID token signature: does not hold") from None
+        raise VerificationError("ID token signature: is not valid") from None
 
 
 def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | None = None) -> Subject:
-    """Raise unless the provider signed this token, for this audience, for now (and for this nonce)."""
+    """Return the subject of a token; raise unless the provider signed it for this audience and time."""
     if len(token) > MAX_ID_TOKEN_CHARS:
-        raise VerificationError(f"ID token: {len(token)} characters, at most {MAX_ID_TOKEN_CHARS}")
+        raise VerificationError(f"ID token: has {len(token)} characters, more than {MAX_ID_TOKEN_CHARS}")
     parts = token.split(".")
     if len(parts) != 3:
-        raise VerificationError("ID token: want header.claims.signature")
+        raise VerificationError("ID token: is not of the form header.claims.signature")
     header = _object(_bytes(parts[0], "header"), "header")
     key = provider.keys.get(header["kid"]) if type(header.get("kid")) is str else None
     if key is None:
-        raise VerificationError("ID token kid: no key of the provider's; refresh its key set")
+        raise VerificationError(
+            "ID token kid: the key set has no such key", action="fetch the provider's key set again"
+        )
     if "crit" in header:
-        raise VerificationError("ID token crit: extensions are not understood here")
+        raise VerificationError("ID token crit: critical extensions are not supported")
     signature = _bytes(parts[2], "signature")
     _verify(key, header.get("alg"), f"{parts[0]}.{parts[1]}".encode(), signature)
     claims = _object(_bytes(parts[1], "claims"), "claims")
@@ -170,22 +175,22 @@ def verify_id_token(token: str, provider: Provider, now: UnixTime, nonce: str | 
 
 def _check_claims(claims: Mapping[str, Any], provider: Provider, now: int, nonce: str | None) -> None:
     if claims.get("iss") != provider.issuer:
-        raise VerificationError("ID token iss: is another issuer")
+        raise VerificationError("ID token iss: names another issuer")
     audiences = claims.get("aud")
     audiences = [audiences] if type(audiences) is str else audiences
     if type(audiences) is not list or provider.audience not in audiences:
-        raise VerificationError("ID token aud: is for somebody else")
+        raise VerificationError("ID token aud: names another audience")
     if len(audiences) > 1 and claims.get("azp") != provider.audience:
-        raise VerificationError("ID token azp: was issued to somebody else")
+        raise VerificationError("ID token azp: names another party")
     for name in ("exp", "iat"):
         if type(claims.get(name)) is not int:
-            raise VerificationError(f"ID token {name}: is missing or no whole number")
+            raise VerificationError(f"ID token {name}: is missing or not an integer")
     if now > claims["exp"] + LEEWAY_SEC:
-        raise VerificationError(f"ID token exp: expired at {claims['exp']}, it is {now}")
+        raise VerificationError(f"ID token exp: expired at {format_utc(claims['exp'])}")
     not_before = claims.get("nbf", claims["iat"])
     if type(not_before) is not int or now < max(not_before, claims["iat"]) - LEEWAY_SEC:
         raise VerificationError("ID token iat or nbf: is not valid yet")
     if nonce is not None and claims.get("nonce") != nonce:
-        raise VerificationError("ID token nonce: belongs to another login")
+        raise VerificationError("ID token nonce: differs from the expected nonce")
     if type(claims.get("sub")) is not str or not claims["sub"]:
         raise VerificationError("ID token sub: is missing")

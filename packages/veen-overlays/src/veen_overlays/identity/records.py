@@ -1,4 +1,4 @@
-"""The nine identity records (ID §6-§11)."""
+"""The nine identity records, declared, and the streams they belong on (ID §6-§11)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from veen_overlays.identifiers import (
 from veen_overlays.schema.record import Record, RecordRule, at_least_one_of, is_map, record
 
 HANDLE: Final = re.compile(r"@?[a-z0-9]([a-z0-9._+-]{0,62}[a-z0-9])?(@[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?")
-"""``@user``, ``user`` or ``user@example.com``: lowercase ASCII, so that no two handles look alike (10.1)."""
+"""``@user``, ``user`` or ``user@example.com`` in lowercase ASCII: no two handles look alike (ID 10.1)."""
 
 
 @record("id.principal.v1", section="ID 6.1", rules=(is_map("info"),))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal(Record):
-    """A root identity; a later record replaces ``info``."""
+    """Publish a principal; a later record replaces ``info``."""
 
     principal_pk: PrincipalPk
     created_at: UnixTime
@@ -41,18 +41,20 @@ class Principal(Record):
 @text_map("id.device.v1 flags", section="ID 6.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFlags(Wire):
-    """What is switched on a device."""
+    """The switches of a device."""
 
     disabled: bool | None = None
 
 
-_IS_ITS_OWN_ID = RecordRule("device_id is that of device_pk", lambda r: r.device_id == device_id(r.device_pk))
+_DEVICE_ID_MATCHES = RecordRule(
+    "device_id is derived from device_pk", lambda r: r.device_id == device_id(r.device_pk)
+)
 
 
-@record("id.device.v1", section="ID 6.2", rules=(_IS_ITS_OWN_ID,))
+@record("id.device.v1", section="ID 6.2", rules=(_DEVICE_ID_MATCHES,))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device(Record):
-    """A device of a principal; the last record of a device counts."""
+    """Publish a device of a principal; the last record of a device counts."""
 
     principal_pk: PrincipalPk
     device_id: DeviceId
@@ -71,7 +73,7 @@ class Device(Record):
 @record("id.ctx.profile.v1", section="ID 7.1", rules=(is_map("prefs"),))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtxProfile(Record):
-    """How an account shows itself in a realm."""
+    """Publish the profile of an account in a realm."""
 
     ctx_id: CtxId
     realm_id: RealmId
@@ -84,7 +86,7 @@ class CtxProfile(Record):
 @record("id.org.profile.v1", section="ID 8.1", rules=(is_map("metadata"),))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrgProfile(Record):
-    """How an organisation shows itself."""
+    """Publish the profile of an organisation."""
 
     org_id: OrgId
     display_name: str | None = None
@@ -96,7 +98,7 @@ class OrgProfile(Record):
 @record("id.group.v1", section="ID 8.2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Record):
-    """Add members to a group, remove members, name it."""
+    """Add members to a group, remove members, and name the group."""
 
     org_id: OrgId
     realm_id: RealmId | None = None
@@ -110,7 +112,7 @@ class Group(Record):
 @record("id.role.v1", section="ID 8.3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role(Record):
-    """Give a role to accounts and groups; roles only add up."""
+    """Give a role to accounts and groups; a role cannot be taken back."""
 
     org_id: OrgId
     realm_id: RealmId | None = None
@@ -120,16 +122,16 @@ class Role(Record):
     ts: UnixTime
 
 
-_IS_A_HANDLE = RecordRule(
+_IS_HANDLE = RecordRule(
     "handle is lowercase ASCII: @user, user or user@example.com",
     lambda r: HANDLE.fullmatch(r.handle) is not None,
 )
 
 
-@record("id.handlemap.v1", section="ID 10.1", rules=(_IS_A_HANDLE,))
+@record("id.handlemap.v1", section="ID 10.1", rules=(_IS_HANDLE,))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleMap(Record):
-    """A name for an account or an organisation; the latest record of a handle counts."""
+    """Give a handle to an account or an organisation; the latest record of a handle counts."""
 
     realm_id: RealmId
     handle: str
@@ -143,7 +145,7 @@ class HandleMap(Record):
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalLink(Record):
-    """Who somebody is at another provider."""
+    """Link an account or organisation to a subject at an external provider."""
 
     realm_id: RealmId
     ctx_id: CtxId | None = None
@@ -161,7 +163,7 @@ class ExternalLink(Record):
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoke(Record):
-    """End a device, a capability, an account in a realm or an organisation."""
+    """Revoke a device, a capability, an account in a realm or an organisation."""
 
     principal_pk: PrincipalPk | None = None
     org_id: OrgId | None = None
@@ -185,18 +187,9 @@ ID_RECORDS: tuple[type[Record], ...] = (
     Revoke,
 )
 
-LEVELS: tuple[tuple[str, tuple[type[Record], ...]], ...] = (
-    ("Core", (Principal, Device, CtxProfile, Revoke)),
-    ("Orgs", (OrgProfile, Group, Role)),
-    ("Handles", (HandleMap,)),
-    ("External", (ExternalLink,)),
-    ("Bridge", ()),
-)
-"""ID §14, each with what it adds; it names id.principal.v1 and id.revoke.v1 nowhere, §9 and §11 need them."""
-
 
 def home_streams(record: Record) -> tuple[StreamId, ...]:
-    """The streams a record says it belongs on (ID §6-§11); none if it does not say."""
+    """The streams that a record belongs on, by the ids it names (ID §6-§11)."""
     match record:
         case Principal(principal_pk=pk) | Device(principal_pk=pk):
             return (principal_stream(pk),)

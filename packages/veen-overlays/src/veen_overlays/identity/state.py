@@ -1,7 +1,7 @@
-"""The identity overlay's fold: registers, sets and revocations, as one summary (ID §6-§12).
+"""The identity overlay: registers, sets and revocations in one summary (ID §6-§12).
 
-``IDENTITY`` folds a stream that holds whatever it holds. ``on_stream`` folds one of the streams of ID 4.1
-and ignores records that belong elsewhere: a principal says nothing about another principal's devices.
+``IDENTITY`` folds every identity record of a stream. ``on_stream`` folds one of the streams of ID 4.1 and
+ignores records that belong on another stream: a principal cannot speak about another principal's devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veen_overlays.schema.record import Record
 Identity = Mapping[str, Any]
 
 MEMBER: Final[Monoid[Mapping[str, Any]]] = product(added=LWW, removed=LWW)
-"""The last addition and the last removal of one account (8.2)."""
+"""The last addition and the last removal of one account (ID 8.2)."""
 
 IDENTITY_MONOID: Final[Monoid[Identity]] = product(
     principals=map_of(LWW),
@@ -37,24 +37,27 @@ IDENTITY_MONOID: Final[Monoid[Identity]] = product(
 
 
 def _written(event: Event, ts: int) -> StampedValue:
-    """A register holds the record itself; ``ts`` is 0 where stream order alone counts."""
+    """The register value of an event's record; ``ts`` is 0 if only stream order counts."""
     return event.stamp(ts), event.record.encode()
 
 
 def group_key(org: bytes, group: bytes) -> bytes:
+    """The key of a group."""
     return org + group
 
 
 def handle_key(realm: bytes, handle: str) -> bytes:
+    """The key of a handle in a realm."""
     return realm + handle.encode()
 
 
 def link_key(realm: bytes, provider: str, external_sub: str) -> bytes:
+    """The key of an external subject in a realm."""
     return realm + cbor.encode([provider, external_sub])
 
 
 def role_key(role: str, target: bytes, realm: bytes | None) -> bytes:
-    """One assignment: to an account or a group, in a realm or everywhere."""
+    """The key of one assignment of a role to an account or a group, in one realm or in all."""
     return cbor.encode([role, target, realm])
 
 
@@ -80,7 +83,7 @@ def _lift_role(role: ids.Role) -> Identity:
 
 
 def revocation_keys(revoke: ids.Revoke) -> list[bytes]:
-    """What the record revokes; an account only in the realm it names, or in all if it names none."""
+    """The keys of what a record revokes; an account in the named realm, or in all realms."""
     keys = []
     if revoke.device_id is not None:
         keys.append(b"device" + revoke.device_id)
@@ -94,7 +97,7 @@ def revocation_keys(revoke: ids.Revoke) -> list[bytes]:
 
 
 def lift(event: Event) -> Identity:
-    """One event, whatever it is about."""
+    """The summary of one event."""
     match event.record:
         case ids.Principal(principal_pk=pk):
             return {"principals": {bytes(pk): _written(event, 0)}}
@@ -114,7 +117,7 @@ def lift(event: Event) -> Identity:
             return {"links": {link_key(realm, provider, sub): _written(event, ts)}}
         case ids.Revoke(ts=ts) as revoke:
             return {"revoked": {key: _written(event, ts) for key in revocation_keys(revoke)}}
-    raise AssertionError(f"no record of this overlay: {event.record}")
+    raise AssertionError(f"not a record of this overlay: {event.record}")
 
 
 def _bodies(registers: Mapping[bytes, StampedValue]) -> dict[bytes, Any]:
@@ -122,7 +125,7 @@ def _bodies(registers: Mapping[bytes, StampedValue]) -> dict[bytes, Any]:
 
 
 def is_member(marks: Mapping[str, Any]) -> bool:
-    """Some addition is not followed by a removal (8.2); in one record the addition stands."""
+    """Whether the last addition is not followed by a removal (ID 8.2); in one record the addition wins."""
     if "added" not in marks:
         return False
     return "removed" not in marks or bool(marks["added"][0] >= marks["removed"][0])
@@ -167,15 +170,15 @@ def _overlay(lift_: Callable[[Event], Identity], scope: bytes = b"") -> Overlay[
 
 
 IDENTITY: Final = _overlay(lift)
-"""For a stream that a deployment trusts as a whole (ID 4.1 allows merged streams)."""
+"""Folds a stream that a deployment trusts as a whole (ID 4.1 allows merged streams)."""
 
 
 def belongs(record: Record, stream: StreamId) -> bool:
-    """Whether a record may speak on a stream: it names it, or it is a revocation that names no owner."""
+    """Whether a record counts on a stream: it names its owner, or is a revocation without an owner."""
     named = ids.home_streams(record)
     return stream in named or (isinstance(record, ids.Revoke) and not named)
 
 
 def on_stream(stream: StreamId) -> Overlay[Identity]:
-    """One of ID 4.1's streams; what belongs on another is no part of its state."""
+    """The overlay of one stream of ID 4.1, which ignores records of other streams."""
     return _overlay(lambda event: lift(event) if belongs(event.record, stream) else {}, stream)

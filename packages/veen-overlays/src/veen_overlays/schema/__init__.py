@@ -1,1 +1,4 @@
-"""Records: declared once, with codec, fast pattern and reference."""
+"""Records: declared once, with codec, fast decoding and reference.
+
+``record`` declares them, ``pattern`` decodes small ones quickly, ``reference`` documents them.
+"""

@@ -1,10 +1,13 @@
-"""The canonical bytes of a record as one regular expression, read off its declaration (B2, B3).
+"""Fast decoding: the canonical bytes of a record as a regular expression (RESOLUTIONS B2, B3).
 
-A record's keys and their order are fixed, so its canonical bytes are a pattern: map head, then each
-key and value in turn, integers in their shortest form. What matches is canonical by construction and
-its groups are the values. What does not match is *not judged here*: the general decoder says what is
-wrong, or accepts the few canonical forms that a pattern leaves out (strings over 64 bytes, records
-with nested values). Measured: a deposit decodes in 1.5 µs this way and in 13 µs by the general one.
+The keys of a record and their order are fixed, so its canonical bytes match a pattern: the map head, then
+each key and value, integers in their shortest form. A match is canonical by construction, and its groups are
+the values. A body that does not match goes to the general decoder, which names the mistake, or accepts the
+few canonical forms that the pattern leaves out (strings over 64 bytes, nested values).
+
+What it earns, on 50,000 wallet events, as a share of the rate of bare ``cbor2.loads`` (the benchmark's
+``overlays.fold``, target 0.10): the ledger's bulk fold, which needs the groups, reaches 0.12 to 0.15.
+Without the bulk fold the share is 0.025 with patterns and 0.014 without.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from veen_core.codec import Field
 from veen_core.kinds import Bytes, Fixed, Int, Kind, Nullable, OneOf, Scalar, Uint
 
 MAX_PATTERN_STRING_BYTES: Final = 64
-"""Bytes of a variable string up to which a pattern spells out its length."""
+"""Longest string, in bytes, that a pattern matches."""
 
 _MAX_FIELDS: Final = 23
 _UINT: Final = (
@@ -34,7 +37,7 @@ Reader = Callable[[bytes], Any]
 
 
 def uint(item: bytes) -> int:
-    """The value of an integer's canonical bytes."""
+    """The value of a non-negative integer's canonical bytes."""
     return item[0] if len(item) == 1 else int.from_bytes(item[1:], "big")
 
 
@@ -49,11 +52,12 @@ def _head(major: int, length: int) -> bytes:
 
 
 def _strings(major: int) -> bytes:
-    """Every length up to ``MAX_PATTERN_STRING_BYTES``, spelled out: the head, then so many bytes."""
+    """One alternative per length up to ``MAX_PATTERN_STRING_BYTES``: the head, then that many bytes."""
     return b"|".join(re.escape(_head(major, n)) + b".{%d}" % n for n in range(MAX_PATTERN_STRING_BYTES + 1))
 
 
 def string_content(item: bytes) -> bytes:
+    """The content of a string's canonical bytes, without its head."""
     return item[1:] if len(item) <= 24 else item[2:]
 
 
@@ -61,8 +65,8 @@ def _text(item: bytes) -> str:
     return str(string_content(item), "utf-8")
 
 
-def _spelled(kind: Kind) -> tuple[bytes, Reader] | None:
-    """The alternatives that spell a kind, and how to read what matched; None if it is not spelled."""
+def _expression(kind: Kind) -> tuple[bytes, Reader] | None:
+    """The expression that matches a kind, and the reader of its groups; None if the kind has none."""
     match kind:
         case Uint():
             return _UINT, uint
@@ -76,7 +80,7 @@ def _spelled(kind: Kind) -> tuple[bytes, Reader] | None:
             return rb"[\xf4\xf5]", b"\xf5".__eq__
         case OneOf(allowed=allowed):
             return _words({cbor.encode(value): value for value in allowed})
-        case Nullable(kind=inner) if (spelled := _spelled(inner)) is not None:
+        case Nullable(kind=inner) if (spelled := _expression(inner)) is not None:
             return rb"\xf6|" + spelled[0], _or_null(spelled[1])
         case _:
             return None
@@ -91,21 +95,21 @@ def _or_null(read: Reader) -> Reader:
 
 
 def _fixed(kind: Fixed) -> tuple[bytes, Reader]:
-    """The content alone is the group: head outside, so nothing is cut off."""
+    """The expression of a string of fixed size; the group is its content without the head."""
     make = bytes.__new__
     return re.escape(_head(0x40, kind.size)) + b"(.{%d})" % kind.size, lambda item: make(kind.type, item)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``expression`` captures the head and one group per field."""
+    """The compiled expression of a record, with one group for the map head and one per field."""
 
     expression: re.Pattern[bytes]
     readers: tuple[Reader, ...]
     optionals: bool
 
     def groups(self, body: bytes) -> tuple[bytes | None, ...] | None:
-        """The values as bytes, in field order, None for an absent one; None if it is not judged here."""
+        """The matched bytes of each field, None for an absent one; None if the body does not match."""
         if (found := self.expression.fullmatch(body)) is None:
             return None
         head, *values = found.groups()
@@ -114,7 +118,7 @@ class Pattern:
         return tuple(values)
 
     def read(self, body: bytes) -> list[Any] | None:
-        """The values, of the kinds their fields declare."""
+        """The values of the fields; None if the body does not match."""
         if (groups := self.groups(body)) is None:
             return None
         try:
@@ -126,7 +130,10 @@ class Pattern:
 
 
 def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:
-    """The pattern of a declaration. Optional fields that have none are taken to be absent."""
+    """The pattern of a record; None if a required field has no expression.
+
+    An optional field without an expression must be absent for a body to match.
+    """
     least = sum(not f.optional for f in fields)
     if len(fields) > _MAX_FIELDS:
         return None
@@ -144,5 +151,5 @@ def pattern_of(fields: tuple[Field, ...]) -> Pattern | None:
 
 
 def _grouped(kind: Kind) -> tuple[bytes, Reader] | None:
-    spelled = _spelled(kind)
+    spelled = _expression(kind)
     return None if spelled is None else (b"(" + spelled[0] + b")", spelled[1])

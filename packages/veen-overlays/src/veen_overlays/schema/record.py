@@ -1,4 +1,4 @@
-"""Records: a payload body declared once, with its schema id, codec and rules (§4.7, B2, B14).
+"""Records: message bodies declared once, with schema id, codec and rules (core §4.7, RESOLUTIONS B2, B14).
 
     @record("wallet.close.v1", section="wallet 5.2")
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -6,9 +6,9 @@
         wallet_id: WalletId
         ts: UnixTime
 
-From the declaration come ``encode``, the total ``decode_record``, the schema id, the reference page
-(``reference``) and the tests' strategies. Nothing is coerced. A rule such as "at least one of" is part
-of the declaration: a record that breaks one is neither written nor read.
+The declaration gives ``encode``, ``decode``, the schema id, the reference page (``reference``) and the
+strategies of the tests. No value is coerced. Rules such as "at least one of" are part of the declaration: a
+record that breaks one can neither be encoded nor decoded.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from veen_core.wire import Wire, text_map
 from veen_overlays.schema.pattern import Pattern, pattern_of
 
 OPERATION_PREFIX: Final = "veen/schema:"
-"""Before the names of spec-3's operations (B14)."""
+"""Prefix of the names of spec-3's operations in their schema ids (RESOLUTIONS B14)."""
 MAX_NESTING: Final = 16
-"""Of a record's free values. Canonical CBOR nests 32 deep (§3.1) and a state nests its records: deeper ones
-would stand in the log and leave the whole state without an encoding."""
+"""Levels that a free value of a record may nest. Canonical CBOR allows 32 levels (core §3.1), and a state
+contains its records: a deeper value would leave the whole state without an encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Why a body is not the record it claims to be: the error state of a total decode (§11.1)."""
+    """Why a body is not a valid record of its schema (core §11.1)."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRule:
-    """What a record must satisfy beyond its fields' types."""
+    """A condition that a record must satisfy, in addition to the types of its fields."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
 def at_least_one_of(*names: str) -> RecordRule:
-    """At least one of these optional fields is there."""
+    """The rule that at least one of these optional fields is present."""
     return RecordRule(
         f"at least one of {', '.join(names)} is present",
         lambda record: any(getattr(record, name) is not None for name in names),
@@ -56,14 +56,14 @@ def at_least_one_of(*names: str) -> RecordRule:
 
 
 def is_map(name: str) -> RecordRule:
-    """The free value of this field, where present, is a map."""
+    """The rule that the free value of this field, if present, is a map."""
     return RecordRule(
         f"{name} is a map", lambda record: getattr(record, name) is None or _is_dict(record, name)
     )
 
 
 def nests_little(name: str) -> RecordRule:
-    """The free value of this field can be shown inside a state."""
+    """The rule that the free value of this field nests at most ``MAX_NESTING`` levels."""
     text = f"{name} nests at most {MAX_NESTING} deep"
     return RecordRule(text, lambda record: _nests(getattr(record, name), MAX_NESTING))
 
@@ -80,7 +80,7 @@ def _is_dict(record: object, name: str) -> bool:
 
 
 class Record(Wire):
-    """Base of every record. Its messages carry ``SCHEMA`` in ``payload_hdr``."""
+    """Base class of all records; the messages that carry one have its ``SCHEMA`` in ``payload_hdr``."""
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -91,12 +91,12 @@ class Record(Wire):
 
     @property
     def schema_id(self) -> SchemaId:
-        """``payload_hdr.schema`` of a message that carries it; the hub's client asks for it."""
+        """The ``payload_hdr.schema`` of a message with this record; the hub's client reads it."""
         return self.SCHEMA
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """A record that keeps its rules, or a ``DecodeError``; ``decode_record`` never raises."""
+        """Decode a record that obeys its rules; raise ``DecodeError`` otherwise."""
         if cls.PATTERN is not None and (values := cls.PATTERN.read(data)) is not None:
             return cls.of_values(values)
         record = super().decode(data)
@@ -106,26 +106,29 @@ class Record(Wire):
 
     @classmethod
     def of_values(cls, values: list[Any]) -> Self:
-        """From values of the declared kinds, in field order."""
+        """Make a record from values of the declared kinds, in field order."""
         record = object.__new__(cls)
-        for fill, value in zip(cls.SLOTS, values, strict=True):  # a third of calling the dataclass
+        for fill, value in zip(cls.SLOTS, values, strict=True):  # 3 times as fast as calling the class
             fill(record, value)
         if cls.RULES and (broken := record.broken_rule()) is not None:
             raise DecodeError(broken, where=cls.where())
         return record
 
     def encode(self) -> bytes:
-        """The canonical bytes; refuses a record that breaks a rule."""
+        """The canonical bytes; raise ``EncodeError`` if the record breaks a rule."""
         if (broken := self.broken_rule()) is not None:
             raise EncodeError(f"{self.where()}: {broken}")
         return super().encode()
 
     def broken_rule(self) -> str | None:
-        """The first rule that does not hold."""
-        return next((f"wants that {rule.text}" for rule in self.RULES if not rule.holds(self)), None)
+        """The first rule that the record breaks, or None."""
+        return next(
+            (f"breaks the rule that {rule.text}" for rule in self.RULES if not rule.holds(self)), None
+        )
 
     @classmethod
     def where(cls) -> str:
+        """The record and its section, for errors."""
         return where(cls.codec.name, cls.codec.section)
 
 
@@ -133,18 +136,18 @@ R = TypeVar("R", bound=type[Record])
 
 
 def schema_id(name: str, *, operation: bool = False) -> SchemaId:
-    """``H(name)``; of spec-3's operations ``H("veen/schema:" + name)`` (B14)."""
+    """``H(name)``, or ``H("veen/schema:" + name)`` for an operation of spec-3 (RESOLUTIONS B14)."""
     return SchemaId(H((OPERATION_PREFIX + name if operation else name).encode()))
 
 
 def record(
     name: str, *, section: str, rules: tuple[RecordRule, ...] = (), operation: bool = False
 ) -> Callable[[R], R]:
-    """Declare a record: a text-keyed map in field order (B2)."""
+    """Declare a record class: a map with text keys in field order (RESOLUTIONS B2)."""
 
     def declare(cls: R) -> R:
         cls = text_map(name, section=section)(cls)
-        # A key that Python or this class has taken (``class``) has a field with an underscore after it.
+        # A key that Python reserves (``class``) or this class uses has a field with a trailing underscore.
         fields = tuple(replace(f, key=f.name.removesuffix("_")) for f in cls.codec.fields)
         cls.codec = MapCodec(name, section, cls, fields)
         free = tuple(nests_little(f.name) for f in fields if isinstance(f.kind, AnyValue))
@@ -158,7 +161,7 @@ def record(
 
 
 def decode_record(shapes: tuple[type[Record], ...], body: bytes) -> Record | Undecodable:
-    """Total (§4.7): a record of one of the shapes a schema has, or why it is none. Never raises."""
+    """Decode a body as one of the records of a schema; returns the reason if it is none, never raises."""
     why = ""
     for shape in shapes:
         try:
