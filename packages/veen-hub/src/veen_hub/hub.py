@@ -39,6 +39,7 @@ from veen_hub.ops.clock import load_clock
 from veen_hub.ops.config import ClientKeys, HubConfig
 from veen_hub.ops.logs import LOGGER, log
 from veen_hub.ops.metrics import Metrics, StageCounts
+from veen_hub.ops.readiness import Readiness
 from veen_hub.ops.realm_follower import RealmFollower, policy_of
 from veen_hub.ops.upkeep import Upkeep
 from veen_hub.pipeline.body_budget import BodyBudget
@@ -51,7 +52,7 @@ from veen_hub.pipeline.threads import started_pool
 from veen_hub.pipeline.uploads import Uploads
 from veen_hub.pipeline.worker_process import has_cores
 from veen_hub.version import VERSION
-from veen_storage import Batch, Head, PendingEntry, StorageError, Store, ViewStore
+from veen_storage import Batch, Head, PendingEntry, Store, ViewStore
 
 KEX1_LEVELS: Final = ("hardened", "meta")
 """Levels at which client keys have bounds (spec-2 §8)."""
@@ -81,7 +82,7 @@ class Hub:
         self.limits = store.registry.limits
         with contextlib.suppress(
             IdentityError
-        ):  # the clock's fault, not the configuration's: see ``not_ready``
+        ):  # the clock's fault, not the configuration's: see ``Readiness``
             store.check_signing(self.hub_ts)
         self.metrics = Metrics()
         self._counts = StageCounts()
@@ -181,7 +182,15 @@ class Hub:
             hub_ts=lambda: self.hub_ts,
         )
         url, ca = config.authority_url, config.authority_ca
-        self._authority = AuthorityProbe(url, ca) if url is not None else None
+        self.readiness = Readiness(
+            store,
+            self.policy,
+            self.clock,
+            self.log,
+            authority=AuthorityProbe(url, ca) if url is not None else None,
+            hub_ts=lambda: self.hub_ts,
+            failure=lambda: "the hub is shutting down" if self.stopping.is_set() else self.failure,
+        )
 
     def _client_bounds(self) -> ClientBounds | None:
         """Return the configured bounds of client keys, or KEX1+ 4.1's from level hardened on."""
@@ -209,7 +218,7 @@ class Hub:
         self.metrics.attachments.inc(stored)
         self.metrics.attachment_bytes.inc(stored_bytes)
         self.attachment_quota.stored_bytes = stored_bytes
-        self.metrics.ready.set(0 if await self.log.read(self._not_ready) else 1)
+        self.metrics.ready.set(0 if await self.log.read(self.readiness.local_problem) else 1)
         self._chores = [asyncio.create_task(Chore("summary", self._summarize, SUMMARY_SEC).repeat())]
 
     def _count_backlog(self, entries: int) -> None:
@@ -410,28 +419,3 @@ class Hub:
         lag = self.policy.describe().get("lag_sec", "0")
         self.metrics.view_lag.set(int(lag) if lag.isdecimal() else math.inf)  # infinite before the first fold
         self.metrics.stage.labels("applied").set(self._applied_before + self.store.applied_entries)
-
-    async def not_ready(self) -> str | None:
-        """Return why the hub cannot accept messages now, or None if it can (spec-4 §10.1)."""
-        if (why := await self.log.read(self._not_ready)) is not None or self._authority is None:
-            return why
-        why = await self._authority.unreachable()
-        return f"authority: {why}" if why is not None else None
-
-    def _not_ready(self) -> str | None:
-        if self.stopping.is_set():
-            return "the hub is shutting down"
-        if self.failure is not None:
-            return self.failure
-        if (why := self.store.poisoned) is not None:
-            return f"storage: {why}; nothing is acknowledged until the hub is started again"
-        try:
-            if (why := self.policy.stale(self.clock.now())) is not None:
-                return f"policy view: {why}"
-            self.store.check_access()
-            self.store.check_signing(self.hub_ts)
-        except (OSError, StorageError, IdentityError) as exc:
-            return f"data directory: {exc}"
-        except Exception as exc:  # noqa: BLE001 - a clock or policy of another package may raise anything
-            return f"clock or policy: {type(exc).__name__}: {exc}"
-        return None

@@ -21,7 +21,7 @@ async def healthz(request: web.Request) -> web.Response:
 async def readyz(request: web.Request) -> web.Response:
     """Report that the hub is ready, or 503 and why not."""
     hub = hub_of(request)
-    why = await hub.not_ready()
+    why = await hub.readiness.problem()
     hub.metrics.ready.set(0 if why else 1)
     if why is not None:
         return web.json_response({"ok": False, "why": why}, status=503)
