@@ -1,4 +1,4 @@
-"""Fixtures: hubs in this process and hubs of their own, on directories that are thrown away."""
+"""Fixtures: hubs in this process and in processes of their own, on temporary directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower of a label, as plain as one can be: a request that stays open, and the items that come (H15)."""
+"""A minimal follower of a label: a request that stays open, and the items that arrive (H15)."""
 
 from __future__ import annotations
 

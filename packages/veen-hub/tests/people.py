@@ -1,4 +1,4 @@
-"""Who talks to the hubs of these tests: fixed keys, their tokens and messages; same names, same bytes.
+"""Writers for the tests: fixed keys, their tokens and messages; the same names give the same bytes.
 
     alice = Writer("alice", hub.hub_id, hub.profile)     writes to the stream "orders"
     wire = alice.next()                                  her next message, encoded and signed

@@ -1,4 +1,4 @@
-"""How the hub speaks: envelopes in CBOR and JSON, versions, errors, and what it says of itself (§10, §12)."""
+"""The API: envelopes in CBOR and JSON, versions, errors, status and health (§10, §12)."""
 
 from __future__ import annotations
 

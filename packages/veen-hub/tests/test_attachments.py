@@ -1,4 +1,4 @@
-"""Attachments: content-addressed, streamed both ways, signed by who puts them (H17)."""
+"""Attachments: content-addressed, streamed both ways, signed by their writer, within quotas (H17)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_is_not_there_is_not_found(hub: RunningHub) -> None:
         assert hub.get(f"/v1/attachment/{coid}").error.code == "E.BAD_REQUEST"
 
 
-def test_one_that_was_lost_is_not_found_and_says_so(hub: RunningHub, alice: Writer) -> None:
+def test_a_lost_attachment_is_not_found_and_the_error_says_why(hub: RunningHub, alice: Writer) -> None:
     """Nothing to try again for: it does not come back by itself."""
     put(hub, alice, CONTENT)
     (path,) = kept(hub)
@@ -168,7 +168,7 @@ def test_a_put_that_stalls_is_given_up(start_hub: StartHub) -> None:
     until(lambda: not kept(hub), "nothing of it is left")
 
 
-def test_who_still_sends_when_the_hub_stops_is_told_so(
+def test_an_upload_in_progress_is_refused_when_the_hub_stops(
     hub: RunningHub, alice: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the disk is slow: what is sent meanwhile is thrown away, and not taken for a head."""

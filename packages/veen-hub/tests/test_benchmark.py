@@ -1,4 +1,4 @@
-"""The benchmark runs, and prints every figure under its name; how fast is not judged here."""
+"""The benchmark runs and prints every figure under its name; speed is not tested here."""
 
 from __future__ import annotations
 

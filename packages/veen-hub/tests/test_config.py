@@ -1,4 +1,4 @@
-"""hub.yaml, flags and environment: who wins, and errors that name the key (spec-4 §4.2, §5.2, §5.3)."""
+"""hub.yaml, flags and environment: precedence, and errors that name the key (spec-4 §4.2, §5.2, §5.3)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG, ids=[text for text, _message in WRONG])
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(text, tmp_path)
     assert message in str(raised.value)

@@ -1,4 +1,4 @@
-"""Examiners: a process gives the verdicts a thread would, and the hub does not depend on it."""
+"""Examiner processes: their verdicts equal the thread's own, and the hub works without them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_process_gives_the_verdicts_that_a_thread_gives(
     assert len({str(verdict) for verdict in apart[MANY:]}) > 2
 
 
-def test_a_process_that_dies_costs_nothing_but_itself(wires: list[bytes], examiner: Examiner) -> None:
+def test_a_process_that_dies_costs_no_result(wires: list[bytes], examiner: Examiner) -> None:
     expected = [as_values(verdict) for verdict in examiner.examine(wires)]
     for child in examiners_of(os.getpid()):
         os.kill(child, signal.SIGKILL)

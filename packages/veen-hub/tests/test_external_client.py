@@ -1,4 +1,4 @@
-"""Somebody who has the specification and no veen code can submit, read and verify."""
+"""A client written from the specification, without veen code, can submit, read and verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When disk, clock or load goes wrong: nothing is acknowledged that is not durable, and reads go on."""
+"""Failures of disk, clock, load or pipeline: only durable messages are acknowledged, and reads still work."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_when_the_journal_fails_nothing_is_acknowledged_and_everything_can_be_re
     assert fsck(again.root).faults == []
 
 
-def test_a_batch_that_fails_refuses_all_of_its_messages(start_hub: StartHub) -> None:
+def test_a_failed_batch_refuses_all_of_its_messages(start_hub: StartHub) -> None:
     files = FailingFiles()
     hub = start_hub(files=files)
     alice = hub.writer()
@@ -184,7 +184,7 @@ def test_an_attachment_that_cannot_be_written_is_unavailable_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("damage", ["zeros", "a folder"])
-def test_a_damaged_label_is_its_own_writers_trouble_only(
+def test_a_damaged_label_affects_only_its_own_writers(
     start_hub: StartHub, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     """Its chunk is judged when it is first added to, where opening did not get to it."""
@@ -283,7 +283,9 @@ ODD_ANSWERS = {
 
 
 @pytest.mark.parametrize(("answer", "why"), ODD_ANSWERS.values(), ids=ODD_ANSWERS)
-def test_an_authority_that_answers_oddly_is_not_there(start_hub: StartHub, answer: bytes, why: str) -> None:
+def test_an_authority_with_a_wrong_answer_counts_as_unreachable(
+    start_hub: StartHub, answer: bytes, why: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as odd, ThreadPoolExecutor(1) as pool:
         url = f"http://127.0.0.1:{odd.getsockname()[1]}"
         tenant = start_hub("tenant", authority_url=url)
@@ -386,7 +388,7 @@ class Gate(AllowAll):
         return None
 
 
-def test_a_full_queue_is_said_at_once_with_when_to_come_back(start_hub: StartHub) -> None:
+def test_a_full_queue_is_answered_at_once_with_retry_after(start_hub: StartHub) -> None:
     gate = Gate()
     hub = start_hub(policy=gate, max_waiting=4)
     writers = [hub.writer(f"writer {n}") for n in range(5)]

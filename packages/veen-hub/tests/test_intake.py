@@ -1,4 +1,4 @@
-"""The intake: whatever comes together, each request gets its own outcomes, in order."""
+"""The intake: each request gets its own outcomes, in order, whatever arrives with it."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_bug_in_one_group_refuses_that_group_and_keeps_no_other_waiting() -> N
     asyncio.run(run())
 
 
-def test_what_is_too_much_takes_no_place_and_what_came_before_a_drain_is_settled() -> None:
+def test_messages_beyond_the_limit_are_refused_and_earlier_ones_are_settled_by_a_drain() -> None:
     async def run() -> None:
         intake = made(Settling(), most=2 * GROUP_SIZE)
         wires = [b"%d/accepted" % i for i in range(GROUP_SIZE)]

@@ -1,4 +1,4 @@
-"""A hub's life: it drains when told to stop, keeps its promises across keys, and speaks modern TLS only."""
+"""Start and stop of a hub: drain on a signal, key rotation, TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that nobody reads: the hub goes on, and says what is missing when somebody does (OBS0.2)."""
+"""Logs whose reader is slow or gone: the hub continues, drops lines and reports how many (OBS0.2)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def unread(tmp_path: Path, pipe: Pipe) -> Iterator[Unread]:
     hub.end()
 
 
-def test_a_hub_whose_log_nobody_reads_answers_and_stops(unread: Unread) -> None:
+def test_a_hub_whose_log_is_not_read_answers_and_stops(unread: Unread) -> None:
     alice = Writer("alice", unread.status().identity.hub_id)
     for _ in range(SUBMITS):
         unread.accept(alice.next())
@@ -103,7 +103,7 @@ def test_a_hub_whose_log_nobody_reads_answers_and_stops(unread: Unread) -> None:
     assert time.monotonic() - started < SHUTDOWN_SEC
 
 
-def test_what_waited_comes_out_in_order_when_somebody_reads(unread: Unread, pipe: Pipe) -> None:
+def test_waiting_lines_are_written_in_order_once_the_log_is_read(unread: Unread, pipe: Pipe) -> None:
     alice = Writer("alice", unread.status().identity.hub_id)
     for _ in range(SUBMITS):
         unread.accept(alice.next())
@@ -115,7 +115,7 @@ def test_what_waited_comes_out_in_order_when_somebody_reads(unread: Unread, pipe
     assert [line["event"] for line in told[-3:]] == ["draining", "submits", "stopped"]
 
 
-def test_a_hub_that_cannot_start_ends_though_nobody_reads_why(tmp_path: Path, pipe: Pipe) -> None:
+def test_a_hub_that_cannot_start_ends_even_if_its_log_is_not_read(tmp_path: Path, pipe: Pipe) -> None:
     """Its error is lost; its exit code is not."""
     make_directory(tmp_path / "data")
     first = Unread(tmp_path / "data", pipe, "--open")

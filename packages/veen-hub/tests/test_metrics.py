@@ -1,4 +1,4 @@
-"""What the hub counts, times and logs: OBS0's names and spec-4's, and never a payload or a secret."""
+"""Metrics and logs: the names of OBS0 and spec-4, and never a payload or a secret."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_metrics_move_with_what_happens(start_hub: StartHub) -> None:
     assert hub.metric("veen_batch_messages_count") > 0
 
 
-def test_a_hub_is_counted_as_ready_before_anybody_asks_whether_it_is(start_hub: StartHub) -> None:
+def test_a_hub_is_counted_as_ready_before_the_first_probe(start_hub: StartHub) -> None:
     assert start_hub().metric("veen_ready") == 1
     stale = SetPolicy()
     stale.says_stale = "the view is old"

@@ -116,7 +116,9 @@ def say(hub: Calls, data: bytes) -> Answer:
         "many headers",
     ],
 )
-def test_what_is_not_http_gets_an_envelope_and_ends(hub: RunningHub, data: bytes) -> None:
+def test_bytes_that_are_not_http_get_an_envelope_and_the_connection_ends(
+    hub: RunningHub, data: bytes
+) -> None:
     answer = say(hub, data)
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
     assert answer.error.request_id
@@ -129,7 +131,7 @@ def test_a_broken_chunk_is_a_bad_request(hub: RunningHub) -> None:
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
 
 
-def test_an_expectation_nobody_knows_is_a_bad_request(hub: RunningHub) -> None:
+def test_an_unknown_expectation_is_a_bad_request(hub: RunningHub) -> None:
     for path in ("/v1/submit", "/nowhere"):
         answer = say(
             hub,
@@ -205,7 +207,7 @@ def test_a_body_that_drips_is_given_up_as_a_whole(start_hub: StartHub) -> None:
     ],
     ids=["nothing", "a word", "a line", "a header", "a body", "a chunk", "an attachment"],
 )
-def test_a_request_that_is_half_sent_and_left_disturbs_nobody(
+def test_a_half_sent_request_does_not_disturb_other_clients(
     hub: RunningHub, alice: Writer, half: bytes
 ) -> None:
     for _ in range(5):
@@ -230,7 +232,7 @@ CHUNKED = b"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\
     ],
     ids=["a head", "behind another", "behind a follower", "behind a body"],
 )
-def test_fields_without_end_fill_no_memory(
+def test_endless_header_fields_fill_no_memory(
     hub: RunningHub, alice: Writer, start: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each within its bound, and so many as may be: no request comes of them, and nobody waits for one."""
@@ -249,7 +251,7 @@ def test_fields_without_end_fill_no_memory(
 
 
 @pytest.mark.parametrize("end", [b"", b"\r\n"], ids=["half sent", "at once"])
-def test_a_head_too_long_is_told_so(hub: RunningHub, end: bytes) -> None:
+def test_a_head_that_is_too_long_is_refused_with_the_reason(hub: RunningHub, end: bytes) -> None:
     fields = FIELDS[: FIELDS.index(b"X-5:")]
     answer = say(hub, b"GET /v1/status HTTP/1.1\r\nHost: hub\r\n" + fields + end)
     assert (answer.status, answer.error.code) == (400, "E.BAD_REQUEST")
@@ -257,7 +259,7 @@ def test_a_head_too_long_is_told_so(hub: RunningHub, end: bytes) -> None:
     assert str(MAX_HEAD_BYTES) in answer.error.message
 
 
-def test_a_body_behind_many_requests_is_no_head(hub: RunningHub) -> None:
+def test_a_body_behind_many_requests_is_not_taken_for_a_head(hub: RunningHub) -> None:
     """aiohttp's parser stops when enough requests wait, and goes on by itself."""
     body = bytes(8 * MAX_HEAD_BYTES)
     ping = b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n"
@@ -273,7 +275,7 @@ def test_a_body_behind_many_requests_is_no_head(hub: RunningHub) -> None:
     assert statuses == [b"200"] * 500 + [b"400"]
 
 
-def test_a_body_behind_an_upgrade_that_is_declined_is_no_head(
+def test_a_body_behind_a_declined_upgrade_is_not_taken_for_a_head(
     hub: RunningHub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """aiohttp holds what came behind it, and parses it when it has declined."""
@@ -299,7 +301,7 @@ def test_a_head_may_have_as_many_cookies_as_fields(hub: RunningHub, alice: Write
         assert answer_to(connection).status == 200
 
 
-def test_a_message_whose_sender_hangs_up_is_decided_all_the_same(hub: RunningHub, alice: Writer) -> None:
+def test_a_message_is_decided_even_if_its_sender_hangs_up(hub: RunningHub, alice: Writer) -> None:
     with talk(hub) as connection:
         connection.sendall(post("/v1/submit", envelope(alice.next())))
     until(lambda: hub.metric("veen_stage_entries", stage="durable") == 2, "token and message are durable")
@@ -402,7 +404,7 @@ def test_many_followers_of_one_label_all_get_everything(start_process: StartProc
     assert len(found) == FOLLOWERS
 
 
-def test_a_follower_that_does_not_read_is_dropped_and_slows_nobody(start_hub: StartHub) -> None:
+def test_a_follower_that_does_not_read_is_dropped_and_delays_no_one_else(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     alice = hub.writer()
     big, total = ciphertext(bytes(200_000)), 60
@@ -423,7 +425,7 @@ def test_a_follower_that_does_not_read_is_dropped_and_slows_nobody(start_hub: St
     until(lambda: hub.do(lambda: hub.hub.feed.followers) == 0, "both are gone")
 
 
-def test_little_is_held_for_a_follower_that_is_behind_however_large_entries_are(start_hub: StartHub) -> None:
+def test_a_follower_that_is_behind_holds_little_memory_however_large_entries_are(start_hub: StartHub) -> None:
     hub = start_hub()
     alice = hub.writer()
     for _ in range(24):
@@ -510,7 +512,7 @@ CUT_OFF = {
 
 @pytest.mark.parametrize("way", ["hangs up", "waits"])
 @pytest.mark.parametrize("data", CUT_OFF.values(), ids=CUT_OFF.keys())
-def test_what_is_refused_or_cut_off_is_gone_before_anybody_looks_for_cycles(
+def test_refused_and_interrupted_requests_leave_no_reference_cycles(
     hub: RunningHub, data: bytes, way: str
 ) -> None:
     """A look is rare: by then, what was left of such requests would be gigabytes."""
@@ -542,7 +544,7 @@ def test_a_sequence_of_nothing_but_the_largest_messages_is_bounded(start_hub: St
     is_refused_by(rejection.SIZE_PREFILTER, answer)
 
 
-def test_bodies_that_are_half_sent_fill_no_memory_and_keep_no_small_message_out(start_hub: StartHub) -> None:
+def test_half_sent_bodies_fill_no_memory_and_keep_no_small_message_out(start_hub: StartHub) -> None:
     hub = start_hub()
     alice, room = hub.writer(), 4 * 1_048_576
     hub.do(lambda: setattr(hub.hub.body_budget, "max_bytes", room))
@@ -562,7 +564,7 @@ def test_bodies_that_are_half_sent_fill_no_memory_and_keep_no_small_message_out(
     assert hub.accept(large).stream_seq == 2
 
 
-def test_pages_that_nobody_reads_fill_no_memory(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_pages_fill_no_memory(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = start_hub(listen__follower_timeout_sec=2)
     alice = hub.writer()
     for _ in range(4):
@@ -605,7 +607,7 @@ def test_uploads_that_crawl_do_not_keep_others_from_theirs(start_hub: StartHub) 
         assert answer.status == 200
 
 
-def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
+def test_an_unread_answer_is_not_kept(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     alice = hub.writer()
     for _ in range(8):
@@ -618,7 +620,7 @@ def test_an_answer_that_nobody_reads_is_not_kept(start_hub: StartHub) -> None:
 
 
 @pytest.mark.parametrize("way", ["page", "follow"])
-def test_who_reads_slowly_gets_everything_and_who_trickles_does_not(start_hub: StartHub, way: str) -> None:
+def test_a_slow_reader_gets_everything_and_a_trickling_one_is_dropped(start_hub: StartHub, way: str) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     alice = hub.writer()
     for _ in range(3):
@@ -644,7 +646,7 @@ def test_who_reads_slowly_gets_everything_and_who_trickles_does_not(start_hub: S
     assert taken(100) < 100_000
 
 
-def test_answers_that_nobody_reads_end_their_connection_however_short_they_are(start_hub: StartHub) -> None:
+def test_unread_answers_end_their_connection_however_short_they_are(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     with deaf(hub) as connection:
         connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: hub\r\n\r\n" * 500)
@@ -652,7 +654,7 @@ def test_answers_that_nobody_reads_end_their_connection_however_short_they_are(s
         until(lambda: hub.do(lambda: hub.server.connections) == 0, "the connection is given up")
 
 
-def test_a_last_answer_that_nobody_reads_does_not_keep_a_connection(start_hub: StartHub) -> None:
+def test_an_unread_last_answer_does_not_keep_a_connection_open(start_hub: StartHub) -> None:
     hub = start_hub(listen__follower_timeout_sec=1)
     ask = "GET /v1/status HTTP/1.1\r\nHost: hub\r\n{}\r\n"
     with deaf(hub) as connection:

@@ -1,4 +1,4 @@
-"""The signer: a process signs what the sequencer would, and the hub depends neither on it nor on its word."""
+"""The signer process: its signatures equal the sequencer's own, and the hub works without it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_process_signs_what_the_thread_would(signer: Signer) -> None:
     assert not signer(HUB_KEY, [])
 
 
-def test_what_was_expected_is_signed_ahead(signer: Signer) -> None:
+def test_expected_digests_are_signed_ahead(signer: Signer) -> None:
     signer.expect(HUB_KEY, DIGESTS[:MIN_QUESTIONS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
     signer.expect(HUB_KEY, DIGESTS)
@@ -55,7 +55,7 @@ def test_what_was_expected_is_signed_ahead(signer: Signer) -> None:
     assert signer.process.ready
 
 
-def test_what_was_expected_and_never_asked_for_disturbs_nothing(signer: Signer) -> None:
+def test_expected_digests_that_are_never_signed_disturb_nothing(signer: Signer) -> None:
     """A batch that failed."""
     signer.expect(HUB_KEY, [H(b"dropped" + digest) for digest in DIGESTS])
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
@@ -66,7 +66,7 @@ def test_what_was_expected_and_never_asked_for_disturbs_nothing(signer: Signer) 
     assert signer.process.ready
 
 
-def test_what_a_process_took_along_when_it_died_is_signed_again(signer: Signer) -> None:
+def test_digests_lost_with_a_process_are_signed_again(signer: Signer) -> None:
     signer.expect(HUB_KEY, DIGESTS)
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
@@ -75,7 +75,7 @@ def test_what_a_process_took_along_when_it_died_is_signed_again(signer: Signer) 
     assert signer(HUB_KEY, DIGESTS) == EXPECTED
 
 
-def test_what_the_old_key_was_to_sign_is_not_taken_for_the_new_ones(signer: Signer) -> None:
+def test_signatures_of_the_old_key_are_not_used_for_the_new_one(signer: Signer) -> None:
     new = signing_key("hub/1")
     signer.expect(HUB_KEY, DIGESTS)
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
@@ -99,7 +99,7 @@ def test_after_a_rotation_the_new_key_signs(signer: Signer) -> None:
     assert signer(new, DIGESTS) == sign_here(new, DIGESTS)
 
 
-def test_a_process_that_dies_costs_nothing_but_itself(signer: Signer) -> None:
+def test_a_process_that_dies_costs_no_result(signer: Signer) -> None:
     for child in signers_of(os.getpid()):
         os.kill(child, signal.SIGKILL)
     assert signer(HUB_KEY, DIGESTS) == EXPECTED

@@ -1,4 +1,4 @@
-"""Tooling: tokens once and for ever, evidence, and what only an admin may ask for (H5, H18, H19)."""
+"""Tooling: authorization of tokens, evidence of equivocation, signed requests of admins (H5, H18, H19)."""
 
 from __future__ import annotations
 
@@ -131,13 +131,13 @@ def signed(hub: RunningHub, path: str = PATH, body: bytes = b"", **changes: str)
 
 
 @pytest.mark.parametrize("path", ["/tooling/checkpoint", "/tooling/anchor", "/tooling/retention"])
-def test_what_changes_state_needs_an_admin(hub: RunningHub, path: str) -> None:
+def test_requests_that_change_state_need_an_admin(hub: RunningHub, path: str) -> None:
     answer = hub.call("POST", path)
     assert (answer.status, answer.error.code) == (401, "E.UNAUTHORIZED")
 
 
 @pytest.mark.parametrize("name", ["VEEN-Admin-Ts", "VEEN-Admin-Sig"])
-def test_half_a_signature_is_none(hub: RunningHub, name: str) -> None:
+def test_an_incomplete_signature_is_refused(hub: RunningHub, name: str) -> None:
     headers = admin_headers(hub.hub_id, PATH, b"", hub.clock.time)
     del headers[name]
     assert hub.call("POST", PATH, b"", headers).error.code == "E.UNAUTHORIZED"
@@ -197,7 +197,7 @@ def test_a_restart_does_not_forget_which_signed_requests_were_carried_out(start_
     assert (again.status, again.error.code) == (409, "E.CONFLICT")
 
 
-def test_a_hub_without_an_admin_key_obeys_nobody(start_hub: StartHub) -> None:
+def test_a_hub_without_an_admin_key_accepts_no_admin_request(start_hub: StartHub) -> None:
     hub = start_hub()
     hub.do(lambda: setattr(hub.hub, "admins", frozenset()))
     assert signed(hub).error.code == "E.FORBIDDEN"

@@ -1,4 +1,4 @@
-"""What a hub does by itself goes on, whatever goes wrong on the way: checkpoints, anchors, retention."""
+"""Upkeep: checkpoints, anchors and retention continue after failures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The hub without HTTP: an open data directory, the pipeline over it, and the scheduled work.
 
-HTTP handlers decode a request, call one method here or of one part, and reply. Every change of the log goes
+HTTP handlers decode a request, call one method here or of one part, and reply. Every change of the log passes
 through the sequencer; every read comes from ``store.read``. The parts (upkeep, authorization, realm follower)
 are given what they need and never the hub itself.
 """
@@ -396,7 +396,7 @@ class Hub:
         if not config.gating:
             cannot.append("stream scope: gating is off, labels of unknown streams are opaque")
             if config.level != "core" and config.realm is not None and config.realm.url is None:
-                cannot.append("who rules the realm: gating is off, anybody may write its admin streams")
+                cannot.append("who rules the realm: gating is off, anyone may write its admin streams")
         return tuple(cannot)
 
     def last_entry(self) -> dict[str, object]:

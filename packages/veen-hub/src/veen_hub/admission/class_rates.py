@@ -1,6 +1,6 @@
 """Class rates: in-memory buckets for rates that a policy sets in place of the tokens' own (LCLASS0 6.2).
 
-A class comes and goes with the policy's view, so its buckets are not part of the log's state. A bucket that
+A class exists only in the policy's view, so its buckets are not part of the log's state. A bucket that
 is not in memory, after a restart or an eviction, starts with what the token's own bucket has left. A writer
 therefore never gains messages.
 """

@@ -52,7 +52,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """The address of `/readyz` and `/metrics` (spec-4 §10), apart from the API, in plain HTTP.
+    """The listener of `/readyz` and `/metrics` (spec-4 §10), in plain HTTP and separate from the API.
 
     A full or attacked API port never hides them. They name streams and storage errors: keep the address
     private to the machine or the cluster.
@@ -183,7 +183,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentLimits:
-    """Quotas for attachments, beside max_attachment_bytes of the data directory; 0 means no quota."""
+    """Quotas for attachments, in addition to the limit max_attachment_bytes; 0 means no quota."""
 
     max_bytes: int = 0
     """Bytes of all attachments on this hub."""
@@ -277,7 +277,7 @@ class HubConfig:
     gating: bool = True
     """Whether writers need a cap token; without gating anyone who reaches the port may write (H20)."""
     issuers: tuple[VerifyKey, ...] = ()
-    """Public keys in hex whose cap tokens count, beside the admin key made with the hub (H18)."""
+    """Public keys in hex whose cap tokens the hub accepts, in addition to its admin key (H18)."""
     streams: tuple[str, ...] = ()
     """Stream names that the hub may know (H4); they appear in its metrics."""
     clock: str = "wall"

@@ -155,7 +155,7 @@ def finish() -> None:
     for handler in _queues():
         logging.getLogger().removeHandler(handler)
         if not handler.stop():
-            # Nobody reads stderr: later writes by the interpreter must not block the exit.
+            # Nothing reads stderr: later writes by the interpreter must not block the exit.
             sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 

@@ -1,7 +1,7 @@
 """Upkeep: checkpoints, anchors and retention, by count, by time, or at an admin's request.
 
 A scheduled task that fails is logged and repeated; a failed request of an admin is answered with the error.
-Every change is an action for the sequencer; nothing here writes by itself.
+Every change is an action for the sequencer.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Upkeep:
             raise
 
     def _note_page(self, page: list[LabelProgress], _batch: Batch) -> None:
-        """In the sequencer: labels that a batch of this run has changed are known already."""
+        """Note the backlog of labels, in the sequencer, except those that a batch of this run has noted."""
         for found in page:
             if found.label not in self._touched:
                 self._note_backlog(found)
@@ -121,7 +121,7 @@ class Upkeep:
         self._touched.clear()
 
     def _note_backlog(self, found: LabelProgress) -> None:
-        """In the sequencer: entries of one label that the last run left without checkpoint or anchor."""
+        """Count the entries of one label that the last run left without checkpoint or anchor."""
         anchored = found.anchored if self._anchor is not None else found.checkpointed
         to_checkpoint, to_anchor = found.entries - found.checkpointed, found.checkpointed - anchored
         if to_checkpoint:
@@ -133,7 +133,7 @@ class Upkeep:
             self._on_backlog(to_checkpoint + to_anchor)
 
     def _note_touched(self, batch: Batch, counts: Mapping[Label, int]) -> None:
-        """In the sequencer, until the scan has ended: how far a label was before this batch changed it."""
+        """Note the backlog of a batch's labels as it was before the batch, until the scan has ended."""
         covered: dict[Label, int] = {}
         labels = set(counts)
         for step in batch.view.changes.steps:

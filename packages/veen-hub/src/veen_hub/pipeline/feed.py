@@ -42,7 +42,7 @@ class _Followed:
 
     def add(self, stream_seq: StreamSeq, item: bytes) -> None:
         if self.recent and self.recent[-1][0] != stream_seq - 1:
-            self.recent.clear()  # entries were committed while nobody followed; keep no gap
+            self.recent.clear()  # entries were committed while the label had no follower; keep no gap
             self.size = 0
         self.recent.append((stream_seq, item))
         self.size += len(item)

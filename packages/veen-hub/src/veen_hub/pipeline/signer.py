@@ -51,7 +51,7 @@ class Signer:
         return [signed.get(digest) or key.sign(digest) for digest in digests]
 
     def _signed(self) -> dict[bytes, Signature]:
-        """Take all answers, by digest: a failed batch leaves answers that nobody asks for."""
+        """Take all answers, by digest: a failed batch leaves answers that are not needed."""
         signed: dict[bytes, Signature] = {}
         posted, self._posted = self._posted, []
         for part in posted:
