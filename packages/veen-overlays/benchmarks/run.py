@@ -1,14 +1,15 @@
-"""veen-overlays' speed as ratios inside one run, one JSON line per figure.
+"""Benchmarks of veen-overlays: ratios measured within one run, one JSON line per figure.
 
     python packages/veen-overlays/benchmarks/run.py            some minutes
     python packages/veen-overlays/benchmarks/run.py --quick    under a minute; folds 10^5 events, not 10^6
 
-``overlays.fold``            decode to state of wallet events, as a share of the rate of bare cbor2.loads
-``overlays.range_growth``    fold(range) over a warm tree of 10^6 events, against one of 10^3
-``overlays.restart_growth``  a materializer's restart from LMDB at 10^6 events, against one at 10^4
+``overlays.fold``            rate of folding wallet events, from bytes to state, divided by the rate of bare
+cbor2.loads ``overlays.range_growth``    time of fold(range) over a cached tree of 10^6 events, divided by
+that over 10^3 events ``overlays.restart_growth``  time of a materializer's restart from LMDB at 10^6 events,
+divided by that at 10^4 events
 
-Subject and yardstick are timed in turns, in processor time (nothing here waits), and the fastest round of
-each counts. The log stands in memory before; the garbage collector is told to leave it alone.
+Subject and reference are timed alternately in processor time, and the fastest round of each counts. The log
+is in memory before, and exempt from garbage collection.
 """
 
 from __future__ import annotations
@@ -66,20 +67,20 @@ HUB, WRITER = SigningKey(SigningSeed(b"\x05" * 32)), SigningKey(SigningSeed(b"\x
 NOON = 1_700_006_400
 OVERLAY = one_wallet(WALLET)
 TAIL = 40
-"""Entries of the open block that a restart reads again."""
+"""Entries of the open block, which a restart reads again."""
 BLOCK = 1 << BLOCK_HEIGHT
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many events are folded and stand in the trees, and how often each work is done."""
+    """Numbers of events in the logs and trees, and rounds per figure."""
 
     fold: int
     many: int
     few: int
     restart_few: int
     rounds: tuple[int, int, int]
-    """Of the three figures."""
+    """Rounds of the three figures."""
 
 
 FULL = Sizes(fold=1_000_000, many=1_000_000, few=1_000, restart_few=10_000, rounds=(5, 20, 50))
@@ -97,7 +98,7 @@ def fastest(work: Callable[[], object], rounds: int) -> float:
 
 
 def one_record(rng: random.Random, n: int) -> Record:
-    """A wallet's life: mostly movements, a fifth of the deposits with a reference, some control."""
+    """A random wallet event: mostly payments, a fifth of the deposits with a ref, some control events."""
     ts, amount, kind = UnixTime(NOON + n), rng.randrange(1, 500), rng.random()
     if kind < 0.42:
         ref = rng.randbytes(16) if kind < 0.08 else None
@@ -124,7 +125,7 @@ def messages(count: int) -> Iterator[Message]:
 
 
 def fold_share(log: list[Message], rounds: int) -> float:
-    """Decode to state, decryption excluded, against decoding the same bodies with nothing checked."""
+    """Rate of the fold without decryption, divided by the rate of decoding the same bodies unchecked."""
     bodies = [message.body for message in log]
 
     def loads() -> None:
@@ -139,7 +140,7 @@ def fold_share(log: list[Message], rounds: int) -> float:
 
 
 class Grown(NamedTuple):
-    """A tree over the log's first events, and its store."""
+    """A tree over the first events of the log, and its store."""
 
     tree: SummaryTree[Any]
     store: MemoryStore
@@ -153,7 +154,7 @@ def grown(log: list[Message], size: int) -> Grown:
 
 
 def range_growth(log: list[Message], large: Grown, small: Grown, rounds: int) -> float:
-    """Ranges drawn alike from both trees, all of whose nodes are in memory by then."""
+    """Time for 40 random ranges of the large tree, divided by that of the small tree; all nodes cached."""
     costs = []
     for tree in (large.tree, small.tree):
         rng = random.Random(2)  # noqa: S311
@@ -171,7 +172,7 @@ def range_growth(log: list[Message], large: Grown, small: Grown, rounds: int) ->
 
 
 class Log:
-    """A log of which a restart sees only the end: its receipts and its open block, really sealed."""
+    """The end of a log, which is all that a restart reads: receipts and the sealed open block."""
 
     def __init__(self, mmr: Mmr) -> None:
         self.stored = mmr.copy()
@@ -225,7 +226,7 @@ def _receipt(mmr: Mmr, leaf: bytes) -> Receipt:
 
 
 def restart_growth(large: Grown, small: Grown, rounds: int) -> float:
-    """Open the store, take up what is in it, check it against the log, read the open block again, answer."""
+    """Time to open the store, load and check the tree, read the open block and answer; large / small."""
     with tempfile.TemporaryDirectory() as folder:
         restarts = [restarting(each, Path(folder) / str(each.tree.size)) for each in (large, small)]
         costs = [float("inf"), float("inf")]
@@ -235,7 +236,7 @@ def restart_growth(large: Grown, small: Grown, rounds: int) -> float:
 
 
 def restarting(folded: Grown, path: Path) -> Callable[[], None]:
-    """A folded log's store on disk, written in one go, and how to start from it."""
+    """Write the store of a folded log to disk; return a function that restarts from it."""
     end = Log(folded.tree.mmr.copy())
     with ViewStore(path) as store:
         store.write(dict(folded.store.scan(b"", b"\xff" * 64)))
@@ -255,8 +256,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and the fold over 10^5 events")
-    parser.add_argument("--tiny", action="store_true", help="to see that it runs: the figures say nothing")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and a fold of 10^5 events")
+    parser.add_argument("--tiny", action="store_true", help="check that it runs; the figures mean nothing")
     options = parser.parse_args()
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
     log = list(messages(sizes.many))
