@@ -177,7 +177,7 @@ def test_null_is_refused_everywhere(name: str) -> None:
 
 
 @EACH
-def test_optional_fields_are_omitted_and_required_ones_missed(name: str) -> None:
+def test_optional_fields_may_be_omitted_and_required_fields_may_not(name: str) -> None:
     envelope, _ = FULL[name]
     bare = dataclasses.replace(envelope, **{field: None for _, field in _fields(envelope, optional=True)})
     items = cbor.decode(bare.encode())
@@ -189,7 +189,7 @@ def test_optional_fields_are_omitted_and_required_ones_missed(name: str) -> None
             type(envelope).decode(cbor.encode({k: v for k, v in items.items() if k != key}))
 
 
-def test_only_what_the_spec_calls_optional_is_optional() -> None:
+def test_the_same_fields_are_optional_as_in_the_specification() -> None:
     optional = {
         name: [f for _, f in _fields(envelope, optional=True)] for name, (envelope, _) in FULL.items()
     }
@@ -260,7 +260,7 @@ def test_a_submit_request_is_four_bytes_around_the_message() -> None:
         pytest.param(cbor.encode({1: 1, 2: [], 3: 0}), "unknown key", id="an unknown key"),
     ],
 )
-def test_what_is_no_submit_request_is_refused_with_the_reason(envelope: bytes, match: str) -> None:
+def test_an_envelope_of_another_shape_is_refused_with_the_reason(envelope: bytes, match: str) -> None:
     with pytest.raises(DecodeError, match=match):
         unwrap_submit(envelope)
 
@@ -332,7 +332,7 @@ def test_a_code_or_stage_that_was_read_is_the_enumerations_own() -> None:
 
 
 @pytest.mark.parametrize("word", ["E.DUP", "e.seq", "SEQ", "", b"E.SEQ", 1, None])
-def test_any_other_word_is_no_code(word: object) -> None:
+def test_an_unknown_error_code_is_refused(word: object) -> None:
     with pytest.raises(DecodeError, match=r"error\.code .core §10\.6.: want one of Code"):
         ErrorEnvelope.decode(cbor.encode({1: 1, 2: word, 3: "no"}))
     with pytest.raises(EncodeError, match="want one of Code"):

@@ -150,7 +150,7 @@ def test_every_attachment_has_a_size(sizes: list[int]) -> None:
         check_attachments(att_root(coids(2)), coids(2), sizes, DEFAULT_LIMITS)
 
 
-def test_a_sender_is_held_to_the_same_bounds(hub: Hub) -> None:
+def test_a_sender_checks_the_same_bounds(hub: Hub) -> None:
     with pytest.raises(OpenError, match="max_attachments_per_msg = 1"):
         seal_msg(
             signing_key("bob"),

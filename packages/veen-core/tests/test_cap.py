@@ -75,7 +75,7 @@ def test_each_link_signs_the_token_without_its_chain_and_the_link_before(token: 
     assert resign(ISSUER, token).sig_chain == (first, second)
 
 
-def test_nobody_else_can_resign(token: CapToken) -> None:
+def test_only_the_issuer_can_sign_a_token_again(token: CapToken) -> None:
     with pytest.raises(CapError, match="only the issuer"):
         resign(signing_key("mallory"), token)
 
@@ -119,7 +119,7 @@ def test_minting_refuses_what_verifying_would_refuse() -> None:
         mint(ISSUER, SUBJECT, [], ttl=1)
 
 
-def test_a_chain_may_hold_eight_signatures_and_no_ninth(token: CapToken) -> None:
+def test_a_chain_has_at_most_eight_signatures(token: CapToken) -> None:
     while len(token.sig_chain) < MAX_CAP_CHAIN:
         token = resign(ISSUER, token)
     verify_token(token)
@@ -196,7 +196,9 @@ def test_a_token_of_another_shape_does_not_decode(
         pytest.param(3_601, False, id="a second later"),
     ],
 )
-def test_a_token_holds_until_issued_at_plus_ttl_inclusive(token: CapToken, age: int, holds: bool) -> None:
+def test_a_token_is_valid_up_to_and_including_issued_at_plus_ttl(
+    token: CapToken, age: int, holds: bool
+) -> None:
     assert token.expires_at(BORN) == BORN + 3_600
     if holds:
         verify_ttl(token, BORN, UnixTime(BORN + age))

@@ -114,7 +114,7 @@ def test_plain_values_are_32_deep_at_most_too() -> None:
         cbor.check_plain([value])
 
 
-def test_what_has_no_encoding_is_said() -> None:
+def test_a_value_without_an_encoding_is_a_clear_error() -> None:
     with pytest.raises(EncodeError, match="no canonical encoding"):
         cbor.encode(object())
 
@@ -133,12 +133,12 @@ class Word(enum.StrEnum):
     ],
     ids=repr,
 )
-def test_what_has_no_place_in_deterministic_cbor_is_not_encoded(item: object) -> None:
+def test_a_value_that_deterministic_cbor_forbids_is_not_encoded(item: object) -> None:
     with pytest.raises(EncodeError, match="no canonical encoding"):
         cbor.encode(item)
 
 
-def test_what_is_encoded_is_decoded() -> None:
+def test_an_encoded_value_decodes_to_itself() -> None:
     item = [0, 2**64 - 1, -(2**64), b"", "", True, None, {1: [{}], "a": {b"b": []}}]
     assert cbor.decode(cbor.encode(item)) == item
     assert cbor.decode(cbor.encode((Word.A, (1, Label(bytes(32)))))) == ["a", [1, bytes(32)]]
@@ -245,7 +245,7 @@ def test_integers_and_strings_are_keys(key: str) -> None:
     assert len(cbor.decode(bytes.fromhex(f"a1{key}00"))) == 1  # type: ignore[arg-type]
 
 
-def test_a_flat_array_holds_no_array_and_no_map() -> None:
+def test_an_array_decoded_as_flat_contains_no_array_or_map() -> None:
     assert cbor.decode_items(bytes.fromhex("83014161f6"), flat=True) == [1, b"a", None]
     assert cbor.decode_items(bytes.fromhex("8280a0"), flat=True) == [[], {}]  # for a declaration to refuse
     for wire in ("8183010203", "81a10102", "820182f6f6", "81a18000", "818180"):
@@ -254,13 +254,13 @@ def test_a_flat_array_holds_no_array_and_no_map() -> None:
 
 
 @pytest.mark.parametrize("wire", ["811800", "8100 00", "9f00ff", "81c100", "8200"])
-def test_a_flat_array_is_no_less_canonical(wire: str) -> None:
+def test_an_array_decoded_as_flat_must_be_canonical(wire: str) -> None:
     with pytest.raises(DecodeError):
         cbor.decode_items(bytes.fromhex(wire), flat=True)
 
 
 @pytest.mark.parametrize("wire", [b"\xa1\x80\x00", b"\x98\x18" + b"\x00" * 23 + b"\xa1\x80\x00"])
-def test_what_is_no_short_array_is_looked_over_also_if_a_flat_one_is_wanted(wire: bytes) -> None:
+def test_an_item_other_than_a_short_array_is_scanned_even_with_flat(wire: bytes) -> None:
     with pytest.raises(DecodeError, match="map key"):
         cbor.decode_items(wire, flat=True)
 

@@ -135,25 +135,25 @@ def test_a_checkpoint_of_the_log_is_accepted(log: Hub) -> None:
     )
 
 
-def test_one_before_the_last_accepted_is_refused(log: Hub) -> None:
+def test_a_checkpoint_before_the_last_accepted_one_is_refused(log: Hub) -> None:
     with pytest.raises(CheckpointError, match="before the last checkpoint at 4"):
         check_transition(log.checkpoint(3), log.tree(3), last_upto_seq=StreamSeq(4))
 
 
 @pytest.mark.parametrize("size", [2, 4], ids=["shorter prefix", "longer prefix"])
-def test_one_that_does_not_align_with_the_rebuilt_prefix_is_refused(log: Hub, size: int) -> None:
+def test_a_checkpoint_that_is_not_at_the_end_of_the_prefix_is_refused(log: Hub, size: int) -> None:
     with pytest.raises(CheckpointError, match=f"is not the end of the log of {size}"):
         check_transition(log.checkpoint(3), log.tree(size))
 
 
-def test_one_whose_root_is_not_the_logs_is_refused(log: Hub) -> None:
+def test_a_checkpoint_with_another_root_is_refused(log: Hub) -> None:
     other = Hub()
     other.write("mallory", b"1", b"2", b"3")
     with pytest.raises(CheckpointError, match="mmr_root at upto_seq 3"):
         check_transition(other.checkpoint(3), log.tree(3))
 
 
-def test_one_of_nothing_is_refused(log: Hub) -> None:
+def test_a_checkpoint_of_an_empty_log_is_refused(log: Hub) -> None:
     empty = dataclasses.replace(log.checkpoint(1), upto_seq=StreamSeq(0), mmr_root=log.tree(0).root)
     with pytest.raises(CheckpointError, match="covers no entry"):
         check_transition(empty, log.tree(0))
@@ -242,7 +242,7 @@ def test_the_label_of_another_stream_is_refused(turning: Hub) -> None:
         check_transition(turning.checkpoint(1), turning.tree(1), origin=other)
 
 
-def test_the_label_of_epoch_0_has_none_before_it(rotating_hub: Hub) -> None:
+def test_the_label_of_epoch_0_has_no_label_before_it(rotating_hub: Hub) -> None:
     origin: LabelOrigin = rotating_hub.origin
     rotating_hub.write("bob")
     first = _checkpoint(

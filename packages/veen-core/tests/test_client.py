@@ -111,7 +111,7 @@ def test_a_receipt_that_overtook_another_waits_for_it(alice: Person) -> None:
     assert alice.client.accept_receipt(second) is None
 
 
-def test_the_auth_ref_goes_into_the_binding(alice: Person) -> None:
+def test_the_binding_contains_the_auth_ref(alice: Person) -> None:
     token = mint(signing_key("admin"), alice.state.client_id, [STREAM], ttl=60)
     assert alice.client.next_binding(BORN, token.auth_ref).auth_ref == token.auth_ref
 
@@ -199,7 +199,7 @@ def test_a_refusal_frees_the_client_seq(alice: Person) -> None:
     alice.send()
 
 
-def test_a_refusal_takes_what_was_pipelined_behind_it_along(alice: Person) -> None:
+def test_a_refusal_drops_the_messages_pending_after_it(alice: Person) -> None:
     # client_seq is strictly +1 (I9): if one is refused, none after it can be accepted.
     sent = [alice.submit(body) for body in (b"one", b"two", b"three")]
     assert alice.client.refused() == tuple(sent)  # to be sealed anew
@@ -207,7 +207,7 @@ def test_a_refusal_takes_what_was_pipelined_behind_it_along(alice: Person) -> No
     assert alice.client.next_binding(BORN).client_seq == 1
 
 
-def test_a_refusal_of_nothing_is_refused(alice: Person) -> None:
+def test_a_refusal_without_a_pending_message_is_an_error(alice: Person) -> None:
     with refusing(alice, StateError, "no MSG is pending"):
         alice.client.refused()
 
@@ -270,7 +270,7 @@ def test_the_first_receipt_needs_no_consistency_proof(alice: Person) -> None:
     "sizes",
     [pytest.param(None, id="none"), pytest.param((1, 3), id="short"), pytest.param((2, 4), id="late")],
 )
-def test_catching_up_wants_the_consistency_proof_from_prefix_to_receipt(
+def test_catching_up_needs_a_consistency_proof_from_prefix_to_receipt(
     behind: tuple[Person, Receipt], sizes: tuple[int, int] | None
 ) -> None:
     alice, receipt = behind
@@ -285,7 +285,7 @@ def test_catching_up_wants_the_proof_of_the_message_itself(behind: tuple[Person,
         alice.client.catch_up(receipt, alice.hub.proof(3), alice.hub.consistency(1, 4))
 
 
-def test_catching_up_forgets_the_writers_whose_entries_were_jumped_over(alice: Person) -> None:
+def test_catching_up_forgets_all_writers(alice: Person) -> None:
     alice.hub.write("bob")
     alice.read()  # bob is at 1
     msg = alice.submit()
@@ -343,7 +343,7 @@ def test_a_message_beyond_the_prefix_is_not_confirmed(alice: Person) -> None:
     "sizes",
     [pytest.param(None, id="none"), pytest.param((2, 3), id="short"), pytest.param((1, 4), id="early")],
 )
-def test_a_confirmation_wants_the_consistency_from_the_receipts_tree_to_the_prefix(
+def test_a_confirmation_needs_a_consistency_proof_from_the_receipts_tree(
     jumped: tuple[Person, Receipt], sizes: tuple[int, int] | None
 ) -> None:
     alice, receipt = jumped
@@ -407,7 +407,7 @@ WAYS = ["accept_receipt", "catch_up", "confirm"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_message_placed_before_what_it_had_seen_breaks_i6(alice: Person, way: str) -> None:
+def test_a_message_placed_before_its_prev_ack_breaks_i6(alice: Person, way: str) -> None:
     alice.hub.write("bob", b"1", b"2")
     alice.read()
     msg = alice.submit()  # prev_ack 2
@@ -506,7 +506,7 @@ def test_an_empty_page_changes_nothing(alice: Person) -> None:
     assert alice.state.encode() == before
 
 
-def test_an_own_message_that_was_receipted_counts_when_a_later_one_is_read(alice: Person) -> None:
+def test_a_message_accepted_by_its_receipt_counts_when_the_next_is_read(alice: Person) -> None:
     alice.hub.append(alice.submit())
     alice.read()  # client_seq 1 seen on a page
     alice.send()  # client_seq 2 by its receipt
@@ -574,7 +574,7 @@ def test_a_writers_first_number_is_1_where_the_log_was_read_from_its_beginning(a
         alice.read()
 
 
-def test_a_state_whose_parts_do_not_fit_together_is_refused(alice: Person) -> None:
+def test_a_state_with_inconsistent_parts_is_refused(alice: Person) -> None:
     alice.send()
     alice.submit()
     state, trust = alice.state, alice.client.trust
@@ -780,7 +780,7 @@ def _too_far_ahead(hub: Hub) -> list[Entry]:
         pytest.param(_too_far_ahead, InvariantError, "I6", id="a prev_ack ahead of the stream"),
     ],
 )
-def test_a_page_that_does_not_verify_is_refused_whole(
+def test_a_page_with_one_bad_entry_is_refused_as_a_whole(
     alice: Person, page: Callable[[Hub], list[Entry]], error: type[VeenError], match: str
 ) -> None:
     alice.hub.write("bob", b"1", b"2")
@@ -790,7 +790,7 @@ def test_a_page_that_does_not_verify_is_refused_whole(
     assert alice.state.last_stream_seq == 2
 
 
-def test_a_page_that_goes_wrong_at_its_end_is_refused_from_its_start(alice: Person) -> None:
+def test_a_page_with_a_bad_last_entry_changes_nothing(alice: Person) -> None:
     alice.hub.write("bob", b"1", b"2", b"3")
     good = alice.hub.page(1, 2)
     bad = _replaced(alice.hub.page(3)[0], msg_bytes=good[0].msg_bytes)
@@ -818,7 +818,7 @@ def test_a_receipt_of_another_label_is_refused(alice: Person) -> None:
         alice.client.accept_receipt(alice.hub.forged(receipt, label=Label(bytes(32))))
 
 
-def test_a_forged_root_is_a_divergence_that_carries_what_was_held_and_shown(alice: Person) -> None:
+def test_a_forged_root_is_a_divergence_with_both_statements(alice: Person) -> None:
     held = alice.send()
     receipt = alice.hub.append(alice.submit())
     forged = alice.hub.forged(receipt, mmr_root=MmrRoot(bytes(32)))
@@ -829,7 +829,7 @@ def test_a_forged_root_is_a_divergence_that_carries_what_was_held_and_shown(alic
     assert alice.client.accept_receipt(receipt) is None
 
 
-def test_a_divergence_at_first_contact_holds_nothing(alice: Person) -> None:
+def test_a_divergence_at_first_contact_has_no_earlier_statement(alice: Person) -> None:
     receipt = alice.hub.append(alice.submit())
     with refusing(alice, DivergenceError) as caught:
         alice.client.accept_receipt(alice.hub.forged(receipt, mmr_root=MmrRoot(bytes(32))))
@@ -901,7 +901,7 @@ def test_a_page_read_again_is_a_wrong_page_and_no_divergence(alice: Person) -> N
         alice.client.accept_page(alice.hub.page(1))
 
 
-def test_two_receipts_for_one_stream_seq_are_evidence_that_convicts_the_hub(alice: Person) -> None:
+def test_two_receipts_for_one_stream_seq_give_evidence_against_the_hub(alice: Person) -> None:
     alice.send(b"one")
     alice.hub.write("bob")
     alice.read()  # head is bob's entry, at 2
@@ -1033,7 +1033,7 @@ def rewound(alice: Person) -> Person:
     "sizes",
     [pytest.param(None, id="none"), pytest.param((2, 3), id="short"), pytest.param((1, 4), id="early")],
 )
-def test_a_rewind_wants_the_consistency_from_the_checkpoint_to_what_was_verified(
+def test_a_rewind_needs_a_consistency_proof_from_the_checkpoint(
     alice: Person, sizes: tuple[int, int] | None
 ) -> None:
     for _ in range(4):
@@ -1061,7 +1061,7 @@ def test_a_second_rewind_is_measured_by_the_head_and_not_by_the_prefix(rewound: 
     assert rewound.state.last_stream_seq == 3
 
 
-def test_an_earlier_checkpoint_rewinds_and_what_was_verified_ahead_comes_back(rewound: Person) -> None:
+def test_an_earlier_checkpoint_rewinds_and_the_entries_are_read_again(rewound: Person) -> None:
     assert rewound.state.last_stream_seq == 2
     assert rewound.state.head == rewound.hub.receipt(4)
     rewound.read()
@@ -1320,7 +1320,7 @@ def test_a_client_that_does_not_know_the_stream_cannot_judge_epochs(rotating_hub
     assert alice.state.last_stream_seq == 1
 
 
-def test_a_message_for_bob_is_read_by_whoever_holds_the_streams_reader_key(alice: Person) -> None:
+def test_the_holder_of_the_streams_reader_key_opens_a_message(alice: Person) -> None:
     alice.send(b"for the readers")  # H11
     (entry,) = alice.hub.page(1)
     assert isinstance(entry.msg, Msg)

@@ -198,7 +198,7 @@ MISPAIRED: dict[str, tuple[Callable[[Entry, Hub], Entry], type[Exception], str]]
 
 
 @pytest.mark.parametrize("name", MISPAIRED)
-def test_an_entry_whose_receipt_is_for_something_else_is_refused(entry: Entry, hub: Hub, name: str) -> None:
+def test_an_entry_with_the_receipt_of_another_message_is_refused(entry: Entry, hub: Hub, name: str) -> None:
     mispair, error, match = MISPAIRED[name]
     wire = mispair(entry, hub).encode()
     with pytest.raises(error, match=match):

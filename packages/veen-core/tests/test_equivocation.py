@@ -29,13 +29,13 @@ def evidence(hub: Hub, receipt: Receipt) -> Equivocation:
     return evidence_of(_statement(hub, receipt), _statement(hub, other))
 
 
-def test_two_receipts_for_one_place_are_evidence(hub: Hub, evidence: Equivocation) -> None:
+def test_two_receipts_for_the_same_stream_seq_are_evidence(hub: Hub, evidence: Equivocation) -> None:
     verify_evidence(evidence)
     verify_evidence(evidence, hub.identity)
     verify_evidence(Equivocation.decode(evidence.encode()))
 
 
-def test_one_pair_gives_one_object(hub: Hub, evidence: Equivocation) -> None:
+def test_the_same_two_receipts_give_the_same_evidence(hub: Hub, evidence: Equivocation) -> None:
     assert evidence_of(evidence.second, evidence.first) == evidence
     assert evidence.first.encode() < evidence.second.encode()
     assert evidence.first.hub_pk == hub.hub_pk
@@ -87,12 +87,12 @@ def test_a_receipt_the_hub_did_not_sign_proves_nothing(evidence: Equivocation, w
         verify_evidence(damaged)
 
 
-def test_evidence_against_another_hub_says_nothing_of_this_one(evidence: Equivocation) -> None:
+def test_evidence_against_another_hub_is_refused(evidence: Equivocation) -> None:
     with pytest.raises(EvidenceError, match="was not an active key of hub"):
         verify_evidence(evidence, Hub(name="innocent").identity)
 
 
-def test_two_keys_are_one_hubs_only_by_its_identity(hub: Hub) -> None:
+def test_evidence_with_two_keys_needs_the_hubs_identity(hub: Hub) -> None:
     other = hub.fork(0).write("mallory")[0]
     hub.now = UnixTime(BORN + 1)
     hub.rotate_key(600)
@@ -134,9 +134,7 @@ def _promises(hub: Hub, now: int, key: int) -> Equivocation:
         pytest.param(999, 1, False, id="the second key before its start"),
     ],
 )
-def test_a_key_convicts_the_hub_only_for_its_own_time(
-    hub: Hub, offset: int, key: int, convicts: bool
-) -> None:
+def test_a_key_is_evidence_only_for_its_own_time(hub: Hub, offset: int, key: int, convicts: bool) -> None:
     hub.now = UnixTime(BORN + 1_000)
     hub.rotate_key(600)
     evidence = _promises(hub, BORN + offset, key)
@@ -148,7 +146,7 @@ def test_a_key_convicts_the_hub_only_for_its_own_time(
             verify_evidence(evidence, hub.identity)
 
 
-def test_an_identity_that_does_not_chain_convicts_nobody(hub: Hub, evidence: Equivocation) -> None:
+def test_evidence_with_a_broken_identity_is_refused(hub: Hub, evidence: Equivocation) -> None:
     """Else a key slipped into a hub's record could be used to accuse it."""
     mallory = HubPk(signing_key("mallory").public)
     slipped = HubKey(key_id=key_id(mallory), hub_pk=mallory, valid_from=UnixTime(BORN + 1))

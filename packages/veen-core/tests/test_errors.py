@@ -22,7 +22,7 @@ CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubcla
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_every_error_has_one_root_and_a_line_in_the_drawn_tree(cls: type[Exception]) -> None:
+def test_every_error_derives_from_the_root_and_is_in_the_drawn_tree(cls: type[Exception]) -> None:
     assert issubclass(cls, VeenError)
     assert cls.__name__ in (errors.__doc__ or "")
     assert cls.__doc__
@@ -37,7 +37,7 @@ def test_faults_are_in_the_order_of_the_structural_rows() -> None:
     assert DecodeFault.CBOR < DecodeFault.SIZE < DecodeFault.VERSION
 
 
-def test_a_decode_error_says_where_and_what() -> None:
+def test_a_decode_error_names_the_field_and_the_finding() -> None:
     error = DecodeError("want bstr32, found null", where="RECEIPT.label (core §4.3)")
     assert str(error) == "RECEIPT.label (core §4.3): want bstr32, found null"
     assert (error.found, error.fault) == ("want bstr32, found null", DecodeFault.CBOR)

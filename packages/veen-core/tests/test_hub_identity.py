@@ -144,7 +144,7 @@ def test_only_the_newest_key_endorses_the_next(rotated: Hub) -> None:
         rotate(rotated.identity, rotated.keys[0], _stranger_key(), at(2_000), WINDOW)
 
 
-def test_a_key_becomes_valid_after_the_last_one_did(rotated: Hub) -> None:
+def test_a_key_becomes_valid_after_the_key_before_it(rotated: Hub) -> None:
     for offset in (999, 1_000):
         with pytest.raises(IdentityError, match="valid_from must be after"):
             rotate(rotated.identity, rotated.key, _stranger_key(), at(offset), WINDOW)
@@ -203,7 +203,7 @@ def test_before_birth_no_key_is_active(hub: Hub) -> None:
         hub.identity.signing_key_at(at(-1))
 
 
-def test_keys_of_one_moment_are_selected_by_their_bytes(hub: Hub) -> None:
+def test_keys_with_the_same_valid_from_are_ordered_by_their_bytes(hub: Hub) -> None:
     # §8.4's example of a deterministic rule: valid_from, then lexicographic hub_pk.
     publics = [HubPk(signing_key(name).public) for name in "abc"]
     keys = tuple(HubKey(key_id=key_id(pk), hub_pk=pk, valid_from=BORN) for pk in publics)
@@ -397,7 +397,7 @@ def test_a_later_record_is_signed_by_its_newest_key(rotated: Hub) -> None:
         verify_successor(held, rotated.identity, sign_identity(rotated.key, held))
 
 
-def test_a_later_record_ends_no_key_before_the_next_one_is_in(rotated: Hub) -> None:
+def test_a_later_record_may_not_end_a_key_before_the_next_begins(rotated: Hub) -> None:
     """Or receipts that verified yesterday would not verify today (§8.4)."""
     born, first, second = Hub().identity, rotated.keys[0], rotated.key
     alone = _with_key(born, 0, valid_until=at(1))
@@ -454,7 +454,7 @@ def test_a_later_record_does_not_replace_a_key(hub: Hub) -> None:
         verify_successor(held, shown, sign_identity(signing_key("b"), shown))
 
 
-def test_a_later_record_is_of_the_same_hub(hub: Hub) -> None:
+def test_a_later_record_must_be_of_the_same_hub(hub: Hub) -> None:
     other = Hub(name="other")
     with pytest.raises(IdentityError, match="pinned"):
         verify_successor(hub.identity, other.identity, sign_identity(other.key, other.identity))

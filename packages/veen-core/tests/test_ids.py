@@ -58,6 +58,6 @@ def test_signatures_are_64_bytes() -> None:
     assert Signature.SIZE == 64
 
 
-def test_types_are_for_people_and_checkers_equality_is_of_bytes() -> None:
+def test_identifiers_of_different_types_with_equal_bytes_are_equal() -> None:
     assert Label(bytes(32)) == StreamId(bytes(32)) == bytes(32)
     assert not hasattr(Label(bytes(32)), "__dict__")

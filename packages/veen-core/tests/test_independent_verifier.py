@@ -372,7 +372,7 @@ def test_it_agrees_with_the_vector(case: str) -> None:
         ON_VECTORS[name](wire, given)
 
 
-def test_what_is_beyond_it_exists() -> None:
+def test_every_case_excluded_from_the_comparison_exists() -> None:
     for name, cases in BEYOND_IT.items():
         there = {folder.name.removesuffix("_fail") for folder in (HERE / "vectors" / name).iterdir()}
         assert cases <= there

@@ -52,7 +52,7 @@ def keystore(secrets: Secrets) -> Keystore:
 
 
 @pytest.mark.parametrize("cause", [MemoryError, nacl.exceptions.RuntimeError, nacl.exceptions.CryptoError])
-def test_too_little_memory_is_said(
+def test_too_little_memory_is_a_clear_error(
     keystore: Keystore, monkeypatch: pytest.MonkeyPatch, cause: type[Exception]
 ) -> None:
     def exhausted(*_: object) -> bytes:
@@ -64,12 +64,12 @@ def test_too_little_memory_is_said(
     assert caught.value.__suppress_context__
 
 
-def test_what_was_sealed_is_what_opens(keystore: Keystore, secrets: Secrets) -> None:
+def test_opening_returns_the_sealed_plaintext(keystore: Keystore, secrets: Secrets) -> None:
     assert open_keystore(keystore, PASSPHRASE) == secrets
     assert open_keystore(Keystore.decode(keystore.encode()), PASSPHRASE) == secrets
 
 
-def test_sealing_is_deterministic_in_what_is_handed_in(keystore: Keystore, secrets: Secrets) -> None:
+def test_sealing_the_same_inputs_gives_the_same_bytes(keystore: Keystore, secrets: Secrets) -> None:
     again = seal_keystore(secrets, PASSPHRASE, salt=SALT, nonce=NONCE, cost=MIN_COST)
     assert again.encode() == keystore.encode()
 
@@ -79,7 +79,7 @@ def test_the_secrets_are_the_keys(secrets: Secrets) -> None:
     assert [key.public for key in secrets.dh_keys] == [DhKey(DhSecret(s)).public for s in (DH, PREKEY)]
 
 
-def test_no_secret_stands_in_the_file(keystore: Keystore) -> None:
+def test_a_keystore_file_contains_no_secret_in_clear(keystore: Keystore) -> None:
     for secret in (SEED, DH, PREKEY, PASSPHRASE):
         assert secret not in keystore.encode()
 
@@ -90,7 +90,7 @@ def test_the_default_cost_is_256_mib() -> None:
     assert MIN_COST.passes < MODERATE.passes <= MAX_COST.passes
 
 
-def test_a_passphrase_of_text_is_said_to_be_one(keystore: Keystore, secrets: Secrets) -> None:
+def test_a_passphrase_of_text_is_refused_with_a_clear_error(keystore: Keystore, secrets: Secrets) -> None:
     with pytest.raises(KeystoreError, match="a passphrase must be bytes, not str: encode it as UTF-8"):
         open_keystore(keystore, "correct horse")
     with pytest.raises(KeystoreError, match="a passphrase must be bytes"):
@@ -192,7 +192,7 @@ HOLDERS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", HOLDERS)
-def test_what_holds_a_secret_does_not_show_it(name: str) -> None:
+def test_no_repr_shows_a_secret(name: str) -> None:
     holder = HOLDERS[name]()
     for text in (
         repr(holder),
@@ -206,7 +206,7 @@ def test_what_holds_a_secret_does_not_show_it(name: str) -> None:
         assert not _shows(SEED, text)
 
 
-def test_a_secret_says_what_it_is() -> None:
+def test_the_repr_of_a_secret_shows_its_type_only() -> None:
     assert repr(SigningSeed(SEED)) == "SigningSeed(<secret>)"
 
 
@@ -288,7 +288,7 @@ def test_no_error_shows_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["content that is not CBOR", "content of another shape"])
-def test_content_that_is_not_secrets_is_said_and_not_shown(name: str) -> None:
+def test_a_keystore_with_other_content_is_refused_without_showing_it(name: str) -> None:
     with pytest.raises(KeystoreError, match="its content is not of this version"):
         WRONG[name]()
 

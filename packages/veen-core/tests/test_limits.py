@@ -80,14 +80,14 @@ def test_an_unknown_limit_is_refused_with_the_names_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_limit_is_a_whole_number_and_not_negative(name: str) -> None:
+def test_a_limit_is_an_integer_and_not_negative(name: str) -> None:
     for value in (-1, True, 1.0, "1"):
         with pytest.raises(ConfigError, match=f"{name} must be an integer"):
             Limits(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["max_attachments_per_msg", "max_attachment_bytes", "max_epoch_skew_sec"])
-def test_what_can_be_switched_off_may_be_zero(name: str) -> None:
+def test_a_limit_that_can_be_switched_off_may_be_zero(name: str) -> None:
     assert getattr(DEFAULT_LIMITS.lowered({name: 0}), name) == 0
 
 
@@ -96,7 +96,7 @@ def test_everything_else_is_at_least_one() -> None:
         Limits(max_body_bytes=0)
 
 
-def test_a_chunk_holds_the_largest_entry() -> None:
+def test_a_chunk_must_be_able_to_hold_the_largest_entry() -> None:
     smallest = DEFAULT_LIMITS.max_msg_bytes + ENTRY_OVERHEAD
     assert DEFAULT_LIMITS.lowered({"max_chunk_bytes": smallest}).max_chunk_bytes == smallest
     with pytest.raises(ConfigError, match=f"it must be at least {smallest}"):
@@ -161,7 +161,7 @@ def test_padding_counts_toward_the_message_and_not_toward_the_body(hub: Hub) -> 
     split(padded, DEFAULT_LIMITS.lowered({"max_body_bytes": body_len}))
 
 
-def test_a_sealer_refuses_what_a_reader_would_refuse(hub: Hub) -> None:
+def test_a_sealer_refuses_a_header_that_a_reader_would_refuse(hub: Hub) -> None:
     binding = hub.compose("bob").binding
     header = PayloadHeader(schema=SCHEMA)
     sealer = Sealer(READER.public, binding, DhSecret(bytes(32)))

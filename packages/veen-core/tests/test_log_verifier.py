@@ -264,7 +264,7 @@ def test_an_entry_of_another_log_is_refused(hub: Hub) -> None:
         log.accept_pruned(prune(hub.entries[0]))
 
 
-def test_a_new_writer_of_a_log_that_was_read_whole_starts_at_1(hub: Hub) -> None:
+def test_a_new_writer_of_a_log_read_from_the_start_begins_at_1(hub: Hub) -> None:
     skipped = dataclasses.replace(hub.compose("erin").binding, client_seq=ClientSeq(2))
     hub.append(seal(signing_key("erin"), skipped, profile=hub.profile))
     log = verifier_of(hub)
@@ -470,7 +470,7 @@ def test_a_checkpoint_that_breaks_a_rule_is_refused(hub: Hub, name: str, *, deri
     assert state(log) == before
 
 
-def test_a_place_has_one_checkpoint(hub: Hub) -> None:
+def test_a_second_checkpoint_at_the_same_upto_seq_is_refused(hub: Hub) -> None:
     log = at(hub, 2, hub_ts=hub.receipt(2).hub_ts)
     log.accept_checkpoint(hub.checkpoint(2))
     with pytest.raises(CheckpointError, match="has a checkpoint already"):
@@ -510,7 +510,7 @@ def test_without_a_registry_the_epoch_of_a_checkpoint_is_not_checked(hub: Hub) -
 # --- bounded memory
 
 
-def test_of_many_writers_the_one_unseen_for_longest_is_forgotten_and_the_verifier_says_so(hub: Hub) -> None:
+def test_beyond_the_bound_a_writer_is_evicted_and_followed_all_is_false(hub: Hub) -> None:
     log = verifier_of(hub, max_writers=1)
     for entry in hub.entries:
         log.accept(entry)
@@ -519,7 +519,7 @@ def test_of_many_writers_the_one_unseen_for_longest_is_forgotten_and_the_verifie
     assert not log.knows_all_writers
 
 
-def test_of_many_tokens_the_oldest_is_forgotten_and_the_verifier_says_so() -> None:
+def test_beyond_the_bound_the_oldest_token_is_evicted_and_followed_all_is_false() -> None:
     hub = token_hub("alice", "bob", "alice")
     log = verifier_of(hub, max_tokens=1)
     for entry in hub.entries:

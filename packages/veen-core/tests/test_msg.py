@@ -109,7 +109,7 @@ def test_a_key_signs_for_its_own_client_id_only(msg: Msg) -> None:
         sign_msg(signing_key("mallory"), msg.binding, msg.ciphertext)
 
 
-def test_what_is_sealed_comes_with_its_encoding(msg: Msg) -> None:
+def test_a_sealed_message_comes_with_its_encoding(msg: Msg) -> None:
     sealed = seal_msg(
         signing_key("bob"),
         READER.public,
@@ -227,13 +227,13 @@ def _with_body(ciphertext: bytes, body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("body", [b"", b"short"], ids=["nothing", "less than a tag"])
-def test_a_body_that_cannot_even_hold_a_tag_is_refused(msg: Msg, body: bytes) -> None:
+def test_a_body_shorter_than_a_tag_is_refused(msg: Msg, body: bytes) -> None:
     broken = dataclasses.replace(msg, ciphertext=_with_body(msg.ciphertext, body))
     with pytest.raises(OpenError):
         broken.open(READER)
 
 
-def test_a_header_that_cannot_even_hold_a_tag_is_refused(msg: Msg) -> None:
+def test_a_header_shorter_than_a_tag_is_refused(msg: Msg) -> None:
     broken = dataclasses.replace(msg, ciphertext=split(msg.ciphertext).enc + bytes(8))
     with pytest.raises(OpenError):
         broken.open(READER)
@@ -243,7 +243,7 @@ def test_a_header_that_cannot_even_hold_a_tag_is_refused(msg: Msg) -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "bulk", "rotating"])
-def test_padding_fills_whole_blocks(name: str) -> None:
+def test_padding_extends_to_a_multiple_of_the_block(name: str) -> None:
     profile = PROFILES[name]
     length = len(Hub(profile=profile).compose("bob").ciphertext)
     assert length % profile.pad_block == 0 if profile.pad_block else length < 256

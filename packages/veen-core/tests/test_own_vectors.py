@@ -82,7 +82,7 @@ def test_another_process_makes_the_same_bytes() -> None:
     assert run.stdout.endswith("files, 0 differ\n")
 
 
-def test_a_missing_an_extra_and_a_changed_file_are_told_apart() -> None:
+def test_missing_extra_and_changed_files_are_distinguished() -> None:
     told = GENERATE.differences({"a": b"1", "b": b"1"}, {"b": b"2", "c": b"1"})
     assert told == ["different: b", "extra: c", "missing: a"]
 

@@ -4,7 +4,7 @@ from importlib.resources import files
 import veen_core
 
 
-def test_the_distribution_says_what_it_is() -> None:
+def test_the_distribution_has_its_metadata() -> None:
     about = metadata("veen-core")
     assert about["Version"] == "0.1.0"
     assert about["License-Expression"] == "Apache-2.0"

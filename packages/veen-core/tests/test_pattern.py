@@ -136,7 +136,7 @@ class EndsInString(Wire):
     last: bytes
 
 
-def test_a_string_that_ends_the_array_must_be_whole() -> None:
+def test_a_truncated_last_string_is_refused() -> None:
     value = EndsInString(number=1, last=b"twelve bytes")
     data = value.encode()
     assert EndsInString.codec.match(data) == value
@@ -176,7 +176,7 @@ def test_messages_and_receipts_are_read_by_pattern() -> None:
         assert wire.codec.pattern is not None
 
 
-def test_what_is_more_than_numbers_and_strings_has_none() -> None:
+def test_an_array_with_other_kinds_of_fields_has_no_pattern() -> None:
     assert pattern_of([UINT, AnyValue()]) is None
     assert pattern_of([UINT, Scalar(str, "tstr")]) is None
     assert pattern_of([Nullable(Bytes())]) is None

@@ -253,7 +253,7 @@ def test_a_tree_cannot_be_resumed_from_peaks_that_do_not_fit_its_size(wrong: str
 # --- inclusion
 
 
-def test_every_leaf_proves_its_place_in_every_tree_that_holds_it() -> None:
+def test_every_leaf_has_a_proof_in_every_tree_that_contains_it() -> None:
     for seq, size, proof in proofs(200):
         verify_inclusion(proof, small().root(size), StreamSeq(seq), LeafHash(leaf(seq - 1)), size)
 
@@ -420,7 +420,7 @@ def test_trees_are_prefixes_of_later_ones_up_to_a_million(growth: tuple[int, int
     assert MmrConsistency.decode(proof.encode()) == proof
 
 
-def test_a_consistency_proof_holds_for_no_other_two_sizes() -> None:
+def test_a_consistency_proof_is_refused_for_any_other_sizes() -> None:
     """Each proof, relabelled to each other pair of sizes, against the roots of those sizes."""
     pairs = list(itertools.combinations(range(1, 25), 2))
     roots = {size: small().root(size) for size in range(1, 25)}
@@ -440,7 +440,7 @@ def test_a_consistency_proof_holds_for_no_other_two_sizes() -> None:
 
 @steady(150)
 @given(growths(), growths())
-def test_a_consistency_proof_up_to_a_million_holds_for_no_other_roots(
+def test_a_consistency_proof_up_to_a_million_is_refused_for_any_other_roots(
     growth: tuple[int, int], other: tuple[int, int]
 ) -> None:
     assume(growth != other)
@@ -468,7 +468,7 @@ def _damaged_consistencies(proof: MmrConsistency) -> list[MmrConsistency]:
     return damaged
 
 
-def test_a_damaged_consistency_proof_holds_nowhere() -> None:
+def test_a_damaged_consistency_proof_is_refused() -> None:
     """Missing, extra and permuted parts."""
     for from_seq, to_seq in itertools.combinations(range(1, 41), 2):
         proof = _consistency(small(), from_seq, to_seq)
@@ -478,7 +478,7 @@ def test_a_damaged_consistency_proof_holds_nowhere() -> None:
 
 @steady(60)
 @given(growths())
-def test_a_damaged_consistency_proof_up_to_a_million_holds_nowhere(growth: tuple[int, int]) -> None:
+def test_a_damaged_consistency_proof_up_to_a_million_is_refused(growth: tuple[int, int]) -> None:
     proof = _consistency(table(), *growth)
     for damaged in _damaged_consistencies(proof):
         assert not _extends(damaged, *(table().root(size) for size in growth))

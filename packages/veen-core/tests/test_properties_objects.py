@@ -411,7 +411,7 @@ secrets = st.binary(min_size=32, max_size=32).map(DhSecret)
 
 @steady(100)
 @given(binding=bindings, header=headers, body=bodies, pad_block=pad_blocks, ours=secrets, once=secrets)
-def test_a_message_opens_to_what_was_sealed(
+def test_an_opened_message_has_the_sealed_header_and_body(
     *, binding: Binding, header: PayloadHeader, body: bytes, pad_block: int, ours: DhSecret, once: DhSecret
 ) -> None:
     profile = Profile(epoch_sec=0, pad_block=pad_block)
@@ -494,7 +494,7 @@ def test_a_body_that_its_sender_did_not_seal_does_not_open(length: int) -> None:
 
 @steady(40)
 @given(st.binary(max_size=80))
-def test_a_header_that_is_not_one_is_refused_after_it_opens(content: bytes) -> None:
+def test_a_decrypted_header_that_does_not_decode_is_refused(content: bytes) -> None:
     context = hpke.SealContext(READER.public, DhSecret(seed("once")))
     sealed_header = context.seal(content, bound().aad)
     lengths = len(sealed_header).to_bytes(4, "big") + bytes(4)

@@ -93,7 +93,7 @@ def test_reading_the_json_of_a_value_gives_it_back(cls: type[Wire]) -> None:
     check()
 
 
-def test_what_holds_a_secret_is_known_by_its_declaration() -> None:
+def test_classes_with_a_secret_field_are_found_by_their_declaration() -> None:
     assert {cls.__name__ for cls in SECRET_CLASSES} == {"ClientState", "PrekeySecret", "Secrets"}
 
 
@@ -103,7 +103,7 @@ def _by_hand(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("cls", SECRET_CLASSES, ids=lambda cls: cls.__name__)
-def test_a_value_that_holds_a_secret_has_no_json_form(cls: type[Wire]) -> None:
+def test_an_object_with_a_secret_has_no_json_form(cls: type[Wire]) -> None:
     """Neither way: what was once written as JSON by others is not read either."""
     names = [f.name for f in cls.codec.fields]
 
@@ -121,7 +121,7 @@ def test_a_value_that_holds_a_secret_has_no_json_form(cls: type[Wire]) -> None:
 
 
 @every_class
-def test_encoding_agrees_with_an_encoder_written_apart(cls: type[Wire]) -> None:
+def test_encoding_agrees_with_an_independent_encoder(cls: type[Wire]) -> None:
     @steady(10)
     @given(strategy_for(cls))
     def check(value: Wire) -> None:
@@ -151,7 +151,7 @@ def test_values_are_equal_exactly_when_their_bytes_are(cls: type[Wire]) -> None:
 
 
 @every_class
-def test_bytes_that_are_accepted_are_what_encoding_gives(cls: type[Wire]) -> None:
+def test_accepted_bytes_are_the_encoding_of_the_decoded_value(cls: type[Wire]) -> None:
     """Damage that happens to be accepted is another value's canonical bytes, never a second spelling."""
 
     @steady(40)
@@ -238,7 +238,7 @@ def test_a_sequence_splits_into_the_items_it_was_made_of(values: list[Any]) -> N
 
 @steady(30)
 @given(st.lists(st.one_of(ints, texts), min_size=1, max_size=3), st.data())
-def test_a_sequence_with_one_item_spelled_otherwise_is_refused_when_it_is_decoded(
+def test_a_sequence_with_a_non_canonical_item_is_refused_when_decoded(
     values: list[Any], data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(values) - 1))
@@ -313,7 +313,7 @@ def test_nesting_is_bounded_alike_in_every_direction(depth: int) -> None:
         "array-for-map",
     ],
 )
-def test_json_that_says_it_otherwise_is_refused(text: str) -> None:
+def test_json_in_another_spelling_is_refused(text: str) -> None:
     cookie = next(cls for cls in WIRE_CLASSES if cls.__name__ == "PowCookie")
     assert cookie.from_json('{"challenge":"00","nonce":1,"difficulty":1}')
     with pytest.raises(DecodeError):

@@ -75,7 +75,7 @@ def run(coroutine: object) -> object:
 
 
 @pytest.mark.parametrize("protocol", [Clock, LogReader, LogWriter], ids=lambda p: p.__name__)
-def test_what_has_the_methods_satisfies_the_protocol(hub: Hub, protocol: type) -> None:
+def test_an_object_with_the_methods_satisfies_the_protocol(hub: Hub, protocol: type) -> None:
     assert isinstance(SimulatedLog(hub), protocol)
     assert not isinstance(object(), protocol)
 
@@ -89,7 +89,7 @@ def test_the_simulated_log_takes_the_arguments_the_protocol_names(protocol: type
             )
 
 
-def test_a_client_goes_through_the_protocols_alone(hub: Hub) -> None:
+def test_a_client_can_work_through_the_protocols_alone(hub: Hub) -> None:
     log, alice = SimulatedLog(hub), person("alice", hub)
     assert run(log.head(hub.label)) is None
     hub.write("bob")

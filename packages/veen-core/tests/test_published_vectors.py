@@ -437,7 +437,7 @@ CHECKS: dict[str, Callable[[Inputs, Any], None] | None] = {
 
 
 @pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check])
-def test_the_published_vector_holds(name: str) -> None:
+def test_the_published_vector_is_reproduced(name: str) -> None:
     check = CHECKS[name]
     assert check is not None
     vector = json.loads((PUBLISHED / f"{name}.json").read_bytes())

@@ -40,7 +40,7 @@ def test_a_bucket_starts_full_and_allows_a_burst() -> None:
         pytest.param(10**9, 3, id="years"),
     ],
 )
-def test_whole_seconds_of_hub_ts_refill_it_up_to_the_burst(elapsed: int, tokens: int) -> None:
+def test_whole_seconds_of_hub_ts_refill_a_bucket_up_to_its_burst(elapsed: int, tokens: int) -> None:
     assert drained(BORN).at(RATE, at(elapsed)).tokens == tokens
 
 
@@ -62,7 +62,7 @@ def test_asking_twice_in_a_second_refills_once() -> None:
         pytest.param(Rate(per_sec=3, burst=0), None, id="no room"),
     ],
 )
-def test_retry_after_says_when_a_token_is_there_if_ever(rate: Rate, seconds: int | None) -> None:
+def test_retry_after_is_the_time_until_the_next_token_or_none(rate: Rate, seconds: int | None) -> None:
     assert Bucket(0, BORN).retry_after(rate) == seconds
 
 

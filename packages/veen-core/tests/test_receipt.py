@@ -21,7 +21,7 @@ EDGES = [1, 23, 24, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**64 - 1]
 
 
 @pytest.mark.parametrize("seq", EDGES)
-def test_a_receipt_built_by_hand_is_the_one_the_codec_writes(seq: int) -> None:
+def test_a_receipt_built_without_the_codec_has_the_same_bytes(seq: int) -> None:
     for hub_ts in EDGES:
         _check_built_by_hand(seq, hub_ts)
 

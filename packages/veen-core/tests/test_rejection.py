@@ -61,7 +61,7 @@ def test_rows_are_in_stage_order() -> None:
     assert [stage.value for stage in Stage] == ["prefilter", "structural", "auth", "commit"]  # §8.1
 
 
-def test_no_detail_stands_twice() -> None:
+def test_no_detail_enum_is_used_twice() -> None:
     assert len({row.detail for row in TABLE}) == len(TABLE)
 
 

@@ -142,7 +142,7 @@ def test_our_contexts_are_the_suite_with_an_empty_info(base: dict[str, Any], eph
     assert opener.export(b"veen/body-k") == ours.export(b"veen/body-k") == theirs.export(b"veen/body-k", 32)
 
 
-def test_our_contexts_do_not_open_what_was_sealed_with_another_info(base: dict[str, Any]) -> None:
+def test_a_message_sealed_with_another_info_does_not_open(base: dict[str, Any]) -> None:
     row = base["encryptions"][0]
     with pytest.raises(OpenError, match="does not open"):
         OpenContext(DhKey(DhSecret(base["skRm"])), base["enc"]).open(row["ct"], row["aad"])

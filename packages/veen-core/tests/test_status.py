@@ -42,7 +42,7 @@ def test_a_status_comes_back_from_its_bytes_and_its_json(status: Status) -> None
     assert Status.from_json(status.to_json()) == status
 
 
-def test_a_status_is_refused_whole_if_what_it_carries_is(status: Status) -> None:
+def test_a_status_with_an_invalid_part_is_refused(status: Status) -> None:
     items = Status.codec.write(status)
     assert list(items) == list(range(1, len(dataclasses.fields(status)) + 1))
     with pytest.raises(DecodeError, match=r"status\.profile .core §12.: profile .core §3\.2.: pad_block"):

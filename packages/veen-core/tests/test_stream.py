@@ -69,6 +69,6 @@ def test_a_lone_surrogate_names_no_stream() -> None:
     assert caught.value.__cause__ is None
 
 
-def test_the_control_label_is_of_a_stream_and_epoch_of_its_own() -> None:
+def test_the_control_label_has_its_own_stream_and_epoch_0() -> None:
     routing = routing_key(stream.hub_id(HubPk(bytes(32))))
     assert stream.control_label(routing) == label(routing, stream_id("veen/control"), Epoch(0))  # H5

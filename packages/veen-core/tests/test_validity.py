@@ -23,7 +23,7 @@ def test_without_an_end_it_lasts_for_ever() -> None:
     assert active_at(UnixTime(2**63), UnixTime(10), None)
 
 
-def test_a_duration_gives_an_end_and_none_gives_none() -> None:
+def test_a_ttl_gives_an_end_and_no_ttl_gives_no_end() -> None:
     assert until(UnixTime(10), 5) == 15
     assert until(UnixTime(10), 0) == 10
     assert until(UnixTime(10), None) is None

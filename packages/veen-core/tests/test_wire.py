@@ -328,7 +328,7 @@ def test_a_free_value_passes_json_and_cbor_alike() -> None:
         Note.codec.read({"zeta": 1, "alpha": 2, "shift": 3, "mode": "on", "free": 1.5})
 
 
-def test_two_keys_with_one_name_in_json_have_no_json_form() -> None:
+def test_a_map_whose_keys_share_a_json_name_has_no_json_form() -> None:
     note = Note(zeta=1, alpha=2, shift=3, free=[{1: "a", "1": "b"}])
     assert Note.decode(note.encode()) == note
     with pytest.raises(EncodeError, match="two keys of a map have the same name in JSON"):
@@ -336,13 +336,13 @@ def test_two_keys_with_one_name_in_json_have_no_json_form() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a":-0}', "[-0]", "-0"])
-def test_zero_is_written_in_one_way(text: str) -> None:
+def test_zero_has_one_spelling_in_json(text: str) -> None:
     assert parse_json("[0,-1]") == [0, -1]
     with pytest.raises(DecodeError, match="not JSON"):
         parse_json(text)
 
 
-def test_a_long_unknown_key_is_not_repeated_whole() -> None:
+def test_an_error_shows_only_the_start_of_a_long_unknown_key() -> None:
     with pytest.raises(DecodeError, match=r"box .core §9\.8.: unknown key 'x{40}'"):
         Box.from_json('{"ver":1,"name":"n","' + "x" * 1_000 + '":0}')
 
@@ -434,7 +434,7 @@ def test_an_annotation_without_a_wire_form_is_refused_when_declared(annotation: 
         (1.5, "float"),
     ],
 )
-def test_what_was_found_is_said_without_repeating_it(item: object, text: str) -> None:
+def test_an_error_describes_an_item_without_repeating_its_content(item: object, text: str) -> None:
     assert found(item) == text
 
 
