@@ -1,12 +1,12 @@
-"""veen-core's speed as ratios inside one run, one JSON line per figure.
+"""Measure the speed of veen-core as ratios within one run; print one JSON line per figure.
 
     python packages/veen-core/benchmarks/run.py            about a minute
     python packages/veen-core/benchmarks/run.py --quick    some ten seconds
 
-Subject and yardstick take turns in short rounds, timed by the processor time of this process. Of a
-block of rounds, the 5th percentile of each counts: the very fastest round is luck. Neighbours on a
-shared machine slow a subject of many small steps more than a yardstick that is one long multiplication,
-and never speed it up: of several blocks, the lowest ratio is what the code costs.
+Subject and yardstick run in turns, in short rounds, timed by the processor time of this process. A block of
+rounds counts by the 5th percentile of each, because the fastest round is luck. Other processes on a shared
+machine slow a subject of many small steps more than a yardstick of one long computation, and never speed it
+up. So the lowest ratio of several blocks is the cost of the code.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Work = Callable[[], object]
 
 
 def took(work: Work, calls: int) -> int:
-    """Nanoseconds of processor time."""
+    """Return the processor time of ``calls`` calls in nanoseconds."""
     start = time.process_time_ns()
     for _ in range(calls):
         work()
@@ -66,7 +66,7 @@ def took(work: Work, calls: int) -> int:
 
 
 def ratio(subject: Work, yardstick: Work, blocks: int, *, rounds: int, calls: int) -> float:
-    """Lowest over blocks of subject to yardstick, at the 5th percentile of rounds taken in turns."""
+    """Return the lowest ratio of subject to yardstick over all blocks."""
     ratios = []
     for _ in range(blocks):
         turns = [(took(subject, calls), took(yardstick, calls)) for _ in range(rounds)]
@@ -76,7 +76,7 @@ def ratio(subject: Work, yardstick: Work, blocks: int, *, rounds: int, calls: in
 
 
 def verify_msg_ratio(blocks: int) -> float:
-    """Everything a MSG is checked for on its own, against one bare PyNaCl verification."""
+    """Compare all checks of a single MSG with one PyNaCl verification."""
     wire = seal(b"\x05" * 32)
     digest, key = H(wire), NaclVerifyKey(bytes(WRITER.public))
     signature = bytes(WRITER.sign(digest))
@@ -84,7 +84,7 @@ def verify_msg_ratio(blocks: int) -> float:
 
 
 def seal_msg_ratio(blocks: int) -> float:
-    """Sealing and signing, against pyhpke's seal and export, and one signature."""
+    """Compare sealing and signing with the seal and export of pyhpke and one signature."""
     recipient = SUITE.kem.deserialize_public_key(bytes(READER.public))
     header, aad, digest = HEADER.encode(), b"\x00" * 32, H(b"")
 
@@ -98,7 +98,7 @@ def seal_msg_ratio(blocks: int) -> float:
 
 
 def mmr_growth(blocks: int) -> float:
-    """Amortised append behind 10^6 leaves, against behind 10^3."""
+    """Compare appending after 10^6 leaves with appending after 10^3, amortized."""
     leaves = [H(u64be(n)) for n in range(4_096)]
     grown = {size: _of_size(size) for size in (1_000, 1_000_000)}
 

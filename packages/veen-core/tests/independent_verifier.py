@@ -1,4 +1,4 @@
-"""VEEN verified without VEEN's code: bytes in; ``Refused`` unless everything the spec says of them holds."""
+"""A second verifier, written from the specification without VEEN's code; raises ``Refused``."""
 
 from hashlib import sha256
 
@@ -17,7 +17,7 @@ TOKEN = {1: ONE, 2: 32, 3: 32, 4: ALLOW, 5: [64]}
 
 
 class Refused(Exception):  # noqa: N818 - what it says
-    """Something does not hold."""
+    """A rule of the specification is broken."""
 
 
 def need(holds: object, what: str) -> None:
@@ -42,7 +42,7 @@ def fits(item: object, shape: object) -> bool:
 
 
 def decode(wire: bytes, what: str, *shapes: object) -> list | dict:
-    """§3.1, B3: one of the shapes, in the one encoding that it has."""
+    """Decode canonical bytes of one of the shapes (§3.1, B3)."""
     try:
         item = cbor2.loads(wire)
     except (cbor2.CBORDecodeError, ValueError, TypeError):
@@ -84,7 +84,7 @@ def verify_receipt(wire: bytes, hub_pk: bytes) -> list:  # §4.3: label, stream_
 
 
 def verify_checkpoint(wire: bytes, hub_pk: bytes, witnesses: list[bytes]) -> list:
-    """§4.4, B7: label_curr, upto_seq, mmr_root. Each witness in turn, and nobody else."""
+    """Return label_curr, upto_seq and mmr_root; exactly these witnesses signed, in order (§4.4, B7)."""
     item = decode(wire, "CHECKPOINT", CHECKPOINT, (*CHECKPOINT, [64]))
     sigs = [item[6], *(item[7] if len(item) == 8 else [])]
     need(len(sigs) == 1 + len(witnesses), "CHECKPOINT.witness_sigs are not those expected")
@@ -98,7 +98,7 @@ def root_of(peaks: list[bytes]) -> bytes:  # §5.1
 
 
 def verify_inclusion(wire: bytes, root: bytes, stream_seq: int, leaf_hash: bytes, size: int) -> None:
-    """§5.4, B9, B10: the leaf is at ``stream_seq`` of the tree of ``size`` leaves."""
+    """Verify that the leaf is at ``stream_seq`` in the tree of ``size`` leaves (§5.4, B9, B10)."""
     proof, at = decode(wire, "mmr_proof", PROOF), stream_seq - 1
     need(1 <= stream_seq <= size and proof[2] == leaf_hash, "mmr_proof is of another leaf")
     heights = [h for h in range(64) if size >> h & 1]
@@ -113,7 +113,7 @@ def verify_inclusion(wire: bytes, root: bytes, stream_seq: int, leaf_hash: bytes
 
 
 def verify_consistency(wire: bytes, from_root: bytes, to_root: bytes) -> None:
-    """B11: the tree behind ``from_root`` is a prefix of the one behind ``to_root``."""
+    """Verify that the tree under ``from_root`` is a prefix of the one under ``to_root`` (B11)."""
     _, size, end, peaks, path = decode(wire, "mmr_consistency", CONSISTENCY).values()
     old = 1 <= size < end and len(peaks) == size.bit_count() and root_of(peaks) == from_root
     need(old, "mmr_consistency.peaks_from do not lead to the root")

@@ -1,8 +1,8 @@
 """A hub in memory, for tests: honest by default, and able to lie on request.
 
-In the spirit of python-tuf's repository simulator: it holds keys, an identity, a log and a clock
-that the test sets, and answers with the objects a real hub would send. Nothing is checked on the
-way in: admission is the hub package's business, and a test may want to append nonsense.
+Like the repository simulator of python-tuf, it holds keys, an identity, a log and a clock that the test
+sets, and answers with the objects that a real hub would send. It checks nothing that is appended: admission
+belongs to the hub package, and a test may want to append an invalid message.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from veen_core.ids import AuthRef, ClientSeq, Epoch, SchemaId, UnixTime
 from veen_core.receipt import sign_receipt
 
 BORN = UnixTime(1_700_000_000)
-"""When every simulated hub is created; a multiple of no epoch, so that edges do not hide."""
+"""When every simulated hub is created: not at the start of an epoch, so that tests meet the boundaries."""
 SCHEMA = SchemaId(H(b"test.schema.v1"))
 STREAM = stream.stream_id("orders")
 
 
 def signing_key(name: str) -> SigningKey:
-    """The same name gives the same key in every test."""
+    """Return the key of a name; the same in every test."""
     return SigningKey(SigningSeed(H(b"sign:" + name.encode())))
 
 
@@ -90,13 +90,13 @@ def seal(
 
 @dataclass(slots=True)
 class Hub:
-    """One hub, one label; ``now`` is its clock."""
+    """A hub with one label; ``now`` is its clock."""
 
     name: str = "hub"
     profile: Profile = DEFAULT_PROFILE
     now: UnixTime = BORN
     control: bool = False
-    """Whether its one label is the one on which it keeps tokens (H5)."""
+    """Whether its label is the control label (H5)."""
     keys: list[SigningKey] = field(default_factory=list)
     identity: HubIdentity = field(init=False)
     entries: list[Entry] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Hub:
 
     @property
     def label(self) -> Label:
-        """Of the epoch in which the hub was born: a simulated hub has one label."""
+        """The label of the epoch in which the hub was created."""
         if self.control:
             return stream.control_label(stream.routing_key(self.identity.hub_id))
         return self.origin.label_at(stream.epoch_at(BORN, self.profile.epoch_sec))
@@ -145,13 +145,13 @@ class Hub:
     # --- writing
 
     def append(self, msg: Msg, *, key: SigningKey | None = None) -> Receipt:
-        """Order a message and promise it."""
+        """Append a message and return its receipt."""
         receipt = self._commit(msg.leaf_hash, key or self.key)
         self._file(msg.encode(), receipt, 0)
         return receipt
 
     def authorize(self, token: CapToken) -> Receipt:
-        """A control entry: the token where a MSG would stand (H5)."""
+        """Append a control entry, which holds a token instead of a MSG (H5)."""
         receipt = self._commit(authorize_leaf(token.auth_ref, token.encode()), self.key)
         self._file(token.encode(), receipt, FLAG_AUTHORIZE)
         return receipt
@@ -174,11 +174,11 @@ class Hub:
         )
 
     def write(self, who: str, *bodies: bytes) -> list[Receipt]:
-        """Somebody else's messages."""
+        """Append messages of another writer."""
         return [self.append(self.compose(who, body)) for body in bodies or (b"from " + who.encode(),)]
 
     def compose(self, who: str, body: bytes = b"hello", *, auth_ref: AuthRef | None = None) -> Msg:
-        """The next message of a writer that has read everything."""
+        """Seal the next message of a writer that has read the whole log."""
         key = signing_key(who)
         sent = sum(e.msg.client_id == key.public for e in self.entries if not e.is_authorize)
         binding = Binding(
@@ -215,7 +215,7 @@ class Hub:
         return tree
 
     def checkpoint(self, upto_seq: int, witnesses: tuple[SigningKey, ...] = ()) -> Checkpoint:
-        """Of the epoch of the receipt at ``upto_seq``, without rotation (H9)."""
+        """Return the checkpoint at ``upto_seq``, without label rotation (H9)."""
         unsigned = Checkpoint(
             label_prev=self.label,
             label_curr=self.label,
@@ -228,7 +228,7 @@ class Hub:
     # --- lying
 
     def fork(self, at: int) -> Hub:
-        """The same hub, same keys, with a second history that leaves the first after ``at`` entries."""
+        """Return the same hub with a second history, which differs after ``at`` entries."""
         other = Hub(name=self.name, profile=self.profile, now=BORN, control=self.control)
         other.keys, other.identity, other.now = list(self.keys), self.identity, self.now
         for entry in self.entries[:at]:
@@ -238,13 +238,13 @@ class Hub:
         return other
 
     def forged(self, receipt: Receipt, **changes: object) -> Receipt:
-        """A receipt with other content that the hub did sign."""
+        """Return a changed receipt that the hub has signed."""
         return sign_receipt(self.key, dataclasses.replace(receipt, **changes))
 
 
 @dataclass(slots=True)
 class Person:
-    """A client with its key: what an application would hold."""
+    """A client and its key, as an application would hold them."""
 
     name: str
     hub: Hub
@@ -262,23 +262,23 @@ class Person:
         return seal(self.key, self.client.next_binding(self.hub.now), body, profile=self.hub.profile)
 
     def submit(self, body: bytes = b"hello") -> Msg:
-        """Seal the next message and take it into the state, as before sending."""
+        """Seal the next message and add it to the pending ones."""
         msg = self.compose(body)
         self.client.submitted(msg)
         return msg
 
     def send(self, body: bytes = b"hello") -> Receipt:
-        """The whole way, with nobody else writing."""
+        """Send a message while no other writer writes."""
         receipt = self.hub.append(self.submit(body))
         assert self.client.accept_receipt(receipt) is None
         return receipt
 
     def read(self) -> None:
-        """Everything the hub has beyond what was verified."""
+        """Read all entries after the verified prefix."""
         self.client.accept_page(self.hub.page(self.state.last_stream_seq + 1))
 
     def restarted(self) -> Person:
-        """As after a crash: nothing but the persisted bytes survives."""
+        """Return the client as it is after a crash, with only the persisted state."""
         state = ClientState.decode(self.state.encode())
         return Person(self.name, self.hub, LabelClient(state, self.client.trust, self.client.bounds))
 
@@ -288,7 +288,7 @@ def trust_in(hub: Hub) -> Trust:
 
 
 def person(name: str, hub: Hub, *, bounds: ClientBounds | None = None, trust: Trust | None = None) -> Person:
-    """A client that has seen nothing yet."""
+    """Return a client with an empty verified prefix."""
     state = ClientState(
         label=hub.label,
         profile_id=hub.profile.profile_id,
@@ -300,12 +300,12 @@ def person(name: str, hub: Hub, *, bounds: ClientBounds | None = None, trust: Tr
 
 
 def flip(data: bytes, at: int = 0) -> bytes:
-    """The same bytes with one bit turned."""
+    """Return the bytes with one bit flipped."""
     changed = bytearray(data)
     changed[at] ^= 1
     return bytes(changed)
 
 
 def long_form(seq: int) -> bytes:
-    """An integer in eight bytes where fewer would do: not minimal (§3.1)."""
+    """Encode an integer in eight bytes although fewer suffice, which is not canonical (§3.1)."""
     return b"\x1b" + u64be(seq)

@@ -1,4 +1,4 @@
-"""What the property and fuzz tests share: values of every wire class, and ways to write them wrongly.
+"""Shared by property and fuzz tests: values of every wire class, and non-canonical encodings of them.
 
 ``strategy_for`` derives a Hypothesis strategy from a wire class's own declaration, so that a new
 class or field is covered the moment it is declared. ``respellings`` writes a decoded item again as
@@ -54,9 +54,9 @@ def holds_a_secret(kind: Any) -> bool:
 
 
 SECRET_CLASSES = [cls for cls in WIRE_CLASSES if holds_a_secret(cls.codec)]
-"""Those that are only ever written as CBOR."""
+"""Classes without a JSON form, because they hold a secret."""
 JSON_CLASSES = [cls for cls in WIRE_CLASSES if cls not in SECRET_CLASSES]
-"""Those that have a JSON form (B17)."""
+"""Classes with a JSON form (B17)."""
 
 
 def steady(examples: int) -> settings:
@@ -73,7 +73,7 @@ def steady(examples: int) -> settings:
 # --- values, derived from declarations
 
 _WIDTHS = (0, 1, 23, 24, 2**8 - 1, 2**8, 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**63, U64_MAX)
-"""Where the encoding of an integer changes its length."""
+"""Integers at which the length of the encoding changes."""
 uints = st.one_of(st.sampled_from(_WIDTHS), st.integers(0, U64_MAX))
 ints = st.one_of(st.sampled_from([n for w in _WIDTHS for n in (w, -1 - w)]), st.integers(INT_MIN, U64_MAX))
 texts = st.text(max_size=30)
@@ -81,7 +81,7 @@ blobs = st.one_of(st.binary(max_size=40), st.sampled_from([bytes(23), bytes(24),
 frees = st.recursive(
     st.one_of(st.none(), st.booleans(), ints, texts), lambda inner: st.lists(inner, max_size=3), max_leaves=6
 )
-"""Free values that CBOR and JSON hold alike, without maps: a free map may hold any key in any order."""
+"""Free values without maps, which CBOR and JSON represent alike."""
 
 
 def strategy_for(cls: type[Wire]) -> st.SearchStrategy[Any]:
@@ -141,7 +141,7 @@ def _lowered_limits() -> st.SearchStrategy[limits.Limits]:
 
 
 _SHORTEST = ((0, 23), (1, 2**8 - 1), (2, 2**16 - 1), (4, 2**32 - 1), (8, U64_MAX))
-"""Bytes of an argument, and the largest it holds."""
+"""Sizes of an argument in bytes, with the largest number of each."""
 
 
 def head(major: int, argument: int, width: int | None = None) -> bytes:
@@ -159,7 +159,7 @@ _SIMPLE = {None: b"\xf6", False: b"\xf4", True: b"\xf5"}
 
 
 def respellings(item: Any) -> Iterator[tuple[str, bytes]]:
-    """Every way we know to write ``item`` that is not canonical, one fault at a time, with its name."""
+    """Yield non-canonical encodings of ``item``, each with one fault, and the fault's name."""
     yield from _respell(item)
     canonical = spell(item)
     yield "trailing item", canonical + b"\x00"
@@ -168,11 +168,11 @@ def respellings(item: Any) -> Iterator[tuple[str, bytes]]:
 
 
 EQUAL = ("long form", "indefinite", "float", "bignum", "self-described", "duplicate", "misordered")
-"""Faults that a lax decoder reads as the same value."""
+"""Encodings that a lenient decoder reads as the same value."""
 
 
 def spell(item: Any) -> bytes:
-    """Canonical CBOR, written apart from the code under test."""
+    """Encode canonical CBOR, independently of the code under test."""
     match item:
         case None | bool():
             return _SIMPLE[item]
@@ -190,7 +190,7 @@ def spell(item: Any) -> bytes:
 
 
 def _respell(item: Any) -> Iterator[tuple[str, bytes]]:
-    """Faults in the item itself, then those in each of its parts."""
+    """Yield the faults of the item itself, then those of its parts."""
     canonical = spell(item)
     for tag in _TAGS:
         name = "self-described" if tag == 55799 else f"tag {tag} around"

@@ -1,4 +1,4 @@
-"""Attachments: sealed beside a message, addressed by content, committed to by att_root (§4.6, B5, B6)."""
+"""Attachments: sealing, content ids and att_root (§4.6, B5, B6)."""
 
 import dataclasses
 

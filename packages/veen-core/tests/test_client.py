@@ -217,7 +217,7 @@ def test_a_refusal_without_a_pending_message_is_an_error(alice: Person) -> None:
 
 @pytest.fixture
 def behind(alice: Person) -> tuple[Person, Receipt]:
-    """Alice verified one entry; then others wrote, and her second message landed at 4."""
+    """Alice verified one entry; others wrote, and her second message became entry 4."""
     alice.send()
     msg = alice.submit(b"late")
     alice.hub.write("bob", b"x", b"y")
@@ -302,7 +302,7 @@ def test_catching_up_forgets_all_writers(alice: Person) -> None:
 
 @pytest.fixture
 def jumped(alice: Person) -> tuple[Person, Receipt]:
-    """Alice's message landed at 2; she knows the log up to 4, from a checkpoint, and not its receipt."""
+    """Alice's message is entry 2; she resynced to entry 4 and never got its receipt."""
     msg = alice.submit()
     alice.hub.write("bob")
     receipt = alice.hub.append(msg)
@@ -392,7 +392,7 @@ def breaking(who: Person, invariant: str) -> Iterator[None]:
 
 
 def _answer(who: Person, receipt: Receipt, way: str) -> None:
-    """Hand in a receipt by each of the three ways there are."""
+    """Pass a receipt to each of the three methods that accept one."""
     seq = receipt.stream_seq
     match way:
         case "accept_receipt":
@@ -456,7 +456,7 @@ def test_a_message_without_a_client_seq_breaks_i9(alice: Person) -> None:
 
 
 def test_an_own_message_that_the_state_does_not_know_of_uses_up_its_client_seq(alice: Person) -> None:
-    """As after a restored backup: what the log shows of a client_id counts."""
+    """After a restored backup, own entries in the log move client_seq on."""
     backup = alice.restarted()
     alice.send(b"one")
     alice.send(b"two")
@@ -605,7 +605,7 @@ def test_a_message_that_would_be_refused_elsewhere_does_not_get_into_the_state(a
 
 
 def test_a_proof_that_shows_nothing_is_not_yet_a_contradiction(alice: Person) -> None:
-    """It carries no signature: whoever is in between may have damaged it."""
+    """A proof has no signature, so it may have been damaged in transit."""
     alice.send()
     alice.hub.write("bob", b"1", b"2")
     receipt = alice.hub.append(alice.submit())
@@ -735,7 +735,7 @@ def _of_another_label(hub: Hub) -> list[Entry]:
 
 
 def _disguised_as_a_token(hub: Hub) -> list[Entry]:
-    """With the control flag, a MSG that nobody committed to would pass unread (H5)."""
+    """With the control flag set, a MSG that no leaf commits to would go unchecked (H5)."""
     entry = hub.page(1)[0]
     stranger = Hub(name="elsewhere").compose("mallory").encode()
     return [_replaced(entry, msg_bytes=stranger, flags=FLAG_AUTHORIZE)]

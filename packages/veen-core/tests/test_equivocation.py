@@ -1,4 +1,4 @@
-"""Evidence that a hub signed two histories, which convicts it on its own (spec-1 §14, §16)."""
+"""Evidence that a hub signed two histories (spec-1 §14, §16)."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def receipt(hub: Hub) -> Receipt:
 
 @pytest.fixture
 def evidence(hub: Hub, receipt: Receipt) -> Equivocation:
-    """One place in the log, promised twice."""
+    """Two receipts for the same stream_seq."""
     other = hub.fork(0).write("mallory")[0]
     return evidence_of(_statement(hub, receipt), _statement(hub, other))
 
@@ -147,7 +147,7 @@ def test_a_key_is_evidence_only_for_its_own_time(hub: Hub, offset: int, key: int
 
 
 def test_evidence_with_a_broken_identity_is_refused(hub: Hub, evidence: Equivocation) -> None:
-    """Else a key slipped into a hub's record could be used to accuse it."""
+    """Otherwise a key added to a forged record could be used to accuse the hub."""
     mallory = HubPk(signing_key("mallory").public)
     slipped = HubKey(key_id=key_id(mallory), hub_pk=mallory, valid_from=UnixTime(BORN + 1))
     forged = dataclasses.replace(hub.identity, hub_keys=(*hub.identity.hub_keys, slipped))

@@ -1,4 +1,4 @@
-"""One root, families by who can act, and no secrets (errors.py)."""
+"""The errors: one root, one class per kind of failure, and no secrets in them."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Garbage in: whatever the bytes, a decoder returns a value or raises a ``VeenError``, and soon.
+"""Fuzzing: for any bytes, a decoder quickly returns a value or raises a ``VeenError``.
 
 Inputs come from fixed seeds, so that a run in CI is a few seconds long and the same every time. To
 fuzz for longer, say for how long; further seeds are then tried until the time is over::
@@ -277,7 +277,7 @@ def _terms(entry: Entry) -> LogTerms:
 
 
 def _answer(promise: Receipt) -> object:
-    """The genuine message with any RECEIPT."""
+    """Verify the genuine message with any RECEIPT."""
     entry = Entry(promise.label, promise.stream_seq, genuine_msg().encode(), promise.encode())
     return LogVerifier(_terms(entry)).accept(entry)
 
@@ -508,7 +508,7 @@ def test_well_formed_garbage_never_breaks_a_verifier(name: str) -> None:
 @steady(150)
 @given(st.data(), st.integers(1, 2**64 - 1), st.integers(1, 2**64 - 1))
 def test_a_proof_of_the_right_shape_and_no_truth_is_refused(data: st.DataObject, one: int, two: int) -> None:
-    """As many hashes as the sizes dictate, so that the checks behind the counts are reached."""
+    """Return as many hashes as the sizes require, so that the later checks are reached."""
     from_seq, to_seq = sorted((one, two))
     hashes = st.binary(min_size=32, max_size=32).map(ids.NodeHash)
     count = len(subtrees(from_seq, to_seq))

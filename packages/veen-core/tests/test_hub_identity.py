@@ -1,4 +1,4 @@
-"""A hub's keys over time, chained to the one thing a client pins (§8.4, B13)."""
+"""A hub's keys over time, chained to the hub_id that a client pins (§8.4, B13)."""
 
 import dataclasses
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def at(offset: int) -> UnixTime:
 
 @pytest.fixture
 def rotated(hub: Hub) -> Hub:
-    """A hub whose second key came in at TURN; both count for WINDOW seconds."""
+    """A hub whose second key is valid from TURN; both keys are active for WINDOW seconds."""
     hub.now = TURN
     hub.rotate_key(WINDOW)
     return hub
@@ -398,7 +398,7 @@ def test_a_later_record_is_signed_by_its_newest_key(rotated: Hub) -> None:
 
 
 def test_a_later_record_may_not_end_a_key_before_the_next_begins(rotated: Hub) -> None:
-    """Or receipts that verified yesterday would not verify today (§8.4)."""
+    """Otherwise receipts that verified before would no longer verify (§8.4)."""
     born, first, second = Hub().identity, rotated.keys[0], rotated.key
     alone = _with_key(born, 0, valid_until=at(1))
     gap = _with_key(rotated.identity, 0, valid_until=TURN - 1)

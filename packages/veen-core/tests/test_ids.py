@@ -1,4 +1,4 @@
-"""Same bytes, different meanings, different types (§2)."""
+"""Identifiers: one type per meaning (§2)."""
 
 import inspect
 

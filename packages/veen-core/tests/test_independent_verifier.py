@@ -1,4 +1,4 @@
-"""What veen_core makes, somebody else can verify: with a page of code that does not know veen_core."""
+"""The independent verifier accepts what veen_core makes and refuses the failing vectors."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ BENT_FROM = {
     "mmr_consistency": "6_to_13",
     "entry": "sixth",
 }
-"""A bad case without a context is a good one with its bytes bent: all else is as it was there."""
+"""A failing case without a context was derived from this good case and uses its context."""
 
 
 def context_of(name: str, folder: Path) -> dict[str, Any]:

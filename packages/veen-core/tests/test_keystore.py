@@ -1,4 +1,4 @@
-"""Keystores, and that no secret ever shows: not in a repr, not in any error (spec-1 §15)."""
+"""Keystores; and no repr or error ever shows a secret (spec-1 §15)."""
 
 import dataclasses
 import traceback
@@ -162,7 +162,7 @@ def _shows(secret: bytes, text: str) -> bool:
 
 
 def _everything_about(error: BaseException | None) -> Iterator[str]:
-    """What a log, a debugger or a crash reporter would print of an error and all behind it."""
+    """Return everything that a log or crash report would print of an error and its causes."""
     if error is None:
         return
     yield from (str(error), repr(error), repr(error.args), repr(getattr(error, "__dict__", {})))

@@ -139,13 +139,13 @@ def test_without_a_registry_the_profile_is_not_checked(hub: Hub) -> None:
 
 
 def _signed(hub: Hub, entry: Entry) -> Entry:
-    """The entry with a receipt that the hub did sign."""
+    """Return the entry with its receipt signed by the hub."""
     receipt = sign_receipt(hub.key, entry.receipt)
     return dataclasses.replace(entry, receipt_bytes=receipt.encode())
 
 
 def _receipt(hub: Hub, seq: int, **changes: object) -> Entry:
-    """Entry ``seq`` with a signed receipt that says something else."""
+    """Return entry ``seq`` with a signed receipt of other content."""
     entry = hub.entries[seq - 1]
     return _signed(hub, dataclasses.replace(entry, receipt_bytes=_with(entry.receipt, changes)))
 
@@ -170,7 +170,7 @@ def _next_with(hub: Hub, **changes: object) -> Entry:
 
 
 def _next(hub: Hub, **changes: object) -> Entry:
-    """The next entry, honest but for its receipt."""
+    """Return the next entry, with a changed receipt."""
     fork = hub.fork(len(hub.entries))
     fork.write("bob", b"next")
     return _receipt(fork, 6, **changes)
@@ -401,7 +401,7 @@ def test_a_receipt_counts_under_the_keys_that_were_active_at_its_time(hub: Hub) 
 
 
 def test_signatures_may_be_checked_elsewhere(hub: Hub) -> None:
-    """What the verifier hands over is all that another process needs to verify them."""
+    """The verifier passes on everything that another process needs to verify a signature."""
     seen: list[tuple[type, bytes]] = []
 
     class Collected(_Unchecked):

@@ -1,6 +1,6 @@
-"""Our own vectors: files made from fixed keys, made again and compared, accepted or refused.
+"""The project's own vectors: the files are what the generator makes, and each is accepted or refused.
 
-``vectors/generate.py`` makes them; its objects bring the judge that says what a case means.
+``vectors/generate.py`` makes them. Each object comes with the judge that decodes and verifies its cases.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BAD = [case for case in CASES if case.endswith("_fail")]
 
 
 class Vector:
-    """One case, as it lies on disk."""
+    """One case on disk."""
 
     def __init__(self, case: str) -> None:
         self.folder = VECTORS / case

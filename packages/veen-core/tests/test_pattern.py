@@ -1,4 +1,4 @@
-"""What a pattern reads is what the codec reads, and it reads nothing that the codec refuses (§3.1)."""
+"""A pattern and the general codec give the same values, and the pattern accepts nothing else (§3.1)."""
 
 import contextlib
 import random
@@ -25,7 +25,7 @@ LENGTHS = [0, 1, 23, 24, 255, 256, 65_535, 65_536]
 @array("PLAIN", section="9.9")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain(Wire):
-    """Every kind that has a pattern, and two strings whose length only they tell."""
+    """Every kind that has a pattern, and two strings of variable length."""
 
     ver: Literal[1, 2] = 1
     label: Label
@@ -51,12 +51,12 @@ def plain(**changes: Any) -> Plain:
 
 
 def read(data: bytes) -> Plain:
-    """As the codec reads, without the pattern."""
+    """Decode with the general codec, without the pattern."""
     return Plain.codec.read(cbor.decode_items(data, flat=True))  # type: ignore[no-any-return]
 
 
 def agree(data: bytes) -> None:
-    """A match is the codec's value; where the codec refuses there is none."""
+    """Check that pattern and codec agree on ``data``."""
     matched, expected = Plain.codec.match(data), None
     with contextlib.suppress(DecodeError):
         expected = read(data)

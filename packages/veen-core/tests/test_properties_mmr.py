@@ -1,4 +1,4 @@
-"""The MMR against §5.1 written down a second time, and its proofs against every way to misuse them."""
+"""The MMR compared with a second implementation of §5.1, and its proofs with every misuse."""
 
 from __future__ import annotations
 

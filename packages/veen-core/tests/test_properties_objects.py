@@ -1,4 +1,4 @@
-"""Signed and sealed objects: no bit of them can change, and they open for nobody and nothing else.
+"""Signed and sealed objects: any changed bit is refused, and only the right key and binding open them.
 
 ``SPECIMENS`` lists one small fixed example of each object with the verification a receiver does;
 every bit flip, truncation and extension of each is tried.
@@ -82,7 +82,7 @@ def reader(name: str) -> DhKey:
 
 HUB, CLIENT, READER = signer("hub"), signer("client"), reader("reader")
 LABEL = control_label(routing_key(new_identity(HUB, NOW).hub_id))
-"""The hub's own: the one on which both messages and tokens may stand (H5)."""
+"""The control label, on which both messages and tokens are accepted here (H5)."""
 HEADER = PayloadHeader(schema=SchemaId(seed("schema")))
 
 
@@ -268,7 +268,7 @@ def a_keystore() -> Specimen:
 
 
 def _page_of_one(data: bytes) -> None:
-    """What a client does with an entry that arrives: frame, both signatures, invariants, root."""
+    """Verify an entry as a client does: frame, both signatures, rules, root."""
     state = ClientState(
         label=LABEL,
         profile_id=BULK.profile_id,
@@ -379,7 +379,7 @@ def test_a_control_entry_carries_the_token_its_receipt_is_for() -> None:
 
 
 def test_a_chunk_damaged_anywhere_is_refused_as_a_whole() -> None:
-    """Up to the damage entries come out; the damaged one and those behind it never do (§4.8.2)."""
+    """Entries before the damage are yielded; the damaged one and those after it are not (§4.8.2)."""
     wire = an_entry().wire
     chunk = wire * 3
     assert len(list(split_frames(chunk))) == 3
@@ -483,7 +483,7 @@ def test_a_ciphertext_cut_anywhere_does_not_open() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17])
 def test_a_body_that_its_sender_did_not_seal_does_not_open(length: int) -> None:
-    """The header is genuine: any sender can put less than an authentication tag behind it."""
+    """The header is genuine, but the body is shorter than an authentication tag."""
     context = hpke.SealContext(READER.public, DhSecret(seed("once")))
     sealed_header = context.seal(HEADER.encode(), bound().aad)
     lengths = len(sealed_header).to_bytes(4, "big") + length.to_bytes(4, "big")

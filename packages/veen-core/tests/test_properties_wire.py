@@ -1,4 +1,4 @@
-"""Every wire object, from its own declaration: one value, one byte string (§3.1, B3, B17)."""
+"""Properties of every wire object, derived from its declaration (§3.1, B3, B17)."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def test_classes_with_a_secret_field_are_found_by_their_declaration() -> None:
 
 
 def _by_hand(value: Any) -> Any:
-    """As a JSON form would say it, if there were one."""
+    """Return the JSON form that the object would have without its secret."""
     return bytes(value).hex() if isinstance(value, bytes) else [] if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("cls", SECRET_CLASSES, ids=lambda cls: cls.__name__)
 def test_an_object_with_a_secret_has_no_json_form(cls: type[Wire]) -> None:
-    """Neither way: what was once written as JSON by others is not read either."""
+    """Neither writing nor reading JSON is possible."""
     names = [f.name for f in cls.codec.fields]
 
     @steady(5)
@@ -188,7 +188,7 @@ def test_no_other_spelling_of_a_value_is_accepted(cls: type[Wire]) -> None:
 
 @pytest.mark.parametrize("fault", EQUAL)
 def test_a_lax_decoder_would_read_the_other_spelling_as_the_same_value(fault: str) -> None:
-    """The faults tried above are real ones: cbor2 alone accepts them."""
+    """The faults tried above are real: cbor2 alone accepts them."""
     value = [{1: 300, 2: b"bytes", 3: "text"}, -7, [], None, 2**63]
     faulty = [wrong for name, wrong in respellings(value) if name.startswith(fault)]
     assert faulty

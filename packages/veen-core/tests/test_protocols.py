@@ -1,4 +1,4 @@
-"""What other packages implement: the shape of a clock, a reader, a writer."""
+"""The protocols that other packages implement: clock, reader, writer."""
 
 import inspect
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""The names people import, and the examples people copy."""
+"""The public names, and the examples of the READMEs."""
 
 import dataclasses
 import re
@@ -57,7 +57,7 @@ def _blocks(readme: Path, section: str) -> list[str]:
 
 @pytest.fixture
 def names(hub: Hub) -> dict[str, object]:
-    """What the example says you hold: of the third message of five."""
+    """The values that the example assumes, for the third of five messages."""
     hub.write("bob", b"1", b"2", b"3", b"4", b"5")
     return {
         "receipt_bytes": hub.receipt(3).encode(),
@@ -103,7 +103,7 @@ class TestTheVerificationExample:
 
 
 class TestTheExampleOfAHubThatChangedItsKey:
-    """The old key is retired: it must count for what it signed in its time, and for nothing after."""
+    """The old key is retired: its old receipts verify, new ones do not."""
 
     @pytest.fixture
     def names(self, hub: Hub) -> dict[str, object]:
@@ -170,7 +170,7 @@ def test_the_tour_lists_the_rules_of_a_log_as_the_code_does() -> None:
 
 
 def test_an_unsigned_tree_size_can_move_a_message(hub: Hub) -> None:
-    """Why the README wants it from a signed object: the root alone fits more than one size."""
+    """Why the size must come from a signed object: a root fits more than one size."""
     hub.write("bob", b"1", b"2", b"3")
     proof, leaf = hub.proof(3, 3), hub.receipt(3).leaf_hash
     verify_inclusion(proof, hub.log.root, StreamSeq(3), leaf, 3)

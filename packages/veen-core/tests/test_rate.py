@@ -1,4 +1,4 @@
-"""Token buckets, recomputable from receipts alone (OP0.3, H8)."""
+"""Token buckets, recomputed from receipts (OP0.3, H8)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""RECEIPT (§4.3): what is put together by hand for speed equals what the codec writes."""
+"""RECEIPT (§4.3): the fast encoder writes the same bytes as the codec."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a hub says of itself, and what tooling and attachment requests sign (§12, H5, H17, H19)."""
+"""The hub's status, and the digests that tooling and attachment requests sign (§12, H5, H17, H19)."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Declared once, codecs derived: layouts, strictness, and what an error says (§3.1, B1-B3, B17)."""
+"""Derived codecs: layouts, strictness and error texts (§3.1, B1 to B3, B17)."""
 
 import enum
 from dataclasses import dataclass

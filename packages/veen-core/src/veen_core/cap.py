@@ -69,7 +69,7 @@ class CapToken(Wire):
 
     @property
     def claims_ref(self) -> ClaimsRef:
-        """``Ht("veen/cap-claims", CBOR(cap_token without sig_chain))``: what rates and lifetimes belong to.
+        """Reference to the signed claims: ``Ht("veen/cap-claims", CBOR(cap_token without sig_chain))``.
 
         A chain may be shortened by its holder, and each prefix is a valid token with its own auth_ref.
         Rate buckets and issued_at are therefore kept per claims_ref, not per auth_ref (ADR 0003).

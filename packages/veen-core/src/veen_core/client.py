@@ -38,7 +38,7 @@ ROTATE: Final = "rotate client_id before sending"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A receipt lies ahead of the verified prefix: read the entries between, or ``catch_up``."""
+    """A receipt is ahead of the verified prefix: read the entries between, or ``catch_up``."""
 
     from_seq: StreamSeq
     to_seq: StreamSeq

@@ -120,7 +120,7 @@ class AttachmentResponse(Wire):
 
 
 MAX_ADMIN_AGE = 60
-"""Seconds that a signed tooling request counts (H19)."""
+"""Seconds for which a signed tooling request is valid (H19)."""
 
 
 def admin_digest(hub_id: HubId, method: str, path: str, body: bytes, hub_ts: UnixTime) -> bytes:

@@ -1,4 +1,4 @@
-"""How veen-core's own vectors are made: the same fixed keys, the same bytes, every time.
+"""The generator of veen-core's own vectors: fixed keys, so that every run gives the same bytes.
 
 ``case``     what a vector is: files in ``<object>/<case>/`` or ``<object>/<case>_fail/``
 ``crooked``  bytes that deterministic CBOR forbids, derived from good ones (§3.1, B3)

@@ -122,7 +122,7 @@ def read(cls: type[W], wire: bytes) -> W:
 
 
 def readable(value: Wire) -> dict[str, Any]:
-    """Names and hex, also for an object that is an array or holds a secret: these keys are nobody's."""
+    """Return names and hex, also for an array or an object with secrets: these keys are for tests only."""
     held = ((f, getattr(value, f.name)) for f in value.codec.fields)
     return {f.name: _spelt(f.kind, v) for f, v in held if v is not None or not (f.optional or f.trailing)}
 
@@ -140,5 +140,5 @@ def _spelt(kind: Any, value: Any) -> Any:
 
 
 def decoded(cls: type[Wire]) -> Judge:
-    """The judge of an object about which there is nothing to say beyond its form."""
+    """Return a judge that only decodes, for objects without further rules."""
     return lambda wire, _context: readable(read(cls, wire))

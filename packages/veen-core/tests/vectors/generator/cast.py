@@ -1,4 +1,4 @@
-"""Who appears in the vectors: fixed keys, one hub, one log of thirteen messages."""
+"""The fixed inputs of the vectors: keys, one hub, one log of thirteen messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of what lies beside a label's log: summary, peaks, checkpoint index, pruned entries (§4.8.3)."""
+"""Vectors of the files next to a label's log: summary, peaks, checkpoint index, pruned entries (§4.8.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bytes that deterministic CBOR forbids (§3.1, B3), and JSON that its strict form forbids (B17).
 
-Each fault bends one thing of a good object and leaves the rest as it was. The table is ``FAULTS``;
+Each fault changes one thing of a good object. The table is ``FAULTS``;
 the fields of the object's declaration say which of them apply.
 """
 
@@ -22,7 +22,7 @@ from veen_core.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One bent object and how it is refused."""
+    """One altered object and the error that it causes."""
 
     name: str
     wire: bytes | str
@@ -32,20 +32,20 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes to stand for an item as they are."""
+    """Raw bytes in place of an item."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map whose keys may repeat and stand in any order."""
+    """A map with keys in any order, also repeated."""
 
     pairs: list[tuple[Any, Any]]
 
 
 def encode(item: Any) -> bytes:
-    """CBOR that also says what must not be said."""
+    """Encode CBOR, including forms that deterministic CBOR forbids."""
     match item:
         case Raw():
             return item.data
@@ -179,7 +179,7 @@ def _field_types(codec: Codec, item: Any) -> Iterator[Fault]:
 
 
 def _null_match(codec: Codec, field: Field) -> str:
-    """A field that is itself an object says so; any other names what it wanted."""
+    """Return the error text for null in an optional field."""
     kind: Any = field.kind
     inner = f"want {kind.describe()}"
     if isinstance(kind, ArrayCodec | MapCodec):

@@ -1,4 +1,4 @@
-"""Vectors of what an export consists of beside the log (spec-1 §15, ADR 0007); the registry (§14.1)."""
+"""Vectors of the export's own objects (spec-1 §15, ADR 0007) and of the registry (§14.1)."""
 
 from __future__ import annotations
 

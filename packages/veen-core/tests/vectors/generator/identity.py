@@ -1,4 +1,4 @@
-"""Vectors of who may do what: cap_token, hub-identity, checkpoint-binding."""
+"""Vectors of cap_token, hub-identity and checkpoint-binding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def judge_token(wire: bytes, _context: Context) -> Any:
 
 
 def _signed(links: int = 1, issuer: SigningKey = cast.ISSUER, **changes: Any) -> CapToken:
-    """Signed as §6 says, also where ``mint`` would not sign."""
+    """Sign a token as in §6, even if ``mint`` would refuse it."""
     allow = Allow(stream_ids=(cast.STREAM,), ttl=600)
     token = CapToken(
         issuer_pk=cast.ISSUER.public,

@@ -1,4 +1,4 @@
-"""Vectors of what one party keeps or computes: client_state, pow_cookie, limits."""
+"""Vectors of client_state, pow_cookie and limits."""
 
 from __future__ import annotations
 

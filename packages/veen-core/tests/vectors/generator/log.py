@@ -1,4 +1,4 @@
-"""Vectors of what a hub signs and serves: RECEIPT and CHECKPOINT."""
+"""Vectors of RECEIPT and CHECKPOINT."""
 
 from __future__ import annotations
 

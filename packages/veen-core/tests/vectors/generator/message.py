@@ -1,4 +1,4 @@
-"""Vectors of what a sender starts from and what it sends: profile, derivations, payload_hdr, MSG."""
+"""Vectors of profile, derivations, payload_hdr and MSG."""
 
 from __future__ import annotations
 

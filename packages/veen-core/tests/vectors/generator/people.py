@@ -1,4 +1,4 @@
-"""Vectors of what a person publishes and keeps: identity_card, secrets, keystore."""
+"""Vectors of identity_card, secrets and keystore."""
 
 from __future__ import annotations
 

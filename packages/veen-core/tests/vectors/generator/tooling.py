@@ -1,4 +1,4 @@
-"""Vectors of what a hub says of itself and answers to its tooling, in CBOR and JSON (§12, H5, H17, H19)."""
+"""Vectors of the status and of tooling answers, in CBOR and JSON (§12, H5, H17, H19)."""
 
 from __future__ import annotations
 
