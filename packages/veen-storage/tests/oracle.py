@@ -1,15 +1,17 @@
-"""An oracle of its own: what was promised is there, and everything there holds together.
+"""The independent oracle: every promise was kept, and all answers of a store agree with each other.
 
-It knows ``Store`` only as a hub does (labels, entries, proofs, checkpoints, cursors) and recomputes
-the rest from the entries: leaves, roots with an MMR of its own, signatures, client cursors, token
-records and buckets. ``fsck`` looks at the files; this looks at the answers.
+The oracle reads a ``Store`` as a hub does (labels, entries, proofs, checkpoints, cursors) and recomputes
+leaves, roots, client cursors, token records and buckets from the entries, with a Merkle tree of its own. It
+shares no fold with the writer, with core's ``LogVerifier`` or with fsck: it is the second opinion on all
+three (ADR 0008). fsck checks files; the oracle checks answers.
 """
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -17,18 +19,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import lmdb
+
 from veen_core import hub_identity
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.chunk import PrunedEntry
 from veen_core.consistency import verify_consistency
 from veen_core.entry import Entry, authorize_leaf
+from veen_core.errors import VeenError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import AuthRef, ClientId, Coid, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.msg import verify_msg
 from veen_core.proof import verify_inclusion
 from veen_core.receipt import Receipt
 from veen_storage.commit.writer import Batch
+from veen_storage.errors import REPAIR, DamageError
 from veen_storage.fsck import fsck, index_check
 from veen_storage.store import Store
 
@@ -46,7 +52,7 @@ Place = tuple[Label, int]
 
 @dataclass
 class Promises:
-    """What somebody was told, in order; ``count`` things of each kind can be looked at."""
+    """What was acknowledged to clients, in order."""
 
     receipts: dict[Place, bytes] = field(default_factory=dict)
     checkpoints: dict[Place, bytes] = field(default_factory=dict)
@@ -54,12 +60,12 @@ class Promises:
     pruned: dict[Place, int] = field(default_factory=dict)
     attachments: dict[Coid, bytes] = field(default_factory=dict)
     attempted: list[list[Receipt]] = field(default_factory=list)
-    """Batches that were handed to ``commit``, whether or not it returned."""
+    """The receipts of every batch passed to ``commit``, whether or not it returned."""
     created: bool = False
     told: list[tuple[str, object, object]] = field(default_factory=list)
 
     def commit(self, store: Store, batch: Batch) -> None:
-        """What a hub does: nothing leaves before ``commit`` has returned."""
+        """Commit a batch and note its receipts as promised, as a hub does after ``commit`` has returned."""
         self.attempted.append(list(batch.receipts))
         store.commit(batch)
         for receipt in batch.receipts:
@@ -70,7 +76,7 @@ class Promises:
         self.told.append((kind, key, value))
 
     def first(self, count: int) -> Promises:
-        """As it was when ``count`` things had been told."""
+        """Return the promises as of the moment when ``count`` of them had been made."""
         earlier = Promises(attempted=self.attempted)
         for kind, key, value in self.told[:count]:
             if kind == "created":
@@ -90,7 +96,7 @@ class Promises:
 
 @dataclass
 class Tree:
-    """Leaves in, roots out: the plainest way there is."""
+    """A Merkle Mountain Range written as plainly as possible (core §5.1)."""
 
     leaves: list[bytes] = field(default_factory=list)
     peaks: list[tuple[int, bytes]] = field(default_factory=list)
@@ -122,7 +128,7 @@ def receipt_verifies(identity: HubIdentity, receipt: Receipt) -> bool:
 
 @lru_cache(maxsize=100_000)
 def leaf_of(entry: Entry) -> LeafHash:
-    """Recomputed and, for a MSG, verified whole."""
+    """Recompute the leaf of an entry; a MSG is verified too."""
     if entry.is_authorize:
         return authorize_leaf(CapToken.decode(entry.msg_bytes).auth_ref, entry.msg_bytes)
     return verify_msg(entry.msg_bytes)[1]
@@ -136,7 +142,7 @@ def checkpoint_verifies(identity: HubIdentity, checkpoint: Checkpoint, epoch_sec
 
 @dataclass
 class Seen:
-    """One label as it was found, entry by entry."""
+    """One label as a reader finds it, entry by entry."""
 
     label: Label
     tree: Tree = field(default_factory=Tree)
@@ -174,7 +180,7 @@ class Seen:
 
 
 def walk(store: Store, known: dict[Label, Seen] | None = None, page: int = 7) -> dict[Label, Seen]:
-    """Every entry of every label, in pages; only what is new since ``known``, if that is given."""
+    """Read every entry of every label in pages; with ``known``, only the entries after it."""
     seen = known if known is not None else {}
     for label in store.read.labels():
         held = seen.setdefault(label, Seen(label))
@@ -185,7 +191,7 @@ def walk(store: Store, known: dict[Label, Seen] | None = None, page: int = 7) ->
 
 
 def examine(store: Store, promises: Promises, seen: dict[Label, Seen] | None = None) -> dict[Label, Seen]:
-    """Everything that must hold of an open store, whatever happened before."""
+    """Assert everything that must hold of an open store after any history."""
     seen = walk(store, seen)
     _examine_promises(store, promises, seen)
     for held in seen.values():
@@ -218,7 +224,7 @@ def _examine_promises(store: Store, promises: Promises, seen: dict[Label, Seen])
 
 
 def half_visible(seen: dict[Label, Seen], promises: Promises) -> list[Receipt]:
-    """Of batches that were tried: what is there although not all of its batch is."""
+    """Return receipts that are in the log although others of their batch are not."""
     halves: list[Receipt] = []
     for batch in promises.attempted:
         there = [receipt for receipt in batch if present(seen, receipt)]
@@ -228,7 +234,7 @@ def half_visible(seen: dict[Label, Seen], promises: Promises) -> list[Receipt]:
 
 
 def describe_halves(seen: dict[Label, Seen], promises: Promises) -> str:
-    """Of every batch that is there in part: what it held, and what is there in its place."""
+    """Describe every batch that is in the log only in part."""
     lines = []
     for number, batch in enumerate(promises.attempted):
         there = [present(seen, receipt) for receipt in batch]
@@ -263,7 +269,7 @@ def _examine_answers(store: Store, held: Seen) -> None:
 
 
 def checkpoints(store: Store, label: Label) -> Iterator[Checkpoint]:
-    """All of a label, newest first."""
+    """Yield the checkpoints of a label, newest first."""
     found = store.read.latest_checkpoint(label)
     while found is not None:
         yield found
@@ -284,7 +290,7 @@ def _examine_checkpoints(store: Store, held: Seen) -> None:
 
 
 def _examine_cursors(store: Store, seen: dict[Label, Seen]) -> None:
-    """What admission would look at agrees with the log (§3.4.1, H5, H8)."""
+    """Assert that the cursors that admission reads agree with the log (core §3.4.1, H5, H8)."""
     view = store.batch(NOW).view
     tokens = {ref: found for held in seen.values() for ref, found in held.tokens.items()}
     for auth_ref, (token, receipt) in tokens.items():
@@ -310,7 +316,7 @@ def _examine_cursors(store: Store, seen: dict[Label, Seen]) -> None:
 
 
 def bucket_of(held: Seen, auth_ref: AuthRef, tokens: dict[AuthRef, tuple[CapToken, Receipt]]) -> int | None:
-    """Recomputed from receipts alone (H8)."""
+    """Recompute a bucket from receipts alone (H8)."""
     if auth_ref not in tokens or (rate := tokens[auth_ref][0].allow.rate) is None:
         return None
     left, refilled = rate.burst, None
@@ -325,35 +331,40 @@ def bucket_of(held: Seen, auth_ref: AuthRef, tokens: dict[AuthRef, tuple[CapToke
 
 
 def drop(store: Store) -> None:
-    """Let go of a store as a crash would: nothing applied, nothing closed in order. Without a thread only."""
+    """Drop a store without a thread as a kill would: nothing is applied or closed in order."""
     assert store._thread is None
     store._journal.close()
     store._index.close()
     store._lock.release()
 
 
-def _here(call: Callable[..., T], *args: Any) -> T:
-    return call(*args)
+def _call_here(call: Callable[..., T], *args: Any) -> T:
+    try:
+        return call(*args)
+    except (lmdb.Error, struct.error, OSError, VeenError) as exc:
+        what = exc.what if isinstance(exc, DamageError) else str(exc)
+        raise DamageError(index_check.INDEX_FILE, None, what, REPAIR) from exc
+
+
+def index_read_here() -> AbstractContextManager[object]:
+    """Let fsck and repair read the index in this process: 10 ms instead of 500, and not safe if damaged."""
+    return patch.object(index_check, "run_isolated", _call_here)
 
 
 def check_files(root: Path, *, apart: bool = False) -> None:
-    """``fsck``, which sees the files only.
-
-    Not ``apart`` it stays in this process and beside the directory, whose index nobody has damaged: a
-    small directory then takes 10 ms instead of 500.
-    """
+    """Assert that fsck finds no fault. ``apart``: with all cores and a separate process for the index."""
     with ExitStack() as stack:
         if not apart:
             stack.enter_context(patch.object(tempfile, "tempdir", str(root.parent)))
-            stack.enter_context(patch.object(index_check, "run_isolated", _here))
+            stack.enter_context(index_read_here())
         report = fsck(root, processes=None if apart else 1)
     assert report.ok, "\n".join(str(fault) for fault in report.faults)
 
 
 def check_directory(root: Path, promises: Promises, *, as_it_is: bool = True) -> None:
-    """It opens, holds what was promised and no half batch, goes on, and then its files agree.
+    """Assert that a directory opens, keeps every promise, has no partial batch, continues, and is clean.
 
-    ``as_it_is``: they do before it is opened, too, with work left to do by recovery.
+    ``as_it_is``: it must also be clean before it is opened, with work left for recovery.
     """
     if as_it_is:
         check_files(root)

@@ -1,15 +1,15 @@
 """No single flipped bit goes unnoticed, in any file of a data directory.
 
-Small files are flipped bit by bit, large ones at a seeded sample of bits. Flips in version, registry and
-identity are judged by what opening reads; those in the log by everything that fsck does short of LMDB, which
-takes milliseconds, and what that does not see by fsck itself.
+Every bit of the small files is flipped, and a seeded sample of bits of the large ones. Flips in version,
+registry and identity must be refused when the directory is opened. Flips in the log must be found by the part
+of fsck that needs no LMDB, which takes milliseconds, or else by fsck.
 
 Bits that cannot matter, and are therefore not reported:
 
-- ``lock``: its text is only shown to whoever finds the directory locked;
-- ``index/lock.mdb``: LMDB's reader table, made anew by whoever opens it;
-- pages of ``index/data.mdb`` that no row lies on: free, or of the transaction before the last;
-- in a zstd frame's header the one bit that the format reserves as unused: the content stays the same.
+- ``lock``: its text is only shown to a process that finds the directory locked;
+- ``index/lock.mdb``: LMDB's reader table, which every opening writes anew;
+- pages of ``index/data.mdb`` without rows: free pages, and those of the transaction before the last;
+- the one bit of a zstd frame header that the format reserves as unused: the content stays the same.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from .test_fsck import abandon
 from .test_repair import rows
 
 TINY = Limits(max_msg_bytes=2_048, max_chunk_bytes=8_192, max_checkpoint_interval=2)
-"""A chunk of two entries: three entries make one of everything."""
+"""Limits under which a chunk holds two entries: three entries make one file of each kind."""
 
 
 def make(root: Path, *, zstd: int | None = None, entries: int = 3, prune: bool = False) -> Path:
@@ -87,7 +87,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def flipped(path: Path, bit: int) -> Iterator[None]:
-    """The file with one bit changed; as it was afterwards."""
+    """Flip one bit of the file for the duration of the block."""
     with path.open("r+b") as file:
         file.seek(bit // 8)
         was = file.read(1)[0]
@@ -119,7 +119,7 @@ class NoView(View):
 
 
 class NoIndex(Index):
-    """Holds nothing and keeps nothing: a few entries fit into the ledger's memory."""
+    """An index that stores nothing: a few entries fit into the ledger's memory."""
 
     def __init__(self) -> None: ...
 
@@ -136,7 +136,7 @@ def trust_in(root: Path) -> Trust:
 
 
 def log_is_clean(root: Path, trust: Trust, recent: int | None = None) -> bool:
-    """Everything that fsck does with log and journal, but for LMDB."""
+    """Return whether fsck finds no fault in log and journal; does not use LMDB."""
     layout, report = Layout(root), Report(Level.FULL)
     journal, log = read_journal(layout, report), list_log(layout, report)
     applied = applied_by_files(layout, log, journal, zstd=trust.registry.zstd_level is not None)
@@ -180,7 +180,7 @@ def test_every_bit_of_the_identity_matters(root: Path, name: str) -> None:
 
 
 def test_every_bit_of_an_identity_that_is_being_replaced_matters(root: Path, tmp_path: Path) -> None:
-    """hub-identity.next, as a rotation leaves it that is cut off right after its commit point."""
+    """The file hub-identity.next, as a rotation that is interrupted after its commit point leaves it."""
     layout = Layout(Path(shutil.copytree(root, tmp_path / "data")))
     registry, path = read_registry(layout), layout.identity_next
     identity, signature = read_artifacts(layout, registry.hub_id)
@@ -192,7 +192,7 @@ def test_every_bit_of_an_identity_that_is_being_replaced_matters(root: Path, tmp
         assert [fault.file for fault in report.faults] == [path.name], bit
 
 
-def test_every_bit_of_what_the_journal_says_is_applied_matters(root: Path) -> None:
+def test_every_bit_of_the_journals_applied_file_matters(root: Path) -> None:
     path = root / "journal" / "applied"
     assert fsck(root, processes=1).ok
     for bit in all_bits(path):
@@ -239,7 +239,7 @@ def test_every_bit_of_a_key_matters(root: Path) -> None:
     ],
     ids=["summary", "peaks", "checkpoint", "checkpoint index", "binding"],
 )
-def test_every_bit_beside_a_chunk_matters(root: Path, pattern: str) -> None:
+def test_every_bit_of_a_derived_file_matters(root: Path, pattern: str) -> None:
     path = next(root.glob(pattern))
     assert unnoticed(root, path, all_bits(path), recent=0) == []  # no entry's signature can help here
 
@@ -338,7 +338,7 @@ def test_a_bit_of_the_journal_matters(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_bit_of_a_row_of_the_index_matters(tmp_path: Path) -> None:
-    """Wherever a known value lies in the file: if the rows change, fsck says so."""
+    """Flip a bit in known values of the file: if a row changes, fsck reports it."""
     copy = make(tmp_path / "data", prune=True)
     path, before = copy / "index" / "data.mdb", rows(copy)
     data = path.read_bytes()
@@ -357,7 +357,7 @@ def test_a_bit_of_a_row_of_the_index_matters(tmp_path: Path) -> None:
 
 
 def needles(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Something that only a row of that table holds, for every table with room for it."""
+    """Yield for each table a value that only a row of that table holds."""
     index = Index(root / "index", readonly=True)
     with index.reading() as view:
         yield "labels", next(view.scan("labels", b""))[0]

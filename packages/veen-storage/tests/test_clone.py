@@ -62,7 +62,7 @@ def entries(store: Store, of: Label) -> list[Entry | PrunedEntry]:
 
 
 def fill(store: Store) -> None:
-    """Several labels with sealed, growing and pruned chunks, checkpoints by hand, a token, an anchor."""
+    """A store with several labels: sealed, growing and pruned chunks, checkpoints, a token, an anchor."""
     for name in (ORDERS, INVOICES):
         send_each(store, name, 21)
     send(store, label("short"), now=at(60))
@@ -93,7 +93,7 @@ def assert_sound(root: Path) -> None:
 # --- clone
 
 
-def test_a_clone_of_an_open_hub_answers_everything_alike(filled: Store, tmp_path: Path) -> None:
+def test_a_clone_of_an_open_hub_gives_the_same_answers(filled: Store, tmp_path: Path) -> None:
     clone(filled, tmp_path / "clone", files=Unsynced())
     with Store(tmp_path / "clone", background=False) as copy:
         assert copy.identity == filled.identity
@@ -127,7 +127,7 @@ def test_the_log_of_a_clone_is_the_same_byte_for_byte(filled: Store, tmp_path: P
     )
 
 
-def test_a_clone_is_without_secrets_unless_asked(filled: Store, tmp_path: Path) -> None:
+def test_a_clone_has_no_keys_unless_asked_for(filled: Store, tmp_path: Path) -> None:
     clone(filled, tmp_path / "clone", files=Unsynced())
     (seed,) = (path.read_bytes() for path in filled.layout.keys.iterdir())
     assert not any(seed[-32:] in content for content in tree(tmp_path / "clone").values())
@@ -137,7 +137,7 @@ def test_a_clone_is_without_secrets_unless_asked(filled: Store, tmp_path: Path) 
         assert copy.read.head(ORDERS) == filled.read.head(ORDERS)
 
 
-def test_with_its_keys_a_clone_goes_on_where_the_hub_stopped(filled: Store, tmp_path: Path) -> None:
+def test_a_clone_with_keys_continues_where_the_hub_stopped(filled: Store, tmp_path: Path) -> None:
     clone(filled, tmp_path / "clone", with_keys=True, files=Unsynced())
     with Store(tmp_path / "clone", background=False, files=Unsynced()) as copy:
         for who, name in (("alice", ORDERS), ("bob", INVOICES), ("alice", CONTROL)):
@@ -148,7 +148,7 @@ def test_with_its_keys_a_clone_goes_on_where_the_hub_stopped(filled: Store, tmp_
     assert_sound(tmp_path / "clone")
 
 
-def test_keys_that_are_kept_elsewhere_come_along_when_asked(make_store: MakeStore, tmp_path: Path) -> None:
+def test_keys_in_another_folder_are_copied_if_asked_for(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     send(store, ORDERS)
     shutil.copytree(store.layout.keys, tmp_path / "keys")
@@ -157,7 +157,7 @@ def test_keys_that_are_kept_elsewhere_come_along_when_asked(make_store: MakeStor
     assert len(list((tmp_path / "clone" / "keys").iterdir())) == 1
 
 
-def test_a_closed_directory_is_cloned_with_what_its_journal_holds(
+def test_a_clone_of_a_closed_directory_includes_its_pending_batches(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
     store = make_store()
@@ -184,17 +184,17 @@ def test_a_clone_can_be_cloned(filled: Store, tmp_path: Path) -> None:
     assert_sound(tmp_path / "second")
 
 
-def test_nothing_is_cloned_over_something_else(filled: Store, tmp_path: Path) -> None:
+def test_a_clone_into_a_folder_that_is_not_empty_is_refused(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is not empty"):
         clone(filled, tmp_path)
 
 
-def test_a_hub_that_is_open_here_is_cloned_as_a_store_not_by_path(filled: Store, tmp_path: Path) -> None:
+def test_cloning_by_path_is_refused_if_the_hub_is_open_in_this_process(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(LockedError):
         clone(filled.layout.root, tmp_path / "clone")
 
 
-def test_progress_is_told_label_by_label(filled: Store, tmp_path: Path) -> None:
+def test_progress_is_reported_label_by_label(filled: Store, tmp_path: Path) -> None:
     told: list[Progress] = []
     clone(filled, tmp_path / "clone", progress=told.append, files=Unsynced())
     assert [p.labels_done for p in told] == [1, 2, 3, 4]
@@ -202,7 +202,7 @@ def test_progress_is_told_label_by_label(filled: Store, tmp_path: Path) -> None:
     assert told[-1].bytes_copied >= sum(len(c) for c in tree(filled.layout.log).values()) - 2_000
 
 
-def test_until_it_is_whole_a_clone_is_no_data_directory(filled: Store, tmp_path: Path) -> None:
+def test_an_unfinished_clone_is_no_data_directory(filled: Store, tmp_path: Path) -> None:
     class Stops(Unsynced):
         def rename(self, source: Path, target: Path) -> None:
             if target.name == "VERSION":
@@ -216,7 +216,7 @@ def test_until_it_is_whole_a_clone_is_no_data_directory(filled: Store, tmp_path:
     assert len(tree(tmp_path / "clone", "log")) == len(tree(filled.layout.log))
 
 
-def test_everything_is_synced_before_version_names_it(make_store: MakeStore, tmp_path: Path) -> None:
+def test_everything_is_synced_before_version_is_written(make_store: MakeStore, tmp_path: Path) -> None:
     class Recording(Files):
         def __init__(self) -> None:
             self.written: dict[int, Path] = {}
@@ -248,7 +248,7 @@ def test_everything_is_synced_before_version_names_it(make_store: MakeStore, tmp
     clone(store, tmp_path / "clone", files=Recording())
 
 
-def test_damage_in_the_source_is_found_not_copied_on(filled: Store, tmp_path: Path) -> None:
+def test_damage_in_the_source_is_reported_and_not_copied(filled: Store, tmp_path: Path) -> None:
     path = next(path for path in filled.layout.log.iterdir() if path.suffix == ".open")
     content = bytearray(path.read_bytes())
     content[300] ^= 1
@@ -270,7 +270,9 @@ def test_a_missing_chunk_is_named(make_store: MakeStore, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["summary", "peaks", "checkpoint", "anchor"])
-def test_a_missing_file_beside_the_chunks_is_named(make_store: MakeStore, tmp_path: Path, kind: str) -> None:
+def test_a_missing_summary_peaks_or_checkpoint_file_is_named(
+    make_store: MakeStore, tmp_path: Path, kind: str
+) -> None:
     store = make_store()
     send(store, ORDERS, 20)
     batch = store.batch(at(1))
@@ -289,7 +291,7 @@ def test_a_missing_file_beside_the_chunks_is_named(make_store: MakeStore, tmp_pa
 
 @pytest.mark.parametrize("kind", ["index", "binding"])
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "gone"])
-def test_a_list_of_checkpoints_that_lacks_one_is_named_with_its_remedy(
+def test_a_checkpoint_index_or_binding_without_a_line_is_named_with_its_remedy(
     make_store: MakeStore, tmp_path: Path, kind: str, cut: bool
 ) -> None:
     store = make_store()
@@ -310,7 +312,7 @@ def test_a_list_of_checkpoints_that_lacks_one_is_named_with_its_remedy(
 
 
 def test_a_busy_hub_is_cloned_at_a_consistent_cut(make_store: MakeStore, tmp_path: Path) -> None:
-    """Whatever one entry relies on in another label is in the clone too: here, a token before its use."""
+    """A clone includes what its entries rely on in other labels: here, each token that a message uses."""
     store = make_store(
         background=True, zstd_level=1, limits=Limits(max_checkpoint_interval=8, max_msg_bytes=2_048)
     )
@@ -357,7 +359,7 @@ def test_a_busy_hub_is_cloned_at_a_consistent_cut(make_store: MakeStore, tmp_pat
     assert_sound(tmp_path / "2")
 
 
-def test_a_chunk_that_is_sealed_while_it_is_copied_is_cut_at_the_cut(
+def test_a_chunk_that_is_sealed_while_it_is_copied_ends_at_the_cut(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store(zstd_level=3)
@@ -378,7 +380,7 @@ def test_a_chunk_that_is_sealed_while_it_is_copied_is_cut_at_the_cut(
     assert_sound(tmp_path / "clone")
 
 
-def test_a_chunk_that_is_pruned_while_it_is_copied_comes_along_pruned(
+def test_a_chunk_that_is_pruned_while_it_is_copied_is_copied_as_pruned(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store()
@@ -448,7 +450,7 @@ def test_a_fork_is_a_new_hub_that_keeps_the_prefix_as_evidence(filled: Store, tm
     assert_sound(ancestor)
 
 
-def test_both_forks_go_on_and_remain_verifiable(filled: Store, tmp_path: Path) -> None:
+def test_both_forks_continue_and_remain_verifiable(filled: Store, tmp_path: Path) -> None:
     fork(filled, tmp_path / "fork", NEW_KEY, at(200), files=Unsynced())
     send(filled, ORDERS, 5, now=at(210))
     filled.apply()
@@ -461,7 +463,7 @@ def test_both_forks_go_on_and_remain_verifiable(filled: Store, tmp_path: Path) -
     check_fork(tmp_path / "fork")
 
 
-def test_a_fork_may_leave_before_the_end(make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_fork_may_be_cut_before_the_end(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     for name in (ORDERS, INVOICES, label("left out")):
         send_each(store, name, 21)
@@ -482,7 +484,7 @@ def test_a_fork_may_leave_before_the_end(make_store: MakeStore, tmp_path: Path) 
     assert_sound(ancestor)
 
 
-def test_a_fork_may_leave_anywhere(make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_fork_may_be_cut_at_any_entry(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     send(store, ORDERS, 21)
     store.apply()
@@ -513,7 +515,9 @@ def test_a_cut_that_cannot_be_made_is_refused(make_store: MakeStore, tmp_path: P
         fork(store, tmp_path, NEW_KEY, at(200))
 
 
-def test_without_the_old_key_only_the_new_hub_vouches(make_store: MakeStore, tmp_path: Path) -> None:
+def test_without_the_old_hubs_key_only_the_new_hub_signs_the_record(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
     store = make_store()
     send(store, ORDERS, 3)
     store.apply()
@@ -522,7 +526,7 @@ def test_without_the_old_key_only_the_new_hub_vouches(make_store: MakeStore, tmp
     check_fork(tmp_path / "fork")
 
 
-def test_a_fork_of_a_fork_keeps_the_whole_line(make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_fork_of_a_fork_keeps_all_ancestors(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     send(store, ORDERS, 9)
     store.apply()
@@ -581,7 +585,7 @@ def test_a_hub_that_is_no_fork_says_so(store: Store) -> None:
         check_fork(store.layout.root)
 
 
-def test_until_it_is_whole_a_fork_is_no_data_directory(make_store: MakeStore, tmp_path: Path) -> None:
+def test_an_unfinished_fork_is_no_data_directory(make_store: MakeStore, tmp_path: Path) -> None:
     class Stops(Unsynced):
         def rename(self, source: Path, target: Path) -> None:
             if target == tmp_path / "fork" / "VERSION":
@@ -597,9 +601,7 @@ def test_until_it_is_whole_a_fork_is_no_data_directory(make_store: MakeStore, tm
         Store(tmp_path / "fork")
 
 
-def test_a_closed_directory_is_copied_but_for_its_index_and_journal(
-    make_store: MakeStore, tmp_path: Path
-) -> None:
+def test_an_ancestor_is_copied_without_its_index_and_journal(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     fill(store)
     store.close()
@@ -629,7 +631,7 @@ def _folder_for_record(root: Path) -> str:
 @pytest.mark.parametrize(
     "spoil", [_no_ancestry, _no_ancestor_identity, _folder_for_record], ids=lambda spoil: spoil.__name__[1:]
 )
-def test_fsck_of_a_fork_names_what_is_gone(
+def test_fsck_of_a_fork_names_what_is_missing(
     filled: Store, tmp_path: Path, spoil: Callable[[Path], str]
 ) -> None:
     fork(filled, tmp_path / "fork", NEW_KEY, at(200), files=Unsynced())

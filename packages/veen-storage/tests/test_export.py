@@ -126,7 +126,7 @@ def test_the_sidecar_finds_any_entry_without_reading_the_rest(written: Store, tm
     assert Msg.decode(found) == written.read.entry(ORDERS, seq(12)).msg
 
 
-def test_chunk_files_are_the_hubs_own_where_they_are_whole(make_store: MakeStore, tmp_path: Path) -> None:
+def test_exported_chunks_are_byte_for_byte_the_hubs_own(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store(zstd_level=3)
     plain = make_store("plain")
     for each in (store, plain):
@@ -139,7 +139,7 @@ def test_chunk_files_are_the_hubs_own_where_they_are_whole(make_store: MakeStore
         assert (tmp_path / "out" / name).read_bytes() == (plain.layout.log / name).read_bytes()
 
 
-def test_each_exported_chunk_can_be_verified_apart(written: Store, tmp_path: Path) -> None:
+def test_each_exported_chunk_verifies_alone(written: Store, tmp_path: Path) -> None:
     export(written, ORDERS, seq(5), seq(28), tmp_path / "out", form="chunks")
     files = tree(tmp_path / "out")
     parts = sorted(p.start for name in files if (p := parse_chunk_name(name)) and p.kind == "log")
@@ -157,7 +157,7 @@ def test_each_exported_chunk_can_be_verified_apart(written: Store, tmp_path: Pat
 
 
 @forms
-def test_pruned_entries_are_marked_never_missing(
+def test_pruned_entries_are_exported_and_marked(
     make_store: MakeStore, tmp_path: Path, form: ExportForm
 ) -> None:
     store = make_store()
@@ -181,7 +181,7 @@ def test_pruned_entries_are_marked_never_missing(
 
 
 @forms
-def test_tokens_on_the_control_label_travel_too(
+def test_tokens_on_the_control_label_are_exported(
     make_store: MakeStore, tmp_path: Path, form: ExportForm
 ) -> None:
     store = make_store()
@@ -250,7 +250,7 @@ def test_a_range_that_is_not_there_is_refused(written: Store, tmp_path: Path, st
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_exported_over_something_else(written: Store, tmp_path: Path) -> None:
+def test_an_export_into_a_folder_that_is_not_empty_is_refused(written: Store, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="not empty"):
         export(written, ORDERS, seq(1), seq(3), tmp_path)
 
@@ -313,7 +313,7 @@ def test_missing_and_added_files_are_named(written: Store, tmp_path: Path, form:
 
 
 def resealed(out: Path, **changes: object) -> None:
-    """A manifest that agrees with the files as they are now, as a forger would write it."""
+    """Write a manifest that matches the files as they are now, as a forger would."""
     held = Manifest.decode((out / MANIFEST).read_bytes())
     files = tuple(
         ExportedFile(name=name, size=len(content), digest=FileHash(sha256(content).digest()))
@@ -325,7 +325,7 @@ def resealed(out: Path, **changes: object) -> None:
 
 
 def edit_sequence(out: Path, stem: str, edit: Callable[[list[bytes]], list[bytes]], first: int = 1) -> None:
-    """Change the items of a sequence and write the sidecar that fits them."""
+    """Change the items of a sequence and write the matching sidecar."""
     changed = edit(items(out / f"{stem}.cborseq"))
     rows, offset = [], 0
     for number, item in enumerate(changed, start=first):
@@ -370,7 +370,7 @@ def test_a_forger_who_rewrites_the_manifest_still_fails(
         verify_export(out, HUB_ID)
 
 
-def test_a_checkpoint_that_is_there_twice_is_refused(written: Store, tmp_path: Path) -> None:
+def test_a_duplicate_checkpoint_is_refused(written: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(10), out)
     (once,) = items(out / "checkpoints.cborseq")
@@ -425,7 +425,7 @@ def test_a_label_that_rotated_is_exported_and_verifies(make_store: MakeStore, tm
         assert verify_export(out, HUB_ID).entries == last - first + 1
 
 
-def test_a_pruned_entry_that_acknowledges_what_is_not_there_is_refused(
+def test_a_pruned_entry_that_acknowledges_a_later_entry_is_refused(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
     store, out = make_store(), tmp_path / "out"
@@ -446,7 +446,7 @@ def test_a_pruned_entry_that_acknowledges_what_is_not_there_is_refused(
 
 @pytest.mark.parametrize("name", ["manifest.sig", "manifest.cbor", "receipts.cborseq", "registry.cbor"])
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
-def test_what_is_no_file_is_refused_and_not_waited_for(
+def test_a_pipe_or_folder_instead_of_a_file_is_refused_at_once(
     written: Store, tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
     export(written, ORDERS, seq(1), seq(3), tmp_path / "out")
@@ -456,7 +456,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(
         verify_export(tmp_path / "out", HUB_ID)
 
 
-def test_a_checkpoint_file_that_lies_is_named(written: Store, tmp_path: Path) -> None:
+def test_a_checkpoint_file_with_another_checkpoint_is_named(written: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(20), out, form="chunks")
     held, other = (f"checkpoint-{ORDERS.hex()}-{upto:020d}.cbor" for upto in (8, 16))
@@ -527,7 +527,7 @@ def test_false_claims_of_the_manifest_are_refused(written: Store, tmp_path: Path
     verify_export(out, HUB_ID)
 
 
-def test_a_sidecar_that_points_elsewhere_is_refused(written: Store, tmp_path: Path) -> None:
+def test_a_sidecar_with_wrong_offsets_is_refused(written: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(3), out)
     path = out / "receipts.index.cborseq"
@@ -543,7 +543,7 @@ def test_a_sidecar_that_points_elsewhere_is_refused(written: Store, tmp_path: Pa
         verify_export(out, HUB_ID)
 
 
-def test_a_summary_that_lies_and_a_chunk_left_out_are_refused(written: Store, tmp_path: Path) -> None:
+def test_a_forged_summary_and_a_missing_chunk_are_refused(written: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(written, ORDERS, seq(1), seq(20), out, form="chunks")
     name = f"chunk-{ORDERS.hex()}-{1:020d}-{8:020d}"
@@ -607,7 +607,7 @@ def test_more_writers_than_are_followed_still_verify(
 
 
 @forms
-def test_the_hub_vouches_for_what_no_receipt_commits_to(
+def test_the_manifest_signature_covers_what_no_receipt_commits_to(
     written: Store, tmp_path: Path, form: ExportForm
 ) -> None:
     out = tmp_path / "out"
@@ -663,7 +663,7 @@ def test_a_chunk_that_is_sealed_and_pruned_meanwhile_is_exported_as_pruned(
     assert verify_export(tmp_path / "out", HUB_ID).pruned == 5
 
 
-def test_progress_is_told_until_all_is_written(store: Store, tmp_path: Path) -> None:
+def test_progress_is_reported_until_all_is_written(store: Store, tmp_path: Path) -> None:
     send(store, ORDERS, 9)
     told: list[tuple[int, int]] = []
     export(store, ORDERS, StreamSeq(3), StreamSeq(9), tmp_path / "out", progress=lambda *at: told.append(at))

@@ -1,6 +1,6 @@
-"""Clone, fork, export and repair with each of their operations made to fail, and made to happen and fail.
+"""Clone, fork, export and repair while each of their file operations fails, before or after it takes effect.
 
-A copy is whole or is none, the source stays as it was, and a repair that was cut off can be made again.
+A copy is complete or does not count as one, the source is unchanged, and repair can be repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOTH = pytest.mark.parametrize("when", ["before", "after"])
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """A directory in which everything happened once; nobody waits for LMDB's syncs."""
+    """A directory written by the scripted run; LMDB does not sync."""
     open_ = lmdb.open
     with (
         memory_folder() as folder,
@@ -47,7 +47,7 @@ def run() -> Iterator[Run]:
 
 
 def failing(when: When, do: Callable[[FaultyFiles], object], check: Callable[[], None]) -> int:
-    """``do`` with its first operation failing, then its second, and so on; ``check`` after each."""
+    """Run ``do`` with its first file operation failing, then its second, and so on; ``check`` after each."""
     for number in count(1):
         files = FaultyFiles(number, when)
         try:
@@ -67,7 +67,7 @@ def failing(when: When, do: Callable[[FaultyFiles], object], check: Callable[[],
 
 @BOTH
 @pytest.mark.parametrize("kind", ["clone", "fork"])
-def test_a_copy_is_whole_or_is_none(run: Run, when: When, kind: str) -> None:
+def test_an_interrupted_copy_is_complete_or_no_data_directory(run: Run, when: When, kind: str) -> None:
     target, before = run.root.with_name("copy"), tree(run.root, "log")
 
     def copy(files: FaultyFiles) -> None:
@@ -94,7 +94,7 @@ def test_a_copy_is_whole_or_is_none(run: Run, when: When, kind: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("form", ["set", "chunks"])
-def test_an_export_is_whole_or_is_none(run: Run, when: When, form: ExportForm) -> None:
+def test_an_interrupted_export_is_complete_or_no_export(run: Run, when: When, form: ExportForm) -> None:
     target = run.root.with_name("export")
     with Store(run.root, background=False) as store:
         hub = store.identity.hub_id
@@ -115,7 +115,7 @@ def test_an_export_is_whole_or_is_none(run: Run, when: When, form: ExportForm) -
 
 
 @BOTH
-def test_a_repair_that_was_cut_off_can_be_made_again(run: Run, when: When) -> None:
+def test_an_interrupted_repair_can_be_repeated(run: Run, when: When) -> None:
     folder = run.root.parent
     damaged = Path(shutil.copytree(run.root, folder / "damaged"))
     shutil.rmtree(damaged / "index")

@@ -1,10 +1,11 @@
-"""fsck finds what is wrong, says where, and calls what is right clean."""
+"""fsck reports every damage with file, offset and remedy, and reports nothing else."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -31,6 +32,7 @@ from veen_storage.fsck.attachments import check_attachment
 from veen_storage.index.lmdb_index import TABLES, Index
 from veen_storage.store import Store, create
 
+from .oracle import index_read_here
 from .sample import (
     BORN,
     CONTROL,
@@ -52,11 +54,11 @@ from .sample import (
 
 NEW = label("new")
 SIXTEEN = "\u0660" * 18 + "\u0661\u0666"
-"""In other digits than those of a name."""
+"""The number 16 in Arabic-Indic digits, which file names must not use."""
 
 
 def fill(store: Store) -> None:
-    """Labels, chunks, checkpoints by roll and by hand, an anchor, a pruned chunk, an attachment."""
+    """Write labels with several chunks, checkpoints, an anchor, a pruned chunk and an attachment."""
     given = token(rate=Rate(per_sec=1, burst=1_000))
     authorize(store, given)
     authorize(store, token(who="bob"), at(1))
@@ -76,7 +78,7 @@ def fill(store: Store) -> None:
 
 
 def abandon(store: Store) -> None:
-    """Let go without applying anything, as a killed process does."""
+    """Close the files without applying anything, as a kill does."""
     store._journal.close()
     store._index.close()
     store._lock.release()
@@ -103,12 +105,14 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
-    """A healthy directory to do harm to."""
+    """A copy of a healthy directory, for the test to damage."""
     return Path(shutil.copytree(template, tmp_path / "data"))
 
 
-def check(root: Path, level: str = "full", processes: int = 1) -> Report:
-    return fsck(root, level=level, processes=processes)  # type: ignore[arg-type]
+def check(root: Path, level: str = "full", processes: int = 1, *, isolated: bool = False) -> Report:
+    """Run fsck; without ``isolated`` it reads the index in this process, which is faster."""
+    with nullcontext() if isolated else index_read_here():
+        return fsck(root, level=level, processes=processes)  # type: ignore[arg-type]
 
 
 def the_fault(report: Report) -> Fault:
@@ -163,7 +167,7 @@ def test_a_directory_whose_journal_is_not_applied_is_clean_and_its_entries_are_c
 
 @pytest.mark.parametrize("zstd", [None, 3], ids=["plain", "zstd"])
 @pytest.mark.parametrize("step", ["index", "finish"])
-def test_a_round_that_was_cut_off_is_clean(
+def test_an_interrupted_round_of_the_applier_is_clean(
     step: str, zstd: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = make(tmp_path / "data", zstd)
@@ -239,14 +243,14 @@ def test_a_folder_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
         fsck(tmp_path)
 
 
-def test_progress_is_told(template: Path) -> None:
+def test_progress_is_reported(template: Path) -> None:
     told: list[Progress] = []
     fsck(template, progress=told.append, processes=1)
     assert told[-1].entries == 50
     assert {step.doing for step in told} == {"log", "attachments"}
 
 
-def test_leftovers_of_writes_are_notes(root: Path) -> None:
+def test_leftovers_of_interrupted_writes_are_notes(root: Path) -> None:
     (root / "log" / "checkpoint-x.cbor.tmp").write_bytes(b"half")
     folder = next((root / "attachments").glob("??/??"))
     (folder / "0123.99-0.tmp").write_bytes(b"half")
@@ -276,7 +280,7 @@ def frames(path: Path) -> list[bytes]:
 
 
 def offset_of(path: Path, position: int) -> int:
-    """Where the entry at a position begins, whatever comes after."""
+    """Return the offset of the entry at a position; later entries may be damaged."""
     data, offset = path.read_bytes(), 0
     for _ in range(position):
         offset += decode_frame(data[offset:]).size
@@ -288,7 +292,7 @@ def change_frames(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> N
 
 
 def forge(frame: bytes, key: SigningKey = HUB_KEY, msg_bytes: bytes | None = None, **fields: object) -> bytes:
-    """The frame with another receipt, signed; hashes made right again."""
+    """Return the frame with changed receipt fields, signed and hashed again."""
     entry = unframe(frame)
     unsigned = dataclasses.replace(entry.receipt, **fields)  # type: ignore[arg-type]
     receipt = sign_receipt(key, unsigned).encode()
@@ -357,7 +361,7 @@ def ahead_of_the_stream(frame: bytes) -> bytes:
         "other version",
     ],
 )
-def test_a_planted_entry_fault_is_found_where_it_is(
+def test_a_forged_entry_is_reported_with_file_offset_and_entry(
     root: Path, change: Callable[[list[bytes]], list[bytes]], position: int, seq: int, what: str
 ) -> None:
     path = chunk_path(root, INVOICES, 9)
@@ -386,7 +390,7 @@ def test_a_sealed_chunk_that_lacks_its_last_entry_is_found(root: Path) -> None:
     assert "ends after entry 15" in fault.what
 
 
-def test_a_growing_chunk_that_lost_its_end_is_found_and_repair_is_not_the_remedy(root: Path) -> None:
+def test_a_growing_chunk_that_lost_entries_must_be_restored_not_repaired(root: Path) -> None:
     path = chunk_path(root, INVOICES, 17)
     path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
     report = check(root)
@@ -396,7 +400,7 @@ def test_a_growing_chunk_that_lost_its_end_is_found_and_repair_is_not_the_remedy
     assert "restore" in fault.remedy
 
 
-def test_a_missing_chunk_is_found_by_name_and_the_next_one_is_checked_all_the_same(root: Path) -> None:
+def test_a_missing_chunk_is_named_and_the_next_chunk_is_still_checked(root: Path) -> None:
     gone, after = chunk_path(root, INVOICES, 9), chunk_path(root, INVOICES, 17)
     gone.unlink()
     change_frames(after, lambda f: [f[0], resign_badly(f[1])])
@@ -413,7 +417,7 @@ def test_a_missing_label_is_found(root: Path) -> None:
     assert not any("repair" in f.remedy for f in report.faults if f.label == INVOICES)
 
 
-def test_a_stray_chunk_is_found(root: Path) -> None:
+def test_a_chunk_that_overlaps_others_is_found(root: Path) -> None:
     path = chunk_path(root, INVOICES, 17)
     stray = path.with_name(path.name.replace("-00000000000000000017", "-00000000000000000012"))
     stray.write_bytes(path.read_bytes())
@@ -429,7 +433,7 @@ def test_a_chunk_under_another_labels_name_is_found(root: Path) -> None:
     assert any(f.file == stray.name and "the entry is of label" in f.what for f in report.faults)
 
 
-def test_a_chunk_boundary_where_none_belongs_is_found(root: Path) -> None:
+def test_a_chunk_that_ends_too_early_is_found(root: Path) -> None:
     path = chunk_path(root, INVOICES, 17)
     held = frames(path)
     path.write_bytes(held[0])
@@ -440,7 +444,7 @@ def test_a_chunk_boundary_where_none_belongs_is_found(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["summary", "peaks", "checkpoint", "checkpoint-index", "anchor"])
 @pytest.mark.parametrize("harm", ["missing", "changed"])
-def test_a_file_beside_the_chunks_that_is_missing_or_changed_is_found(
+def test_a_summary_peaks_checkpoint_or_anchor_file_that_is_missing_or_changed_is_found(
     root: Path, kind: str, harm: str
 ) -> None:
     of = ORDERS if kind == "anchor" else INVOICES
@@ -463,7 +467,7 @@ def test_a_file_beside_the_chunks_that_is_missing_or_changed_is_found(
 
 
 @pytest.mark.parametrize("harm", ["missing", "shorter", "longer", "changed"])
-def test_a_checkpoint_binding_that_is_not_one_line_a_checkpoint_is_found(root: Path, harm: str) -> None:
+def test_a_checkpoint_binding_without_exactly_one_line_per_checkpoint_is_found(root: Path, harm: str) -> None:
     path = root / "checkpoint-binding.cbor"
     data = path.read_bytes()
     line = len(data) // 6
@@ -478,7 +482,7 @@ def test_a_checkpoint_binding_that_is_not_one_line_a_checkpoint_is_found(root: P
     assert {fault.file for fault in report.faults} == {path.name}
 
 
-def test_a_checkpoint_of_nothing_is_found(root: Path) -> None:
+def test_a_checkpoint_beyond_the_last_entry_is_found(root: Path) -> None:
     path = next((root / "log").glob(f"checkpoint-{INVOICES.hex()}-*8.cbor"))
     stray = path.with_name(path.name.replace("008.cbor", "077.cbor"))
     stray.write_bytes(path.read_bytes())
@@ -495,7 +499,7 @@ def test_a_pruned_chunk_that_does_not_match_its_summary_is_found(root: Path) -> 
     assert any(f.file.endswith(".summary") for f in report.faults), str(report)
 
 
-def test_a_fault_in_a_pruned_chunk_names_the_place_in_its_file(root: Path) -> None:
+def test_a_fault_in_a_pruned_chunk_names_its_offset(root: Path) -> None:
     path = next((root / "log").glob("*.pruned"))
     data, (_head, kept) = path.read_bytes(), read_pruned_chunk(path)
     for place, entry in kept:
@@ -507,7 +511,7 @@ def test_a_fault_in_a_pruned_chunk_names_the_place_in_its_file(root: Path) -> No
         assert fault.seq == entry.receipt.stream_seq
 
 
-def test_wherever_a_pruned_chunk_is_damaged_the_fault_has_a_place_at_or_before_it(root: Path) -> None:
+def test_the_fault_of_a_damaged_pruned_chunk_has_an_offset_at_or_before_the_damage(root: Path) -> None:
     path = next((root / "log").glob("*.pruned"))
     data = path.read_bytes()
     for at_ in range(0, len(data), len(data) // 25):
@@ -530,7 +534,7 @@ def test_a_derived_file_that_was_changed_is_a_fault_at_the_byte_that_differs(roo
     assert the_fault(check(root)).offset == len(data) - 5
 
 
-def test_an_attachment_that_is_not_its_name_is_found_by_the_full_level(root: Path) -> None:
+def test_an_attachment_whose_content_does_not_match_its_name_is_found_by_the_full_level(root: Path) -> None:
     path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
     path.write_bytes(b"Attached")
     assert the_fault(check(root)).file == f"attachments/{path.name}"
@@ -539,7 +543,7 @@ def test_an_attachment_that_is_not_its_name_is_found_by_the_full_level(root: Pat
     assert any("attachments were not read" in note for note in quick.notes)
 
 
-def test_a_stranger_in_the_log_is_found(root: Path) -> None:
+def test_an_unknown_file_in_the_log_is_found(root: Path) -> None:
     (root / "log" / "notes.txt").write_text("mine")
     fault = the_fault(check(root))
     assert (fault.file, fault.remedy) == ("notes.txt", "move it out of the data directory")
@@ -557,16 +561,14 @@ def test_a_stranger_in_the_log_is_found(root: Path) -> None:
     ],
     ids=["beyond-u64", "chunk-beyond-u64", "other-digits", "ends-earlier", "ends-later", "pruned-twice"],
 )
-def test_a_stranger_with_a_name_almost_right_is_found_and_nothing_else_is_blamed(
-    root: Path, name: str
-) -> None:
+def test_a_file_with_an_almost_valid_name_is_the_only_fault(root: Path, name: str) -> None:
     (root / "log" / name).write_bytes(b"")
     fault = the_fault(check(root))
     assert (fault.file, fault.remedy) == (name, "move it out of the data directory")
 
 
-def test_what_the_disk_does_not_give_is_a_fault_and_not_the_end(template: Path, tmp_path: Path) -> None:
-    """A folder stands for a bad sector: reading it fails with an error of the system."""
+def test_an_unreadable_file_is_a_fault_and_does_not_end_the_check(template: Path, tmp_path: Path) -> None:
+    """A folder in place of the file simulates a bad sector: the operating system refuses to read it."""
     send_to = Path(shutil.copytree(template, tmp_path / "pending"))
     store = Store(send_to, background=False)
     send(store, ORDERS, 2, now=at(90))
@@ -585,7 +587,7 @@ def test_what_the_disk_does_not_give_is_a_fault_and_not_the_end(template: Path, 
 
 
 @pytest.mark.parametrize("level", ["full", "quick"])
-def test_a_folder_in_the_place_of_an_attachment_is_called_one(
+def test_a_folder_with_the_name_of_an_attachment_is_reported_as_a_folder(
     root: Path, level: Literal["full", "quick"]
 ) -> None:
     path = next(p for p in (root / "attachments").rglob("*") if p.is_file())
@@ -595,13 +597,13 @@ def test_a_folder_in_the_place_of_an_attachment_is_called_one(
     assert [fault.file for fault in told] == [str(path.relative_to(root))]
 
 
-def test_an_attachment_that_the_disk_does_not_give_is_a_fault(tmp_path: Path) -> None:
+def test_an_unreadable_attachment_is_a_fault(tmp_path: Path) -> None:
     _name, _size, fault = check_attachment(tmp_path, 1_000_000, content=True)
     assert fault is not None
     assert "cannot be read" in fault.what
 
 
-def test_an_edited_limit_is_found(root: Path) -> None:
+def test_a_changed_limit_in_the_registry_is_found(root: Path) -> None:
     path = root / "registry.cbor"
     held = Registry.decode(path.read_bytes())
     edited = dataclasses.replace(held, limits=dataclasses.replace(SMALL, max_checkpoint_interval=16))
@@ -658,7 +660,9 @@ def test_a_forged_entry_that_only_the_journal_holds_is_found(root: Path) -> None
     assert "MSG.sig" in fault.what
 
 
-def test_quick_says_that_it_leaves_old_signatures_out_and_full_finds_them(tmp_path: Path) -> None:
+def test_the_quick_level_notes_that_it_skips_old_signatures_and_the_full_level_verifies_them(
+    tmp_path: Path,
+) -> None:
     root = make(tmp_path / "data")
     change_frames(chunk_path(root, INVOICES, 9), at_two(resign_badly))
     # only MSG.sig is wrong, but it is under the entry hash: summary and roots see it too
@@ -727,13 +731,13 @@ def test_a_deleted_index_is_found_and_repair_is_the_remedy(root: Path) -> None:
     assert (fault.file, fault.remedy) == ("index/data.mdb", "run `veen hub repair`")
 
 
-def test_an_index_that_kills_whoever_reads_it_is_a_fault_and_not_the_end(root: Path) -> None:
+def test_an_index_that_crashes_its_reader_is_a_fault_and_does_not_end_the_check(root: Path) -> None:
     path = root / "index" / "data.mdb"
     data = bytearray(path.read_bytes())
     for page in range(2, len(data) // 4096):  # all but the two meta pages: pointers into nowhere
         data[page * 4096 + 10 : (page + 1) * 4096] = b"\xff" * 4086
     path.write_bytes(data)
-    report = check(root)
+    report = check(root, isolated=True)
     assert {(f.file, f.remedy) for f in report.faults} == {("index/data.mdb", "run `veen hub repair`")}
     assert report.counters.entries == 50
 

@@ -1,4 +1,4 @@
-"""What waits in the journal is judged before opening applies it: could it be, and is all of it there?"""
+"""fsck of a killed hub: can the next start apply every item that the journal holds?"""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def seq(number: int) -> StreamSeq:
     return StreamSeq(number)
 
 
-def judged(store: Store) -> Report:
+def check_after_kill(store: Store) -> Report:
     drop(store)
     return fsck(store.layout.root, processes=1)
 
 
 def entry_item(make_store: MakeStore, after: int) -> Item:
-    """An entry that the hub would have signed, had there been so many before it."""
+    """Return an entry that the hub would have signed after ``after`` other entries."""
     other = make_store("other")
     send(other, ORDERS, after)
     batch = other.batch(at(1))
@@ -63,14 +63,14 @@ def test_an_item_that_could_not_be_applied_is_a_fault(make_store: MakeStore, wha
     }
     assert items["entry"].kind == ENTRY
     store._journal.append([items[what]])
-    report = judged(store)
+    report = check_after_kill(store)
     assert not report.ok
     assert all(fault.file.endswith(".wal") for fault in report.faults), str(report)
     with pytest.raises(DamageError, match=r"journal batch|entry 21"):
         Store(store.layout.root, background=False)
 
 
-def test_items_that_wait_in_their_turn_are_no_faults(make_store: MakeStore) -> None:
+def test_pending_items_that_can_be_applied_are_no_faults(make_store: MakeStore) -> None:
     store = make_store()
     send_each(store, ORDERS, 20)
     store.apply()
@@ -80,12 +80,12 @@ def test_items_that_wait_in_their_turn_are_no_faults(make_store: MakeStore) -> N
     batch.checkpoint(ORDERS)
     batch.anchor(ORDERS, seq(21), b"ref")
     store.commit(batch)
-    report = judged(store)
+    report = check_after_kill(store)
     assert report.ok, str(report)
 
 
 def test_a_gap_among_applied_batches_is_no_fault(make_store: MakeStore) -> None:
-    """Removals reach the disk in any order: an older segment may come back after a power cut."""
+    """Removals reach the disk in any order, so a power loss can bring back an older segment."""
     store = make_store()
     with short_segments(1_000):
         send_each(store, ORDERS, 3)
@@ -95,7 +95,7 @@ def test_a_gap_among_applied_batches_is_no_fault(make_store: MakeStore) -> None:
         store.apply()
     assert not first.exists()
     first.write_bytes(content)
-    assert judged(store).ok
+    assert check_after_kill(store).ok
     Store(store.layout.root, background=False).close()
 
 
@@ -123,7 +123,7 @@ def test_several_labels_checkpointed_in_one_batch_are_clean_after_a_kill(
         batch.checkpoint(name)
     store.commit(batch)
     cut_off_before_the_index(store, monkeypatch)
-    report = judged(store)
+    report = check_after_kill(store)
     assert report.ok, str(report)
 
 
@@ -147,7 +147,7 @@ def test_a_chunk_whose_prune_was_journaled_twice_is_clean_and_repairs(
 ) -> None:
     store = make_store()
     twice_pruned(store, applied=applied)
-    report = judged(store)
+    report = check_after_kill(store)
     assert report.ok, str(report)
     shutil.rmtree(store.layout.index)
     repair(store.layout.root)
@@ -156,7 +156,7 @@ def test_a_chunk_whose_prune_was_journaled_twice_is_clean_and_repairs(
     assert fsck(store.layout.root, processes=1).ok
 
 
-def test_a_prune_that_was_cut_off_after_an_earlier_one_was_refused_is_clean(
+def test_an_interrupted_prune_after_a_refused_one_is_clean(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first decision found the chunk damaged and was dropped; the file was restored before the second."""
@@ -174,5 +174,5 @@ def test_a_prune_that_was_cut_off_after_an_earlier_one_was_refused_is_clean(
             store.apply()
             chunk.write_bytes(content)
     cut_off_before_the_index(store, monkeypatch)
-    report = judged(store)
+    report = check_after_kill(store)
     assert report.ok, str(report)

@@ -1,4 +1,4 @@
-"""repair makes the index again from the log, and refuses to make up anything else."""
+"""repair rebuilds the index from the log, and refuses to invent anything else."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def root(template: Path, tmp_path: Path) -> Path:
 
 
 def rows(root: Path) -> Rows:
-    """Every table, with labels for numbers, and without what files cannot tell: the batch applied."""
+    """Return every table with labels instead of numbers, without the rows that files do not determine."""
     index = Index(root / "index", readonly=True)
     with index.reading() as view:
         names = {value: key for key, value in view.scan("labels", b"")}
@@ -73,7 +73,7 @@ def _named(table: str, held: object, names: dict[bytes, bytes]) -> list[tuple[by
 
 
 def unapplied(root: Path) -> None:
-    """More, which only the journal holds."""
+    """Write entries that only the journal holds."""
     store = Store(root, background=False)
     send(store, ORDERS, 12, now=at(70))
     send(store, NEW, 9, now=at(71))
@@ -81,7 +81,7 @@ def unapplied(root: Path) -> None:
     abandon(store)
 
 
-def test_the_index_after_repair_is_the_one_before(root: Path) -> None:
+def test_repair_rebuilds_the_same_index(root: Path) -> None:
     before, log = rows(root), tree(root, "log")
     shutil.rmtree(root / "index")
     report = repair(root)
@@ -93,7 +93,7 @@ def test_the_index_after_repair_is_the_one_before(root: Path) -> None:
     assert not (root / "index.old").exists()
 
 
-def test_a_repaired_directory_goes_on_as_if_nothing_had_happened(root: Path, tmp_path: Path) -> None:
+def test_a_repaired_directory_continues_exactly_as_an_undamaged_one(root: Path, tmp_path: Path) -> None:
     twin = Path(shutil.copytree(root, tmp_path / "twin"))
     shutil.rmtree(root / "index")
     repair(root)
@@ -106,7 +106,7 @@ def test_a_repaired_directory_goes_on_as_if_nothing_had_happened(root: Path, tmp
     assert rows(root) == rows(twin)
 
 
-def test_what_only_the_journal_holds_is_left_for_the_next_opening(root: Path, tmp_path: Path) -> None:
+def test_repair_leaves_pending_batches_to_the_next_start(root: Path, tmp_path: Path) -> None:
     unapplied(root)
     twin = Path(shutil.copytree(root, tmp_path / "twin"))
     shutil.rmtree(root / "index")
@@ -120,7 +120,7 @@ def test_what_only_the_journal_holds_is_left_for_the_next_opening(root: Path, tm
 
 
 @pytest.mark.parametrize("step", ["index", "finish"])
-def test_a_round_that_was_cut_off_is_taken_as_far_as_it_got(
+def test_repair_after_an_interrupted_round_of_the_applier_loses_nothing(
     step: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(root, background=False)
@@ -198,7 +198,7 @@ def test_a_missing_chunk_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "anchor", "pruned"])
-def test_a_damaged_file_that_follows_from_nothing_is_refused(root: Path, kind: str) -> None:
+def test_a_damaged_file_that_cannot_be_derived_is_refused(root: Path, kind: str) -> None:
     pattern = f"*{ORDERS.hex()}*.pruned" if kind == "pruned" else f"{kind}-{ORDERS.hex()}-*"
     path = next((root / "log").glob(pattern))
     path.write_bytes(b"\xa0")
@@ -214,7 +214,7 @@ def test_a_damaged_journal_is_refused(root: Path) -> None:
     refuses(root, path.name, 0)
 
 
-def test_entries_that_the_old_index_knows_and_no_file_holds_are_not_forgotten(root: Path) -> None:
+def test_repair_refuses_if_the_old_index_knows_entries_that_no_file_holds(root: Path) -> None:
     path = chunk_path(root, INVOICES, 17)
     path.write_bytes(path.read_bytes()[: offset_of(path, 1)])
     with pytest.raises(RefusedError, match="entries 18 to 18 are in the index and in no file"):
@@ -241,9 +241,7 @@ def _garble(path: Path) -> None:
         "hub-identity.sig",
     ],
 )
-def test_a_file_that_follows_from_others_is_made_again(
-    root: Path, pattern: str, harm: Callable[[Path], None]
-) -> None:
+def test_a_derived_file_is_rebuilt(root: Path, pattern: str, harm: Callable[[Path], None]) -> None:
     before = rows(root)
     path = next(root.glob(pattern))
     content = path.read_bytes()
@@ -256,7 +254,7 @@ def test_a_file_that_follows_from_others_is_made_again(
     assert fsck(root, processes=1).ok
 
 
-def test_without_the_hubs_key_its_signature_is_not_made_again(root: Path) -> None:
+def test_without_the_hubs_key_a_damaged_identity_signature_is_refused(root: Path) -> None:
     shutil.rmtree(root / "keys")
     (root / "hub-identity.sig").unlink()
     with pytest.raises(RefusedError, match="key to sign again is not in keys/"):
@@ -268,7 +266,7 @@ def test_a_directory_that_is_open_is_refused(root: Path) -> None:
         repair(root)
 
 
-def test_an_index_can_be_built_before_there_is_a_version(root: Path) -> None:
+def test_an_index_can_be_built_before_version_exists(root: Path) -> None:
     before = rows(root)
     shutil.rmtree(root / "index")
     (root / "VERSION").rename(root / "VERSION.later")
@@ -298,7 +296,7 @@ def test_a_token_that_was_used_before_it_was_authorized_keeps_its_record(tmp_pat
 def test_a_token_used_beyond_its_rate_before_it_was_authorized_in_the_same_second_is_no_fault(
     tmp_path: Path,
 ) -> None:
-    """The hub did not know the rate yet; the log does not tell in which order the two happened."""
+    """The hub did not know the rate yet; the log does not show which of the two happened first."""
     root = tmp_path / "data"
     create(root, HUB_KEY, BORN, limits=SMALL)
     given = token(rate=Rate(per_sec=0, burst=2))

@@ -1,7 +1,6 @@
-"""One file of a killed hub is lost or cut, with its index or without.
+"""Repair after a kill and the loss or truncation of one file, with and without the index.
 
-Repair refuses and changes nothing, or leaves a directory that opens, holds every receipt and is clean. The
-journal still holds what was applied last.
+Repair either refuses and changes nothing, or leaves a clean directory that opens and has every receipt.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .scripted_run import memory_folder
 
 
 def live(root: Path, second: int) -> list[Receipt]:
-    """Both labels grow and are sealed, one is checkpointed by hand, one pruned; then the hub is killed."""
+    """Write and seal chunks of two labels, make a checkpoint, prune a chunk; then kill the hub."""
     store = Store(root, background=False, files=Unsynced())
     told = send(store, ORDERS, 11, now=at(second))
     store.apply()
@@ -65,7 +64,7 @@ def check_repaired(root: Path, told: list[Receipt]) -> None:
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "lost"])
-def test_repair_refuses_or_leaves_everything_in_order(
+def test_repair_refuses_or_leaves_a_clean_directory_with_every_receipt(
     killed: tuple[Path, list[Receipt]], cut: bool, index: bool
 ) -> None:
     root, told = killed
