@@ -39,7 +39,7 @@ def test_the_authority_of_a_stream_is_the_earliest_record_in_force(square: Town)
     )
 
 
-def test_records_begin_by_the_hubs_clock_and_not_by_this_machines(
+def test_records_start_by_the_hubs_clock_and_not_by_the_local_one(
     square: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that runs an hour ahead, a device lost now would be cut off in an hour."""
@@ -63,7 +63,7 @@ def test_a_revocation_is_in_the_realms_stream(square: Town) -> None:
     assert [(each["kind"], each["reason"]) for each in state] == [("client-id", "lost")]
 
 
-def test_a_label_has_a_class_and_a_schema_a_meaning(square: Town) -> None:
+def test_label_classes_and_schemas_are_published_and_shown(square: Town) -> None:
     on = ("--realm", "fed", "--reader", square / "realm")
     at = ("--at-hub", square.hub_id)
     told = square.as_(

@@ -44,7 +44,7 @@ def test_an_organisation_has_a_handle_too(square: Town, reader: tuple[str, Path]
     assert (told["org_id"], told["display_name"]) == (org, "Bakery")
 
 
-def test_a_link_says_who_one_is_elsewhere(square: Town, reader: tuple[str, Path]) -> None:
+def test_an_account_is_linked_to_an_external_subject(square: Town, reader: tuple[str, Path]) -> None:
     told = square.as_(
         "bob", "id", "link", "--realm", "names", "--provider", "example", "--sub", "17", *reader, "--json"
     ).json
@@ -85,7 +85,7 @@ def files(tmp_path: Path) -> tuple[object, ...]:
     return "--jwks", tmp_path / "keys.json", "--id-token", tmp_path / "t.jwt"
 
 
-def test_an_id_token_says_who_one_is_elsewhere(
+def test_an_account_is_linked_by_an_id_token(
     square: Town, reader: tuple[str, Path], files: tuple[object, ...], tmp_path: Path
 ) -> None:
     """ID 10.2, level External: verified against the provider's key set, then linked."""
@@ -113,7 +113,7 @@ def test_an_id_token_says_who_one_is_elsewhere(
     ],
     ids=["audience", "issuer", "expired", "signature", "words", "not ascii"],
 )
-def test_a_token_that_does_not_hold_links_nobody(
+def test_an_invalid_id_token_links_no_account(
     square: Town, files: tuple[object, ...], tmp_path: Path, token: Callable[[], str], said: str
 ) -> None:
     (tmp_path / "t.jwt").write_text(token())
@@ -121,7 +121,7 @@ def test_a_token_that_does_not_hold_links_nobody(
     assert said in square.as_("bob", *link).failed(Exit.PROTOCOL)
 
 
-def test_a_message_speaks_as_an_account_until_its_device_is_revoked(
+def test_a_message_is_authenticated_until_its_device_is_revoked(
     square: Town, reader: tuple[str, Path]
 ) -> None:
     """The hub's admin is the principal here, so that the hub takes its tokens."""

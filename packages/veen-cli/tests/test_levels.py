@@ -79,7 +79,7 @@ def level_of(hub: Town) -> str:
 
 
 @pytest.mark.parametrize("level", ["hardened", "meta"])
-def test_a_revoked_device_is_cut_off_within_a_second(
+def test_a_revoked_device_is_refused_within_a_second(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path, level: str
 ) -> None:
     hub = start(level, **elsewhere)
@@ -102,7 +102,7 @@ def test_a_revoked_device_is_cut_off_within_a_second(
     hub.as_("bob", "send", "another device", "-s", "orders").ok()
 
 
-def test_a_replica_refuses_writes_to_a_stream_it_was_never_told_of(
+def test_a_replica_refuses_writes_to_a_stream_it_knows_only_from_the_record(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
     replica = start("federated", **elsewhere)
@@ -121,7 +121,7 @@ def test_a_replica_refuses_writes_to_a_stream_it_was_never_told_of(
     replica.as_("alice", "send", "x", "-s", "nobody spoke of this one").ok()
 
 
-def test_a_federated_hub_asks_for_no_revocations_and_a_core_hub_for_nothing(
+def test_a_federated_hub_reads_no_revocations_and_a_core_hub_reads_nothing(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
     told(square, "authority", "set", "orders", "--primary", square.hub_id, realm=tmp_path.name)
@@ -187,7 +187,7 @@ def test_a_hub_may_hold_its_realms_streams_itself(start: Start, tmp_path: Path) 
     hub.as_("bob", "send", "x", "-s", "orders").ok()
 
 
-def test_a_hub_with_a_key_that_opens_nothing_of_its_realm_lets_nothing_in(
+def test_a_hub_whose_key_opens_no_record_of_its_realm_accepts_nothing(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
     """What it cannot read may revoke anybody; a message that is no record among records stops nothing."""
@@ -206,7 +206,9 @@ def test_a_hub_with_a_key_that_opens_nothing_of_its_realm_lets_nothing_in(
     right.as_("alice", "send", "x", "-s", "orders").ok()
 
 
-def test_a_restarted_hub_goes_on_from_what_it_saw_and_is_not_shown_less(start: Start, tmp_path: Path) -> None:
+def test_a_restarted_hub_continues_its_view_and_refuses_a_rolled_back_realm(
+    start: Start, tmp_path: Path
+) -> None:
     """The realm's holder comes back from an old copy, which has no revocation: the hub lets nothing in."""
     home = start("core")
     hub = start("hardened", url=home.url, pinned=home.hub_id)
@@ -265,7 +267,7 @@ def classed(square: Town, hub: Town, stream: str, class_: str, *more: object, re
     told(square, "label-class", "set", stream, class_, "--at-hub", hub.hub_id, *more, realm=realm)
 
 
-def test_a_class_slows_its_writers_down(
+def test_a_class_limits_the_rate_of_its_writers(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
     hub = start("meta", rates={"bulk": {"per_sec": 1, "burst": 2}}, **elsewhere)
@@ -285,7 +287,7 @@ def test_a_class_slows_its_writers_down(
     assert "client key bounds" in shown
 
 
-def test_a_class_wants_padding(
+def test_a_class_requires_padding(
     square: Town, start: Start, elsewhere: dict[str, object], tmp_path: Path
 ) -> None:
     bare, padded = start("meta", "--profile", "bulk", **elsewhere), start("meta", **elsewhere)
@@ -340,7 +342,7 @@ def pruned(hub: Town) -> int:
     return sum(gone)
 
 
-def test_a_class_says_how_long_payloads_are_kept(
+def test_a_class_sets_the_retention_of_payloads(
     square: Town,
     elsewhere: dict[str, object],
     tmp_path: Path,
@@ -355,7 +357,7 @@ def test_a_class_says_how_long_payloads_are_kept(
     assert hub.as_("alice", "stream", "-s", "orders", "--json").json["count"] == 9
 
 
-def test_a_hub_that_keeps_little_keeps_its_realms_own_streams(
+def test_a_short_default_retention_keeps_the_admin_streams(
     square: Town, tmp_path: Path, small_chunks: Callable[..., tuple[Town, tuple[str, ...]]]
 ) -> None:
     """Its default rule would prune them, and it could not start again."""
@@ -384,7 +386,7 @@ def test_a_hub_that_keeps_little_keeps_its_realms_own_streams(
     ],
     ids=["no realm", "no pin", "no key", "an open key", "no secrets", "two policies"],
 )
-def test_a_level_without_what_it_needs_does_not_start(
+def test_a_level_without_its_settings_does_not_start(
     square: Town, tmp_path: Path, config: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

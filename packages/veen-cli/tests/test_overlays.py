@@ -17,7 +17,7 @@ from .conftest import Town
 from .running import SCRIPTS, environment, process, veen
 
 
-def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None:
+def test_a_key_has_its_last_value_until_it_is_removed(square: Town) -> None:
     on = ("-s", "kv-one")
     square.as_("alice", "kv", "put", "colour", "red", *on).ok()
     square.as_("alice", "kv", "put", "colour", "green", *on).ok()
@@ -29,7 +29,7 @@ def test_a_key_holds_what_was_put_last_until_it_is_removed(square: Town) -> None
     assert "no key 'colour'" in square.as_("alice", "kv", "get", "colour", *on).failed(Exit.USAGE)
 
 
-def test_a_map_is_shared_by_whoever_has_its_reader_key(square: Town) -> None:
+def test_a_map_is_shared_by_all_holders_of_its_reader_key(square: Town) -> None:
     on = ("-s", "kv-shared", "--reader", square / "realm")
     square.as_("alice", "kv", "put", "from", "alice", *on).ok()
     square.as_("bob", "kv", "put", "to", "bob", *on).ok()
@@ -93,7 +93,7 @@ def test_a_job_is_taken_by_one_worker_and_done_when_it_is_acknowledged(square: T
 
 
 @pytest.mark.parametrize("names", [("aa" * 32, "bb" * 32), ("aa" * 32, "aa" * 32)], ids=["two", "one"])
-def test_of_two_that_reach_for_a_job_at_once_one_has_it_also_under_one_name(
+def test_of_two_concurrent_takes_one_gets_the_job_even_with_one_worker_id(
     square: Town, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Bob's take, a process of its own, comes between alice's look at the queue and her message."""
@@ -113,14 +113,14 @@ def test_of_two_that_reach_for_a_job_at_once_one_has_it_also_under_one_name(
     assert taken == jobs
 
 
-def test_a_lease_that_ends_unacknowledged_gives_the_job_to_the_next(square: Town) -> None:
+def test_a_job_whose_lease_ends_unacknowledged_goes_to_the_next_worker(square: Town) -> None:
     on = ("-s", "short-jobs", "--reader", square / "realm")
     job = square.as_("alice", "queue", "put", "x", *on, "--json").json["job"]
     square.as_("alice", "queue", "take", *on, "--lease", "0s").ok()
     assert square.as_("bob", "queue", "take", *on, "--lease", "10m", "--json").json["job"] == job
 
 
-def test_a_fold_names_the_root_it_rests_on_and_goes_back(square: Town) -> None:
+def test_a_fold_names_its_root_and_can_show_an_earlier_state(square: Town) -> None:
     on = ("-s", "folded")
     for n in range(3):
         last = square.as_("alice", "kv", "put", "k", n, *on, "--json").json
@@ -135,7 +135,7 @@ def test_a_fold_names_the_root_it_rests_on_and_goes_back(square: Town) -> None:
     assert '"6b": "32"' in square.as_("alice", "fold", "kv.map", "folded").ok().out
 
 
-def test_a_fold_is_kept_and_taken_up_again(square: Town) -> None:
+def test_a_fold_is_stored_and_continued(square: Town) -> None:
     lines = "".join(f"{n}\n" for n in range(130)).encode()
     square.as_("bob", "send", "--batch", "-s", "long", stdin=lines).ok()
     fresh = square.as_("bob", "fold", "kv.map", "long", "--json").json
@@ -164,7 +164,7 @@ def test_a_snapshot_is_published_and_verified_by_folding_the_log(square: Town) -
     assert told["snapshots"][0]["state_hash"] == claim["state_hash"]
 
 
-def test_what_cannot_be_folded_or_published_is_a_slip_and_no_evidence(square: Town) -> None:
+def test_a_stream_or_epoch_that_does_not_exist_is_a_usage_error(square: Town) -> None:
     said = square.as_("alice", "snapshot", "publish", "kv.map", "never written").failed(Exit.USAGE)
     assert "no such stream" in said
     said = square.as_("alice", "fold", "kv.map", "never written", "--epoch", 3).failed(Exit.USAGE)

@@ -93,7 +93,7 @@ def test_a_credit_that_its_owner_could_not_open_is_not_sent(square: Town) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_the_rules_forbid_is_refused_with_its_code_and_not_sent(
+def test_a_forbidden_event_is_refused_with_its_code_and_not_sent(
     square: Town,
     before: list[list[object]],
     refused: list[object],
@@ -116,7 +116,7 @@ def test_what_the_rules_forbid_is_refused_with_its_code_and_not_sent(
     assert square.as_("alice", "fold", "wallet.ledger", on[1], "--json").json["upto_seq"] == size
 
 
-def test_what_was_paid_out_under_a_ref_is_not_paid_out_again(square: Town) -> None:
+def test_a_second_payout_under_a_ref_is_refused(square: Town) -> None:
     """WAL §7: a retry of a withdrawal whose answer was lost."""
     on = ("--reader", square / "realm")
     wallet = opened(square, "alice", "refs", *on)
@@ -168,7 +168,7 @@ def test_a_withdrawal_fetches_as_many_entries_from_a_long_log_as_from_a_short_on
     assert len(fetched) <= 70, "at most the open block of 64, and the new message"
 
 
-def test_controls_come_and_go(square: Town) -> None:
+def test_limits_and_freezes_can_be_set_and_lifted(square: Town) -> None:
     on = ("--ledger", "controls")
     wallet = opened(square, "alice", "controls", *on)
     again = square.as_("alice", "wallet", "open", "--realm", "controls", "--currency", "EUR", *on).failed(
@@ -198,7 +198,7 @@ def test_a_verifier_reports_what_another_producer_put_into_the_log(square: Town)
 
 
 @pytest.mark.parametrize("what", ["withdraw", "transfer"])
-def test_of_two_producers_at_once_the_slower_one_is_told_and_a_verifier_reports_it(
+def test_of_two_concurrent_producers_the_slower_one_fails_and_a_verifier_reports_it(
     square: Town, what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Bob's withdrawal, a process of its own, comes between alice's check and her message."""
@@ -268,7 +268,7 @@ def test_a_transfer_between_streams_is_credited_once_and_only_if_it_was_debited(
     assert (said.code, f"message {credited} of {b[:12]}" in said.out) == (Exit.PROTOCOL, True)
 
 
-def test_what_an_auditors_keys_do_not_open_is_not_verified(square: Town) -> None:
+def test_messages_that_an_auditors_keys_do_not_open_are_unverified(square: Town) -> None:
     a, b = opened(square, "alice", "sealed"), opened(square, "bob", "sealed")
     square.as_("alice", "wallet", "deposit", a, 10).ok()
     square.as_("alice", "wallet", "transfer", a, b, 4, "--credit-to", square / "bob").ok()
@@ -307,7 +307,7 @@ def test_an_operator_may_be_named_by_the_organisation_that_issued_its_token(
     assert [each["code"] for each in found] == ["WAL.UNAUTHORIZED_OPERATION"] * 4
 
 
-def test_a_deployments_policy_is_kept_and_verified(square: Town, tmp_path: Path) -> None:
+def test_a_deployments_policy_is_enforced_and_verified(square: Town, tmp_path: Path) -> None:
     """WAL 2.2, §8, §13."""
     on = ("--ledger", "bank")
     bank = square.as_("alice", "id", "client-id", "-s", "bank", "--json").json["client_id"]
@@ -341,7 +341,7 @@ def test_a_deployments_policy_is_kept_and_verified(square: Town, tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"currency": []}', '{"currencies": "EUR"}', '{"operators": ["bank"]}']
 )
-def test_a_policy_that_is_none_is_a_usage_error(square: Town, tmp_path: Path, text: str) -> None:
+def test_an_invalid_policy_file_is_a_usage_error(square: Town, tmp_path: Path, text: str) -> None:
     (tmp_path / "policy.json").write_text(text)
     said = square.as_(
         "alice", "wallet", "balance", "--ledger", "shop", "--policy", tmp_path / "policy.json"

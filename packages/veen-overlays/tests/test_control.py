@@ -65,17 +65,17 @@ def published(name: str) -> dict[str, Any]:
         ("realm_stream_schema_meta", schema_stream),
     ],
 )
-def test_the_published_admin_streams_hold(name: str, stream: Any) -> None:
+def test_published_admin_streams_are_derived(name: str, stream: Any) -> None:
     vector = published(name)
     assert stream(RealmId.from_hex(vector["inputs"]["realm_id"])).hex() == vector["expected"]
 
 
-def test_the_published_schema_ids_hold() -> None:
+def test_published_schema_ids_are_derived() -> None:
     assert LabelClass.SCHEMA.hex() == published("schema_label_class")["expected"]
     assert Revocation.SCHEMA.hex() == published("schema_revocation")["expected"]
 
 
-def test_the_published_revocation_window_holds() -> None:
+def test_the_published_revocation_window_is_active_as_stated() -> None:
     vector = published("revocation_window")
     record = Revocation(kind="client-id", target=RevokedId(CLIENT), **vector["inputs"])
     found = {f"active({t})": record.active(t) for t in (9_999, 10_000, 10_299, 10_300)}
@@ -142,7 +142,7 @@ def test_only_the_primary_of_a_stream_accepts() -> None:
     assert view(authorities=multi).not_primary(STREAM, NOW) is None
 
 
-def test_streams_of_many_primaries_are_counted_in_the_status() -> None:
+def test_streams_with_several_primaries_are_counted_in_the_status() -> None:
     """3.3, step 3: SHOULD record that a label is multi-primary, for operational monitoring."""
     many = bound(AUTHORITIES, authority(THERE, policy="multi-primary"))
     held = view(Level.FEDERATED, authorities=many)
@@ -163,7 +163,7 @@ def test_a_stream_without_a_record_or_unknown_is_accepted() -> None:
     assert held.not_primary(STREAM, NOW + 100) is None
 
 
-def test_a_record_of_another_realm_says_nothing_here() -> None:
+def test_a_record_of_another_realm_is_ignored() -> None:
     foreign = Authority(
         realm_id=realm_id("elsewhere"),
         stream_id=STREAM,
@@ -176,7 +176,7 @@ def test_a_record_of_another_realm_says_nothing_here() -> None:
     assert view(authorities=bound(AUTHORITIES, foreign)).not_primary(STREAM, NOW) is None
 
 
-def test_an_unknown_policy_word_is_no_event() -> None:
+def test_a_record_with_an_unknown_policy_is_undecodable() -> None:
     body = authority(HERE).encode().replace(b"single-primary", b"double-primary")
     assert isinstance(decode_record((Authority,), body), Undecodable)
 
@@ -194,7 +194,7 @@ TOKEN, AUTH = TokenHash(b"\x04" * 32), AuthRef(b"\x05" * 32)
 @pytest.mark.parametrize(
     ("kind", "target"), [("client-id", CLIENT), ("auth-ref", AUTH), ("cap-token", TOKEN)]
 )
-def test_what_is_revoked_is_refused_within_its_interval(kind: str, target: bytes) -> None:
+def test_a_revoked_target_is_refused_during_its_period(kind: str, target: bytes) -> None:
     """4.3."""
     held = view(revocations=bound(REVOCATIONS, revocation(kind, target, ttl=10, reason="lost")))
     assert held.revoked(CLIENT, AUTH, TOKEN, NOW) == f"{kind} revoked at {format_utc(NOW)}: lost"
@@ -245,7 +245,7 @@ OWN = Rate(per_sec=10, burst=3)
         ("log", OWN, Rate(per_sec=1, burst=2)),
     ],
 )
-def test_a_class_has_a_share_of_the_tokens_rate_or_the_rate_it_was_given(
+def test_a_class_gets_a_share_of_the_tokens_rate_or_its_configured_rate(
     class_: str, own: Rate | None, wanted: Rate | None
 ) -> None:
     """6.2: rates of None are the token's own, if it has one."""
@@ -254,7 +254,7 @@ def test_a_class_has_a_share_of_the_tokens_rate_or_the_rate_it_was_given(
     assert held.rate(Label(b"\x09" * 32), own, {"log": OWN}) is None
 
 
-def test_the_realms_own_streams_are_kept_for_ever_whatever_their_class() -> None:
+def test_the_admin_streams_are_kept_for_ever_whatever_their_class() -> None:
     elsewhere = Label(b"\x09" * 32)
     hints = [
         LabelClass(label=LABEL, class_="log", retention_hint=1),
@@ -270,7 +270,7 @@ def test_the_realms_own_streams_are_kept_for_ever_whatever_their_class() -> None
     assert authorities.retention() == {LABEL: FOREVER_SEC}, "nor by the hub's default rule"
 
 
-def test_class_is_spelled_class_on_the_wire() -> None:
+def test_the_wire_key_of_a_class_is_class() -> None:
     assert b"eclass" in LabelClass(label=LABEL, class_="user").encode()
 
 
@@ -302,7 +302,7 @@ def test_a_schema_is_described_by_its_latest_registration() -> None:
         (Level.META, {"authority", "revocation", "label-class"}),
     ],
 )
-def test_a_level_enforces_and_needs_what_it_includes(level: Level, streams: set[str]) -> None:
+def test_a_level_enforces_and_needs_the_profiles_it_includes(level: Level, streams: set[str]) -> None:
     """§8."""
     held = view(
         level,
@@ -328,7 +328,7 @@ def test_a_view_never_folded_or_too_old_is_stale() -> None:
     assert view(Level.CORE, authorities=None, revocations=None).stale(NOW, 0) is None
 
 
-def test_a_view_names_the_prefix_it_rests_on() -> None:
+def test_a_view_names_the_prefix_it_was_folded_from() -> None:
     shown = view(Level.FEDERATED, authorities=bound(AUTHORITIES, authority(HERE))).describe(NOW + 3)
     assert shown["level"] == "federated"
     assert shown["lag_sec"] == "3"

@@ -33,7 +33,7 @@ def at(seq: int, record: LwwWrite, msg_id: bytes = b"m") -> Message:
     return Message(seq, msg_id.ljust(32, bytes([seq % 256])), record.SCHEMA, record.encode())
 
 
-def test_the_published_precedence_holds() -> None:
+def test_the_published_precedence_is_followed() -> None:
     """(ts, stream_seq) >= current replaces."""
     vector = json.loads((PUBLISHED / "lww_precedence.json").read_bytes())
     state = LWW_REGISTERS.fold([at(5, write(10, b"first"))])
@@ -80,13 +80,13 @@ def test_the_order_of_additions_and_removals_does_not_matter() -> None:
     assert {tuple(state_of(OR_SET, order)) for order in permutations(steps)} == {(b"x", b"y")}
 
 
-def test_removing_names_the_additions_that_are_live() -> None:
+def test_a_removal_names_the_additions_that_are_not_removed() -> None:
     inner = OR_SET.fold(log_of(add(1, b"x"), add(2, b"x"), remove(1))).inner
     assert live_adds(inner, b"x") == (AddId(b"\x02" * 32),)
     assert live_adds(inner, b"never") == ()
 
 
-def test_a_counter_is_the_sum_of_its_shards_and_may_outgrow_64_bits() -> None:
+def test_a_counter_is_the_sum_of_its_shards_and_may_exceed_64_bits() -> None:
     one, two = ShardId(b"\x01" * 32), ShardId(b"\x02" * 32)
     most = 2**64 - 1
     steps = [

@@ -92,7 +92,7 @@ def put(key: str, value: str) -> Put:
     return Put(key=key.encode(), value=value.encode())
 
 
-def test_what_was_put_in_a_later_epoch_holds_whatever_its_stream_seq() -> None:
+def test_a_write_of_a_later_epoch_wins_whatever_its_stream_seq() -> None:
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
         stream.write(5, put("a", "1"), put("b", "1"), put("b", "2"))
@@ -118,7 +118,7 @@ STEPS = st.lists(
 
 @settings(max_examples=40)
 @given(STEPS)
-def test_it_is_the_fold_of_its_labels_one_after_the_other(
+def test_the_view_is_the_fold_of_its_labels_in_order(
     steps: list[tuple[int, str, int, bool] | int],
 ) -> None:
     """Whatever is written where in the window, however the epochs turn, with restarts in between."""
@@ -153,7 +153,7 @@ def root_of(messages: list[Message]) -> MmrRoot:
 
 @settings(max_examples=40)
 @given(STEPS, st.data())
-def test_any_prefix_and_range_is_that_of_the_labels_one_after_the_other(
+def test_any_prefix_and_range_is_the_fold_of_its_labels_in_order(
     steps: list[tuple[int, str, int, bool] | int], data: st.DataObject
 ) -> None:
     """WAL §1: several labels fold in one total order, so a prefix of them means something (§11.3)."""
@@ -224,7 +224,7 @@ def test_a_receipt_of_another_stream_has_no_position() -> None:
     asyncio.run(check())
 
 
-def test_it_names_every_label_that_it_rests_on() -> None:
+def test_a_view_names_every_label_it_is_folded_from() -> None:
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
         for epoch in (5, 7, 20):
@@ -240,7 +240,7 @@ def test_it_names_every_label_that_it_rests_on() -> None:
     asyncio.run(check())
 
 
-def test_a_label_is_complete_only_by_the_hubs_own_time() -> None:
+def test_a_label_is_closed_only_by_the_hubs_own_time() -> None:
     """Else a clock that runs ahead would have a follower miss what is still written."""
 
     async def check() -> None:
@@ -278,7 +278,7 @@ def test_a_copy_in_a_later_epoch_changes_nothing() -> None:
     asyncio.run(check())
 
 
-def test_a_restart_reads_only_what_is_not_in_the_tree() -> None:
+def test_a_restart_reads_only_messages_that_are_not_in_the_tree() -> None:
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
         for epoch in range(5, 25):
@@ -297,7 +297,7 @@ def test_a_restart_reads_only_what_is_not_in_the_tree() -> None:
 
 
 @pytest.mark.parametrize("epoch", [5, 9], ids=["in the tree", "in the window"])
-def test_a_label_that_contradicts_what_was_folded_is_evidence(epoch: int) -> None:
+def test_a_label_that_contradicts_the_folded_one_is_reported_as_evidence(epoch: int) -> None:
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
         stream.write(5, put("a", "1"), put("a", "2"))
@@ -313,7 +313,7 @@ def test_a_label_that_contradicts_what_was_folded_is_evidence(epoch: int) -> Non
     asyncio.run(check())
 
 
-def test_no_receipt_of_another_history_is_given_for_a_prefix() -> None:
+def test_a_prefix_never_gets_a_receipt_of_another_history() -> None:
     """A hub that shows a passed label differently later: the state is right, and its receipt would not be."""
 
     async def check() -> None:
@@ -330,7 +330,7 @@ def test_no_receipt_of_another_history_is_given_for_a_prefix() -> None:
     asyncio.run(check())
 
 
-def test_two_views_on_one_store_do_not_lead_each_other_astray() -> None:
+def test_two_views_on_one_store_do_not_disturb_each_other() -> None:
     """Two commands at once: the slower one writes an older cursor after the faster one's rows."""
 
     async def check() -> None:
@@ -354,7 +354,7 @@ def test_two_views_on_one_store_do_not_lead_each_other_astray() -> None:
     asyncio.run(check())
 
 
-def test_a_window_holds_what_another_process_has_stored_as_complete() -> None:
+def test_a_label_that_another_process_closed_stays_in_this_views_window() -> None:
     """What it folds beyond its own tree came before nothing, though the shared index knows it already."""
 
     async def check() -> None:

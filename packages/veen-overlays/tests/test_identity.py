@@ -96,7 +96,7 @@ def published(name: str) -> dict[str, Any]:
     return json.loads((PUBLISHED / f"{name}.json").read_bytes())  # type: ignore[no-any-return]
 
 
-def test_the_published_identifiers_hold() -> None:
+def test_published_identifiers_are_derived() -> None:
     realm = realm_id(published("realm_id")["inputs"]["name"])
     assert realm.hex() == published("realm_id")["expected"]
     pk = PrincipalPk.from_hex(published("principal_id")["inputs"]["pk"])
@@ -109,7 +109,7 @@ def test_the_published_identifiers_hold() -> None:
     assert group_id(org, published("group_id")["inputs"]["name"]).hex() == published("group_id")["expected"]
 
 
-def test_the_published_streams_hold() -> None:
+def test_published_streams_are_derived() -> None:
     vector = published("identity_stream_ids")
     pk, realm = PrincipalPk.from_hex(vector["inputs"]["pk"]), realm_id(vector["inputs"]["realm"])
     streams = {
@@ -121,7 +121,7 @@ def test_the_published_streams_hold() -> None:
     assert {name: stream.hex() for name, stream in streams.items()} == vector["expected"]
 
 
-def test_the_published_schema_id_holds() -> None:
+def test_the_published_schema_id_is_derived() -> None:
     assert HandleMap.SCHEMA.hex() == published("schema_handle_map")["expected"]
 
 
@@ -152,7 +152,7 @@ def directory(*records: Record) -> Directory:
     return Directory(merged=IDENTITY.fold(log_of(*records)).inner)
 
 
-def test_a_device_with_another_id_and_an_unknown_target_type_are_no_events() -> None:
+def test_a_device_with_another_id_and_an_unknown_target_type_are_undecodable() -> None:
     wrong = device().encode().replace(bytes(device_id(PHONE_PK)), b"\x00" * 32)
     found = decode_record((Device,), wrong)
     assert isinstance(found, Undecodable)
@@ -160,18 +160,18 @@ def test_a_device_with_another_id_and_an_unknown_target_type_are_no_events() -> 
 
 
 @pytest.mark.parametrize("handle", ["@ann", "ann", "ann@example.com", "a.b-c_d+e@x.org", "7"])
-def test_a_handle_may_be(handle: str) -> None:
+def test_a_valid_handle_is_accepted(handle: str) -> None:
     made = HandleMap(realm_id=REALM, handle=handle, target_type="ctx", target_id=ANN_CTX, ts=NOW)
     assert decode_record((HandleMap,), made.encode()) == made
 
 
 @pytest.mark.parametrize("handle", ["", "@", "Ann", "ann ", "ann@", "ánn", "-ann", "a" * 65, "a@b@c"])
-def test_a_handle_may_not_be(handle: str) -> None:
+def test_an_invalid_handle_is_refused(handle: str) -> None:
     made = HandleMap(realm_id=REALM, handle=handle, target_type="ctx", target_id=ANN_CTX, ts=NOW)
     assert made.broken_rule() is not None
 
 
-def test_a_link_and_a_revocation_name_somebody() -> None:
+def test_a_link_and_a_revocation_need_a_target() -> None:
     """10.2, 11.1: at least one of."""
     assert ExternalLink(realm_id=REALM, provider="p", external_sub="s", ts=NOW).broken_rule() is not None
     assert Revoke(principal_pk=ANN_PK, ts=NOW).broken_rule() is not None
@@ -265,7 +265,7 @@ def group(at: int, add: tuple[CtxId, ...] = (), remove: tuple[CtxId, ...] = (), 
     )
 
 
-def test_members_are_those_whose_last_addition_no_removal_follows() -> None:
+def test_a_member_is_an_account_whose_last_addition_precedes_no_removal() -> None:
     """8.2."""
     both = (ANN_CTX, BEN_CTX)
     assert directory(group(1, add=both)).members(ORG, OPS) == set(both)
@@ -312,7 +312,7 @@ def handle(target: CtxId, ts: int, kind: Any = "ctx", realm: Any = REALM) -> Han
     return HandleMap(realm_id=realm, handle="@ann", target_type=kind, target_id=target, ts=UnixTime(ts))
 
 
-def test_a_handle_names_whom_its_latest_record_says() -> None:
+def test_a_handle_resolves_by_its_latest_record() -> None:
     """10.1, and our reassignment policy: whoever may write the namespace's stream may reassign."""
     assert directory(handle(ANN_CTX, 5), handle(BEN_CTX, 6)).resolve(REALM, "@ann") == BEN_CTX
     assert directory(handle(ANN_CTX, 5), handle(BEN_CTX, 4)).resolve(REALM, "@ann") == ANN_CTX
@@ -372,7 +372,7 @@ def test_a_device_with_its_principals_token_is_the_account() -> None:
     assert found == Authenticated(ANN_CTX, ANN_PK, device_id(PHONE_PK))
 
 
-def test_a_principal_that_only_publishes_devices_is_one() -> None:
+def test_a_principal_is_known_by_its_device_records_alone() -> None:
     """§14: level Core asks for id.device.v1, and for no principal record."""
     devices = [record for record in BASE if not isinstance(record, Principal)]
     assert len(devices) < len(BASE)
@@ -429,7 +429,9 @@ def test_a_revocation_in_one_realm_leaves_the_others() -> None:
     ],
     ids=["device", "token", "account"],
 )
-def test_an_organisation_revokes_for_those_who_ask_on_its_behalf(revoked: dict[str, Any], step: Step) -> None:
+def test_an_organisations_revocation_counts_for_questions_on_its_behalf(
+    revoked: dict[str, Any], step: Step
+) -> None:
     """11.1, "Stream: stream_id_principal or stream_id_org"; to others it has nothing to say."""
     mine, theirs = principal_stream(ANN_PK), org_stream(ORG)
     record = Revoke(org_id=ORG, ts=NOW, **revoked)
@@ -452,7 +454,7 @@ def test_required_roles_are_found_through_groups() -> None:
     assert isinstance(authenticate(claim(token(), org=ORG, roles=("admin",)), held), Authenticated)
 
 
-def test_rotating_a_device_ends_the_old_and_begins_the_new() -> None:
+def test_rotating_a_device_disables_the_old_one_and_publishes_the_new_one() -> None:
     """11.2."""
     new = device(DevicePk(LAPTOP.public))
     held = directory(*BASE, *rotate_device(device(), new, NOW, auth_ref=AuthRef(token().auth_ref)))

@@ -24,7 +24,7 @@ ANN, BEN = WorkerId(b"a" * 32), WorkerId(b"b" * 32)
 JOB = job_id(Enqueue(body=b"x"), LeafHash(log_of(Enqueue(body=b"x"))[0].msg_id))
 
 
-def test_a_key_holds_what_was_put_last_until_it_is_deleted() -> None:
+def test_a_key_has_its_last_value_until_it_is_deleted() -> None:
     steps = [Put(key=b"a", value=b"1"), Put(key=b"b", value=b""), Put(key=b"a", value=b"2"), Delete(key=b"b")]
     assert state_of(KV, steps) == {b"a": b"2"}
     inner = KV.fold(log_of(*steps)).inner
@@ -76,14 +76,14 @@ def test_a_taken_job_comes_back_when_its_lease_ends_unacknowledged() -> None:
     assert ids(jobs, 110) == [bytes(JOB)]
 
 
-def test_of_two_takes_the_first_in_the_stream_holds() -> None:
+def test_of_two_takes_the_first_in_the_stream_wins() -> None:
     jobs = after(take(ANN, 100), take(BEN, 100), take(BEN, 109))
     assert lease_holder(jobs, JOB, 105) == bytes(ANN)  # type: ignore[arg-type]
     [shown] = QUEUE.view(jobs)  # type: ignore[arg-type]
     assert (shown["worker"], shown["deliveries"]) == (bytes(ANN), 1)
 
 
-def test_a_take_begins_a_lease_only_of_a_job_that_waits_and_nobody_holds() -> None:
+def test_a_take_delivers_only_an_open_job_that_no_worker_holds() -> None:
     assert starts_delivery(after(), take(ANN, 100))  # type: ignore[arg-type]
     assert not starts_delivery(after(take(ANN, 100)), take(BEN, 109))  # type: ignore[arg-type]
     assert not starts_delivery(after(take(ANN, 100)), take(ANN, 100)), "it renews"  # type: ignore[arg-type]
@@ -99,13 +99,13 @@ def test_a_worker_may_renew_and_another_takes_over_after_the_end() -> None:
     assert QUEUE.view(jobs)[0]["deliveries"] == 2  # type: ignore[arg-type]
 
 
-def test_an_acknowledged_job_is_done_for_good() -> None:
+def test_an_acknowledged_job_never_comes_back() -> None:
     jobs = after(take(ANN, 100), Ack(job=JOB, worker=ANN, ts=101), take(BEN, 500))
     assert ids(jobs, 1_000) == []
     assert QUEUE.view(jobs) == []  # type: ignore[arg-type]
 
 
-def test_takes_and_acknowledgements_of_unknown_jobs_are_nothing() -> None:
+def test_takes_and_acknowledgements_of_unknown_jobs_change_nothing() -> None:
     stray = LeafHash(b"\x09" * 32)
     jobs = after(
         Take(job=stray, worker=ANN, ts=1, lease_sec=1), Ack(job=LeafHash(b"\x08" * 32), worker=ANN, ts=2)

@@ -126,7 +126,7 @@ def test_a_message_that_answers_another_is_an_event_of_its_own(name: str, data: 
 
 @every_overlay
 @given(data=st.data())
-def test_nobody_suppresses_a_copy_that_has_not_arrived(name: str, data: st.DataObject) -> None:
+def test_a_forged_parent_cannot_suppress_a_copy_that_has_not_arrived(name: str, data: st.DataObject) -> None:
     """A writer that names a message as its parent first, with another payload, takes nothing from it."""
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay, 8))
@@ -139,7 +139,7 @@ def test_nobody_suppresses_a_copy_that_has_not_arrived(name: str, data: st.DataO
 
 @every_overlay
 @given(data=st.data())
-def test_a_summary_is_its_bytes(name: str, data: st.DataObject) -> None:
+def test_a_summary_survives_encoding_and_loading(name: str, data: st.DataObject) -> None:
     overlay = OVERLAYS[name]
     summary = overlay.fold(data.draw(logs(overlay)))
     encoded = overlay.encode(summary)
@@ -153,7 +153,7 @@ def test_a_summary_is_its_bytes(name: str, data: st.DataObject) -> None:
 
 @every_overlay
 @given(data=st.data())
-def test_what_is_no_event_is_counted_and_listed_and_changes_no_state(name: str, data: st.DataObject) -> None:
+def test_ignored_messages_are_counted_and_listed_and_change_no_state(name: str, data: st.DataObject) -> None:
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay))
     good = [m for m in log if _is_event(overlay, m)]
@@ -172,7 +172,7 @@ def _is_event(overlay: Overlay[Any], message: Message) -> bool:
 
 @every_overlay
 @given(data=st.data())
-def test_duplicates_can_be_settled_by_grouping_in_any_order(name: str, data: st.DataObject) -> None:
+def test_duplicates_can_be_found_by_grouping_in_any_order(name: str, data: st.DataObject) -> None:
     """What a distributed fold does: first of an identity, then first of each key."""
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay))

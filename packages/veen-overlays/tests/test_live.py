@@ -55,12 +55,12 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 30))
 
 
-def test_the_logs_of_the_tests_keep_cores_protocols() -> None:
+def test_the_test_logs_implement_cores_protocols() -> None:
     assert isinstance(MemoryLog(), LogReader)
     assert isinstance(MemoryLog(), LogWriter)
 
 
-def test_a_view_is_the_plain_fold_and_names_the_receipt_it_rests_on() -> None:
+def test_a_view_is_the_plain_fold_and_names_the_last_receipt() -> None:
     async def check() -> None:
         log = ledger_log(45)
         view = await opened(log)
@@ -114,7 +114,7 @@ def test_an_empty_log_has_an_empty_state() -> None:
     run(check())
 
 
-def test_following_folds_each_entry_as_it_comes() -> None:
+def test_following_folds_each_entry_as_it_arrives() -> None:
     async def check() -> None:
         log = MemoryLog()
         view = await opened(log, overlay=KV)
@@ -164,7 +164,7 @@ def test_a_log_that_was_rolled_back_or_rewritten_is_divergence() -> None:
     run(check())
 
 
-def test_an_entry_that_does_not_extend_what_was_folded_is_not_folded() -> None:
+def test_an_entry_that_does_not_extend_the_log_is_not_folded() -> None:
     async def check() -> None:
         log = ledger_log(9)
         view = await opened(log)
@@ -195,7 +195,7 @@ def test_clearing_folds_the_log_again() -> None:
     run(check())
 
 
-def test_what_does_not_open_is_counted_and_a_bridged_copy_counts_once() -> None:
+def test_unopened_messages_are_counted_and_a_bridged_copy_counts_once() -> None:
     async def check() -> None:
         log, shard = MemoryLog(), ShardId(b"\x01" * 32)
         add = CounterAdd(shard=shard, delta=5)
@@ -236,7 +236,7 @@ def test_a_snapshot_is_published_read_back_and_verified() -> None:
     run(check())
 
 
-def test_snapshots_of_two_classes_stand_side_by_side_and_of_one_the_latest_holds() -> None:
+def test_snapshots_of_two_classes_coexist_and_the_latest_of_one_counts() -> None:
     """S1; a stream's id is a good name for its state under every class."""
 
     async def check() -> None:
@@ -273,7 +273,9 @@ async def _caught_up(log: MemoryLog) -> Materializer[Any]:
     ],
     ids=["state", "root", "class", "another prefix", "beyond"],
 )
-def test_a_snapshot_of_something_else_is_refused(changes: dict[str, Any], why: str) -> None:
+def test_a_snapshot_of_another_state_root_class_or_prefix_is_refused(
+    changes: dict[str, Any], why: str
+) -> None:
     """S2."""
 
     async def check() -> None:
@@ -289,7 +291,7 @@ def test_the_schema_of_a_snapshot_is_the_published_one() -> None:
     assert StateCheckpoint.SCHEMA.hex() == "38d54b9a599a8b6fbd433b715fb23999bb37b12a0f1b62a8e7505e58cd462788"
 
 
-def test_an_authorized_token_in_a_log_is_nobodys_event() -> None:
+def test_an_authorize_entry_is_ignored_by_every_overlay() -> None:
     """H5: a control entry holds a token where a MSG would stand."""
     entry = replace(ledger_log(1).entries[0], msg_bytes=b"token", flags=1)
     message = open_entry(entry, entry.receipt, READER)
@@ -311,7 +313,7 @@ def test_a_range_from_the_start_is_a_prefix() -> None:
     run(check())
 
 
-def test_a_range_whose_edges_are_other_messages_now_is_refused() -> None:
+def test_a_range_whose_edges_changed_in_the_log_is_refused() -> None:
     async def check() -> None:
         log = ledger_log(45)
         view = await _caught_up(log)

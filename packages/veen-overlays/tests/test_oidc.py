@@ -148,7 +148,7 @@ def test_a_changed_token_is_refused(signer: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a.b", "a.b.c.d", "!.b.c", "x" * (MAX_ID_TOKEN_CHARS + 1), "e30.e30.", "bnVsbA.e30.e30"]
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_token_is_refused(text: str) -> None:
     with pytest.raises(VerificationError):
         verify_id_token(text, PROVIDER, NOW)
 
@@ -182,7 +182,7 @@ def test_a_key_set_with_a_weak_broken_or_doubled_key_is_refused() -> None:
     [{"use": "enc"}, {"alg": "PS256"}, {"alg": "RS256"}, {"key_ops": ["encrypt"]}, {"key_ops": "verify"}],
     ids=["for encryption", "another algorithm", "another type's algorithm", "other operations", "no list"],
 )
-def test_a_key_that_is_for_something_else_signs_nothing(said: dict[str, Any]) -> None:
+def test_a_key_declared_for_another_use_verifies_nothing(said: dict[str, Any]) -> None:
     """RFC 7517 4.2-4.4: what the provider says a key is for holds."""
     key = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(ED.public_key().public_bytes_raw())}
     assert set(jwks_keys(_set(key))) == {"ed"}
@@ -190,7 +190,7 @@ def test_a_key_that_is_for_something_else_signs_nothing(said: dict[str, Any]) ->
     assert jwks_keys(_set(key | said)) == {}
 
 
-def test_a_key_under_which_anybody_signs_anything_signs_nothing() -> None:
+def test_a_key_of_small_order_verifies_nothing() -> None:
     """The neutral element as a key: R = B, S = 1 verifies over every text where small orders are let in."""
     weak = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(b"\x01" + bytes(31))}
     provider = Provider(name="p", issuer="https://id.example", audience="app", keys=jwks_keys(_set(weak)))

@@ -167,11 +167,11 @@ def revoked(target: bytes, kind: str = "client-id") -> Revocation:
     return Revocation(kind=kind, target=RevokedId(target), ts=NOW)  # type: ignore[arg-type]
 
 
-def test_the_reader_of_the_tests_keeps_cores_protocol() -> None:
+def test_the_test_reader_implements_cores_protocol() -> None:
     assert isinstance(Logs(), LogReader)
 
 
-def test_the_streams_that_records_name_are_the_hubs_to_know() -> None:
+def test_a_view_names_the_streams_of_its_authority_records() -> None:
     async def check() -> None:
         logs, clock = Logs(), Clock()
         logs.at(label_of(admin_stream(REALM))).write(ELSEWHERE)
@@ -181,7 +181,7 @@ def test_the_streams_that_records_name_are_the_hubs_to_know() -> None:
     asyncio.run(check())
 
 
-def test_a_policy_makes_streams_known_before_the_view_that_names_them_counts(tmp_path: Path) -> None:
+def test_a_policy_teaches_streams_to_the_hub_before_the_view_takes_effect(tmp_path: Path) -> None:
     """Else a replica could not tell their labels, and would accept for them."""
     policy = realm_policy(tmp_path, "federated", refresh_sec=0.001)
     known: dict[Label, StreamId] = {}
@@ -272,7 +272,7 @@ def test_a_view_that_cannot_be_renewed_becomes_stale_and_recovers() -> None:
 OTHER_READER = DhKey(DhSecret(b"\x66" * 32))
 
 
-def test_a_key_that_opens_nothing_of_a_stream_gives_no_view() -> None:
+def test_a_key_that_opens_no_message_of_a_stream_gives_no_view() -> None:
     """What it cannot read may revoke anybody: fail closed. One record that it opens, and it goes on."""
 
     async def check() -> None:
@@ -313,7 +313,7 @@ def test_a_schema_registry_that_cannot_be_read_keeps_no_message_out(case: str) -
     asyncio.run(check())
 
 
-def test_a_message_that_is_no_record_stops_nothing_and_undoes_nothing() -> None:
+def test_an_invalid_record_neither_stops_a_fold_nor_undoes_others() -> None:
     """§11.1: malformed, foreign, or sealed to somebody else; the records around it hold."""
 
     @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class Turning:
     async def forget(self, label: Label) -> None: ...
 
 
-def test_a_class_never_prunes_the_realms_own_labels_of_any_epoch() -> None:
+def test_a_class_never_prunes_admin_labels_of_any_epoch() -> None:
     """LCLASS0 6.2: a hub that lost what its view is folded from could not start again."""
 
     async def check() -> None:
@@ -400,7 +400,7 @@ def test_a_class_never_prunes_the_realms_own_labels_of_any_epoch() -> None:
     asyncio.run(check())
 
 
-def test_a_policy_prunes_nothing_by_a_view_that_is_too_old(tmp_path: Path) -> None:
+def test_a_policy_with_a_stale_view_prunes_nothing(tmp_path: Path) -> None:
     policy, clock, logs = realm_policy(tmp_path, "meta", refresh_sec=60), Clock(), Logs()
     logs.at(label_of(label_class_stream(REALM))).write(
         LabelClass(label=ORDERS_LABEL, class_="log", retention_hint=0)
@@ -436,7 +436,7 @@ def test_a_level_follows_the_streams_it_needs() -> None:
     asyncio.run(check())
 
 
-def test_a_restarted_follower_takes_up_its_store() -> None:
+def test_a_restarted_follower_continues_from_its_store() -> None:
     async def check() -> None:
         logs, clock, store = Logs(), Clock(), MemoryStore()
         log = logs.at(label_of(revocation_stream(REALM)))
@@ -451,7 +451,7 @@ def test_a_restarted_follower_takes_up_its_store() -> None:
 
 
 @pytest.mark.parametrize("case", ["rolled back", "rewritten", "gone"])
-def test_a_restarted_follower_does_not_take_back_what_it_saw(case: str) -> None:
+def test_a_restarted_follower_notices_a_log_that_lost_entries(case: str) -> None:
     """Also of a block that was not complete, so that nothing of it is in the stored tree."""
 
     async def check() -> None:

@@ -64,7 +64,7 @@ def test_a_record_survives_the_trip_through_its_bytes(shape: type[Record], data:
 @every_record
 @few
 @given(data=st.data())
-def test_decoding_is_total_and_agrees_with_the_general_decoder(
+def test_decoding_never_raises_and_agrees_with_the_general_decoder(
     shape: type[Record], data: st.DataObject
 ) -> None:
     """Flip a bit, cut, or append: never an exception, and the pattern never decides alone."""
@@ -139,7 +139,7 @@ def test_the_reference_names_every_field_and_rule(shape: type[Record]) -> None:
     assert all(rule.text in text for rule in shape.RULES)
 
 
-def test_a_rule_is_kept_by_writer_and_reader() -> None:
+def test_a_record_that_breaks_a_rule_is_neither_encoded_nor_decoded() -> None:
     with pytest.raises(EncodeError, match="at least one of a, b"):
         Both(free={}).encode()
     with pytest.raises(DecodeError, match="at least one of a, b"):
@@ -161,7 +161,7 @@ def test_two_shapes_of_one_schema_give_both_reasons() -> None:
 
 
 @every_record
-def test_a_record_knows_its_schema_as_the_hubs_client_asks_for_it(shape: type[Record]) -> None:
+def test_a_record_has_the_schema_id_that_the_client_reads(shape: type[Record]) -> None:
     assert shape.schema_id.__get__(object.__new__(shape)) == shape.SCHEMA  # type: ignore[attr-defined]
 
 
@@ -170,7 +170,7 @@ def test_operations_have_prefixed_schema_ids() -> None:
     assert schema_id("wallet.close.v1").hex().startswith("5d1356a5493844fe")
 
 
-def test_a_free_value_nests_no_deeper_than_a_state_can_hold() -> None:
+def test_a_free_value_nests_no_deeper_than_a_state_can_encode() -> None:
     """§3.1 bounds nesting at 32 and a state nests records: one deep value would leave all without a hash."""
     assert decode_record((Both,), Both(a=1, free=nested(MAX_NESTING)).encode()) is not None
     with pytest.raises(EncodeError, match="nests at most 16 deep"):

@@ -43,7 +43,7 @@ def test_a_transfer_in_both_logs_is_settled() -> None:
     assert state_of(LEDGER.fold([*destination, again]).inner, TO).balance == 11
 
 
-def test_a_debit_that_nobody_was_credited_for_is_reported_in_the_payers_log() -> None:
+def test_a_debit_without_its_credit_is_reported_in_the_payers_log() -> None:
     source, destination = paid(transfer(5, b"t"), transfer(6, b"u"))
     [found] = between(source, destination[:-1])
     assert (found.seq, found.wallet_id, found.code) == (4, bytes(W), WalCode.NOT_CREDITED)
@@ -73,7 +73,7 @@ def test_a_credit_without_its_debit_is_reported_in_the_payees_log(
     assert why in found.why
 
 
-def test_a_credit_that_its_wallet_did_not_take_is_not_one() -> None:
+def test_a_credit_to_a_closed_wallet_is_not_a_credit() -> None:
     source, destination = paid(transfer(5, b"t"))
     closed = log_of(opened(OTHER), Close(wallet_id=TO, ts=NOON))
     for log in (destination[1:], [*closed, mirrored(source[2], 3)]):
@@ -99,7 +99,7 @@ def test_two_payees_under_one_transfer_id_are_reported_in_the_payers_log() -> No
     assert found == [(4, bytes(W), WalCode.DUPLICATE_TRANSFER)]
 
 
-def test_what_may_be_sealed_to_somebody_else_is_neither_proven_nor_refuted() -> None:
+def test_a_half_that_may_be_sealed_to_another_key_is_unverified() -> None:
     source, destination = paid(transfer(5, b"t"))
     sealed = Message(9, b"\x09" * 32, UNOPENED, b"")
     for logs in (([*log_of(*FUNDED), sealed], destination), (source, [destination[0], sealed])):
@@ -107,16 +107,14 @@ def test_what_may_be_sealed_to_somebody_else_is_neither_proven_nor_refuted() -> 
     assert between([*source, sealed], [*destination, sealed]) == [], "both halves are there to be seen"
 
 
-def test_a_log_names_the_wallets_whose_logs_are_others() -> None:
+def test_a_log_names_the_counterparties_of_other_logs() -> None:
     source, destination = paid(transfer(5, b"t"))
     assert (counterparties(halves(source)), counterparties(halves(destination))) == ({TO}, {W})
     assert counterparties(halves(log_of(*FUNDED, opened(OTHER), transfer(5, b"t")))) == frozenset()
 
 
 @given(st.lists(st.integers(1, 50), max_size=8), st.data())
-def test_what_two_settled_logs_hold_together_is_what_was_paid_in(
-    amounts: list[int], data: st.DataObject
-) -> None:
+def test_two_settled_logs_hold_together_what_was_deposited(amounts: list[int], data: st.DataObject) -> None:
     """Neither lost nor made, whatever the order of the copies; and one copy too few or too many shows."""
     source, destination = paid(*(transfer(amount, bytes([n])) for n, amount in enumerate(amounts)))
     copies = data.draw(st.permutations(destination[1:]))

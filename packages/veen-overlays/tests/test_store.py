@@ -25,7 +25,7 @@ def check_store(store: Store, steps: list[tuple[dict[bytes, bytes], list[bytes]]
 
 
 @given(st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=3)), st.lists(KEYS)), max_size=5))
-def test_the_memory_store_keeps_the_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
+def test_the_memory_store_obeys_the_contract(steps: list[tuple[dict[bytes, bytes], list[bytes]]]) -> None:
     check_store(MemoryStore(), steps)
 
 

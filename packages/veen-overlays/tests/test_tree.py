@@ -112,7 +112,7 @@ def test_appending_block_by_block_gives_the_same_store() -> None:
     assert (a.mmr, a.state()) == (b.mmr, b.state())
 
 
-def test_a_prefix_carries_the_root_it_rests_on() -> None:
+def test_a_folded_prefix_has_the_root_of_its_log() -> None:
     messages = ledger_log(50)
     tree, mmr = grown(LEDGER, messages), Mmr()
     for n, message in enumerate(messages, start=1):
@@ -163,7 +163,7 @@ def test_a_restart_reads_only_the_open_block(size: int) -> None:
     assert tree.mmr == before.mmr
 
 
-def test_a_store_of_another_label_or_overlay_or_floor_is_not_taken_up() -> None:
+def test_a_store_of_another_label_overlay_or_block_size_is_not_used() -> None:
     messages, store = ledger_log(20), MemoryStore()
     grown(LEDGER, messages, store)
     for tree in (
@@ -183,7 +183,7 @@ def stored_nodes(store: MemoryStore) -> list[bytes]:
 
 
 @given(st.data())
-def test_damaged_and_missing_nodes_are_computed_anew(data: st.DataObject) -> None:
+def test_damaged_and_missing_nodes_are_recomputed(data: st.DataObject) -> None:
     messages, store = ledger_log(43), MemoryStore()
     good = grown(LEDGER, messages, store).state()
     intact = dict(store.scan(b"", b"\xff" * 40))
@@ -207,7 +207,7 @@ def test_damaged_and_missing_nodes_are_computed_anew(data: st.DataObject) -> Non
     assert dict(store.scan(b"", b"\xff" * 40)) == intact
 
 
-def test_a_node_of_another_log_or_place_is_found_and_replaced() -> None:
+def test_a_node_of_another_log_or_position_is_found_and_replaced() -> None:
     messages, store, other = ledger_log(40), MemoryStore(), MemoryStore()
     good = grown(LEDGER, messages, store).state()
     grown(LEDGER, ledger_log(40, seed=1), other)
@@ -239,7 +239,7 @@ def test_a_node_of_the_same_leaves_after_another_prefix_is_stale() -> None:
     assert log.asked == [Range(13, 16)]
 
 
-def test_a_damaged_head_starts_the_tree_anew() -> None:
+def test_a_damaged_head_starts_an_empty_tree() -> None:
     messages, store = ledger_log(40), MemoryStore()
     grown(LEDGER, messages, store)
     [head] = [key for key, _ in store.scan(b"", b"\xff" * 40) if key[33:] == b"h"]
@@ -252,7 +252,7 @@ def test_a_damaged_head_starts_the_tree_anew() -> None:
     assert list(store.scan(b"", b"\xff" * 40)) == []
 
 
-def test_a_log_that_contradicts_the_stored_tree_is_said_so() -> None:
+def test_a_log_that_contradicts_the_stored_tree_is_an_error() -> None:
     messages, store = ledger_log(40), MemoryStore()
     grown(LEDGER, messages, store)
     for key in stored_nodes(store):
@@ -324,7 +324,7 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
     assert sum(b - a + 1 for a, b in log.asked) <= 2 * 15
 
 
-def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is bounded; what falls out of it comes from the store."""
     monkeypatch.setattr("veen_overlays.summary_tree.nodes.MAX_CACHED_NODES", 3)
     messages = ledger_log(200)
@@ -336,7 +336,7 @@ def test_a_forgotten_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyP
         drive(tree._nodes.tile(BLOCK_HEIGHT, 50), log.read)
 
 
-def test_a_node_that_names_other_children_is_computed_anew() -> None:
+def test_a_node_that_names_other_children_is_recomputed() -> None:
     """Whole and in its place, but wrong about what is below it: the way down does not follow it."""
     messages, store = ledger_log(16), MemoryStore()
     grown(LEDGER, messages, store)

@@ -145,7 +145,7 @@ def test_long_tight_logs_fold_like_the_pseudocode_in_every_tree(seed: int) -> No
     assert LEDGER.encode(LEDGER.merge(lifted(LEDGER, log))) == LEDGER.encode(parts[0])
 
 
-def test_the_lowest_balance_tells_that_a_prefix_was_overdrawn() -> None:
+def test_the_lowest_balance_shows_that_a_prefix_was_overdrawn() -> None:
     assert after(opened(), deposit(5), withdraw(7), deposit(10)).lowest == -2
     assert after(opened(), deposit(5), withdraw(5)).lowest == 0
 
@@ -153,7 +153,7 @@ def test_the_lowest_balance_tells_that_a_prefix_was_overdrawn() -> None:
 # --- identifiers
 
 
-def test_the_published_identifiers_hold() -> None:
+def test_published_identifiers_are_derived() -> None:
     vector = json.loads((PUBLISHED / "wallet_id.json").read_bytes())
     realm = realm_id(vector["inputs"]["realm"])
     ctx = ctx_id(PrincipalPk.from_hex(vector["inputs"]["principal_pk"]), realm)
@@ -163,13 +163,13 @@ def test_the_published_identifiers_hold() -> None:
 
 
 @pytest.mark.parametrize("word", ["close", "deposit", "withdraw", "transfer", "unfreeze"])
-def test_the_published_schema_ids_hold(word: str) -> None:
+def test_published_schema_ids_are_derived(word: str) -> None:
     vector = json.loads((PUBLISHED / f"schema_wallet_{word}.json").read_bytes())
     [shape] = [shape for shape in WALLET_RECORDS if f"wallet.{word}.v1" == shape.NAME]
     assert shape.SCHEMA.hex() == vector["expected"]
 
 
-def test_a_transfer_id_is_drawn_from_what_is_known_before_sealing() -> None:
+def test_a_transfer_id_can_be_derived_before_sealing() -> None:
     """B15 overrules the published formula, which needs the msg_id of the message that holds it."""
     vector = json.loads((PUBLISHED / "transfer_id.json").read_bytes())
     assert Ht("wallet/xfer", b"\x44" * 32).hex() == vector["expected"]
@@ -185,7 +185,7 @@ def test_approvers_sign_the_core_fields() -> None:
     assert made != approval_hash(W, TO, 121, NOON, name)
 
 
-def test_an_open_with_another_wallets_id_is_no_event() -> None:
+def test_an_open_with_another_wallets_id_is_undecodable() -> None:
     """5.1: wallet_id MUST equal its derivation."""
     right = opened()
     wrong = right.encode().replace(bytes(W), bytes(TO))
@@ -217,7 +217,7 @@ def test_a_frozen_wallet_pays_nothing_out_and_still_takes_in() -> None:
     assert after(opened(), deposit(9), frozen, thawed, withdraw(4)).balance == 5
 
 
-def test_the_daily_window_starts_anew_with_the_day() -> None:
+def test_the_daily_window_starts_again_each_day() -> None:
     """5.4, 5.7: day = floor(ts / 86400)."""
     state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + 60))
     assert (state.pending_daily_spent, state.last_limit_reset_ts) == (15, NOON)
@@ -238,7 +238,7 @@ def test_adjust_moves_the_balance_either_way_and_no_window() -> None:
     assert (state.balance, state.pending_daily_spent) == (3, 0)
 
 
-def test_the_published_transfer_holds() -> None:
+def test_the_published_transfer_is_folded_as_stated() -> None:
     vector = json.loads((PUBLISHED / "wallet_transfer.json").read_bytes())
     given_ = vector["inputs"]
     moved = transfer(given_["transfer"], b"t")
@@ -265,7 +265,7 @@ def test_the_same_transfer_id_to_another_wallet_debits_no_second_time() -> None:
     assert after(*records).balance == 30
 
 
-def test_a_transfer_to_oneself_is_a_debit() -> None:
+def test_a_transfer_to_the_same_wallet_is_a_debit() -> None:
     """§6 says "else if": the credit side is not looked at."""
     assert after(opened(), deposit(9), transfer(4, b"t", to=W)).balance == 5
 
@@ -288,7 +288,7 @@ def test_metadata_and_ref_change_no_balance() -> None:
     assert after(*base, plain) == after(*base, rich)
 
 
-def test_sums_may_outgrow_64_bits() -> None:
+def test_sums_may_exceed_64_bits() -> None:
     most = 2**64 - 1
     summary = LEDGER.fold(log_of(opened(), deposit(most), deposit(most)))
     assert LEDGER.load(LEDGER.encode(summary)) == summary
@@ -303,7 +303,7 @@ def test_one_wallets_overlay_sees_only_its_own_side() -> None:
         assert inner[bytes(wallet)] == LEDGER.fold(records).inner[bytes(wallet)]
 
 
-def test_a_wallets_own_state_is_of_the_same_class_and_stored_apart() -> None:
+def test_the_view_of_one_wallet_has_the_same_class_and_its_own_store_key() -> None:
     """Spec-3 7.2: state_class is the kind of state, state_id the wallet."""
     assert {one_wallet(W).name, one_wallet(TO).name} == {LEDGER.name}
     assert len({one_wallet(W).class_id, one_wallet(TO).class_id, LEDGER.class_id}) == 3

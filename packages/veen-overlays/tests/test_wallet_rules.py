@@ -81,14 +81,14 @@ def test_a_verifier_reports_it_with_its_seq(case: tuple[tuple[Record, ...], Reco
     assert (found.seq, found.wallet_id, found.code) == (len(before) + 1, bytes(W), code)
 
 
-def test_what_is_allowed_is_neither_refused_nor_reported() -> None:
+def test_an_allowed_event_is_neither_refused_nor_reported() -> None:
     records = (*FUNDED, limit(60), withdraw(60), withdraw(40, NOON + DAY_SEC), CLOSE)
     for n, record in enumerate(records):
         assert refusal(after(*records[:n]), record) is None
     assert list(violations(log_of(*records))) == []
 
 
-def test_a_second_open_and_closing_with_money_left_are_refused_but_no_violation() -> None:
+def test_a_second_open_and_closing_with_money_are_refused_but_not_reported() -> None:
     """5.1, 5.2: producers SHOULD; the fold defines both."""
     for record, code in ((opened(), WalCode.ALREADY_OPEN), (CLOSE, WalCode.NOT_EMPTY)):
         refused = refusal(after(*FUNDED), record)
@@ -102,7 +102,7 @@ def test_a_copy_of_a_transfer_is_not_reported_again() -> None:
     assert [found.seq for found in violations(log)] == [2]
 
 
-def test_a_second_withdrawal_under_one_ref_is_the_first_tried_again() -> None:
+def test_a_second_payout_under_one_ref_is_reported() -> None:
     """§7; of one that was not paid out the second is the first. The fold is §6's and pays both."""
     paid = replace(withdraw(3), ref=b"bank 17")
     log = log_of(*FUNDED, FREEZE, paid, Unfreeze(wallet_id=W, ts=NOON), paid, withdraw(3), withdraw(3), paid)
@@ -121,7 +121,7 @@ def test_a_credit_lost_in_a_closed_wallet_is_reported() -> None:
     assert (found.wallet_id, found.code) == (bytes(TO), WalCode.CLOSED)
 
 
-def test_a_transfer_mirrored_for_its_credit_is_no_payment_of_an_unknown_wallet() -> None:
+def test_a_mirrored_transfer_is_not_reported_as_a_payment_of_an_unknown_wallet() -> None:
     """5.5: its source lies in another log. Written here as the first of its kind, it would be one."""
     log = log_of(opened(OTHER), transfer(5, b"t"))
     assert [found.code for found in violations(log)] == [WalCode.NOT_OPEN]
@@ -131,7 +131,7 @@ def test_a_transfer_mirrored_for_its_credit_is_no_payment_of_an_unknown_wallet()
     assert state_of(LEDGER.fold([log[0], mirrored]).inner, TO).balance == 5
 
 
-def test_a_deployment_names_its_currencies_and_its_producers_rights() -> None:
+def test_a_policy_restricts_currencies_and_operators() -> None:
     """2.2, §8."""
     refused = refusal(NEVER_OPENED, opened(), WalletPolicy(currencies=frozenset(("JPY",))))
     assert refused is not None
@@ -160,7 +160,7 @@ def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
 
 
 @given(logs(LEDGER, max_size=40))
-def test_a_log_without_violations_never_held_a_negative_balance(log: list[Message]) -> None:
+def test_a_log_without_violations_never_had_a_negative_balance(log: list[Message]) -> None:
     """§15: what producers refuse is enough to keep every prefix of every wallet from going below zero."""
     clean: list[Message] = []
     for message in log:

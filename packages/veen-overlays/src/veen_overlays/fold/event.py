@@ -44,7 +44,7 @@ class Message(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """The same for a message and its copies: ``Ht("veen/event", origin || schema || body)``."""
+        """The event id that all copies share: ``Ht("veen/event", origin || schema || body)``."""
         return H(EVENT_TAG + (self.parent_id or self.msg_id) + self.schema + self.body)
 
 

@@ -46,7 +46,7 @@ class Directory:
         found: Mapping[bytes, Any] = state.get(part, EMPTY)
         return found
 
-    # --- principals and devices (§6)
+    # --- principals and devices (ID §6)
 
     def is_principal(self, principal: PrincipalPk) -> bool:
         """Whether the principal's stream has a record of it, or of one of its devices."""
@@ -77,7 +77,7 @@ class Directory:
             return "the device is revoked"
         return None
 
-    # --- revocation (§11)
+    # --- revocation (ID §11)
 
     def _revoked(self, key: bytes, principal: PrincipalPk | None, org: OrgId | None) -> bool:
         """Whether the principal or the organisation has revoked the key on its own stream."""
@@ -98,7 +98,7 @@ class Directory:
         """Whether an organisation has revoked itself."""
         return self._revoked(b"org" + org, None, org)
 
-    # --- accounts and organisations (§7, §8)
+    # --- accounts and organisations (ID §7, §8)
 
     def profile(self, ctx: CtxId, realm: RealmId) -> CtxProfile | None:
         """The profile of an account, or None."""
@@ -128,7 +128,7 @@ class Directory:
                 found.add(role)
         return frozenset(found)
 
-    # --- names (§10)
+    # --- names (ID §10)
 
     def resolve(self, realm: RealmId, handle: str) -> CtxId | OrgId | None:
         """The account or organisation that has a handle, by the latest record; None if none has (ID 10.1)."""
