@@ -58,7 +58,7 @@ def test_the_same_content_twice_is_stored_once_and_not_read(store: Store) -> Non
 
 
 def test_other_bytes_than_the_coid_names_are_refused_and_leave_nothing(store: Store) -> None:
-    with pytest.raises(ContentError, match=f"not attachment {COID.hex()}"):
+    with pytest.raises(ContentError, match=f"do not hash to attachment {COID.hex()}"):
         store.attachments.put(COID, [CONTENT, b"!"])
     assert tree(store.layout.attachments) == {}
     with pytest.raises(AbsentError, match="no attachment"):
@@ -129,7 +129,7 @@ def test_damage_shows_when_it_is_read(store: Store) -> None:
     store.attachments.put(COID, parts(CONTENT))
     path = store.layout.attachment(COID)
     path.write_bytes(CONTENT[:-1] + b"?")
-    with pytest.raises(DamageError, match="not the content its name says"):
+    with pytest.raises(DamageError, match="does not hash to its name"):
         list(store.attachments.get(COID))
 
 
@@ -193,9 +193,9 @@ def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
 ) -> None:
     root = one_lost(store)
     store = make_store()
-    with pytest.raises(DamageError, match=f"{COID.hex()}: was put and is missing; put it again"):
+    with pytest.raises(DamageError, match=f"{COID.hex()}: was stored and is missing; put it again"):
         list(store.attachments.get(COID))
-    with pytest.raises(DamageError, match="was put and is missing"):
+    with pytest.raises(DamageError, match="was stored and is missing"):
         store.attachments.size(COID)
     assert list(store.attachments.lost()) == [COID]
     assert store.attachments.put(COID, parts(CONTENT)) is True
@@ -206,7 +206,7 @@ def test_one_that_was_deleted_reads_as_lost_until_it_is_put_again(
 
 def test_a_directory_that_lost_one_is_not_cloned_without_it(store: Store, tmp_path: Path) -> None:
     root = one_lost(store)
-    with pytest.raises(LostError, match=rf"{COID.hex()}: was put and is missing.*veen hub repair"):
+    with pytest.raises(LostError, match=rf"{COID.hex()}: was stored and is missing.*veen hub repair"):
         clone(root, tmp_path / "clone")
     assert not (tmp_path / "clone").exists(), "nothing is copied before that is known"
     repair(root)  # as the error says, if it is lost for good
@@ -230,7 +230,7 @@ def test_a_folder_in_its_place_is_damage_that_says_what_to_do(store: Store) -> N
         lambda: store.attachments.size(COID),
     ]
     for attempt in tries:
-        with pytest.raises(DamageError, match=rf"{COID.hex()}: is a folder; move it out .* put it again"):
+        with pytest.raises(DamageError, match=rf"{COID.hex()}: is a folder; move the folder out .* put it again"):
             attempt()
     store.layout.attachment(COID).rmdir()
     assert store.attachments.put(COID, parts(CONTENT)) is True

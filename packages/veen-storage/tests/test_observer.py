@@ -102,7 +102,7 @@ def test_what_is_applied_later_is_seen_in_the_next_view(running: Path) -> None:
 
 
 def test_the_keys_of_a_running_hub_do_not_move(running: Path, place: Path) -> None:
-    with pytest.raises(StorageError, match="stop the hub before its keys move"):
+    with pytest.raises(StorageError, match="stop the hub before you move its keys"):
         clone(running, place / "clone", with_keys=True)
     assert not (place / "clone").exists()
 
@@ -129,7 +129,7 @@ def test_an_index_of_another_hub_is_not_read(running: Path, place: Path) -> None
 def test_reading_beside_a_hub_twice_in_one_process_is_refused_and_is_no_damage(
     running: Path, place: Path
 ) -> None:
-    with Observer(running), pytest.raises(StorageError, match="open in this process already") as caught:
+    with Observer(running), pytest.raises(StorageError, match="already open in this process") as caught:
         clone(running, place / "clone")
     assert not isinstance(caught.value, DamageError)
 
@@ -161,7 +161,7 @@ def test_what_was_durable_before_is_waited_for(running: Path) -> None:
 def test_a_hub_that_does_not_apply_what_it_acknowledged_is_not_cloned_without_it(
     running: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veen_storage.read.observer._SETTLE", 0.1)
+    monkeypatch.setattr("veen_storage.read.observer.OBSERVER_TIMEOUT", 0.1)
     monkeypatch.setattr(Observer, "_last_batch", lambda _self: 2**60)
     with pytest.raises(StorageError, match="has not applied"):
         clone(running, place / "clone")

@@ -1,7 +1,8 @@
-"""The index: LMDB tables that find everything in O(log n), rebuildable from the log (§3.4, §3.4.1).
+"""The index: an LMDB environment that finds everything in O(log n), rebuildable from the log (core §3.4.1).
 
-One write transaction per apply round, fully synced; any number of read transactions beside it.
-The map grows by itself: growing needs a moment without transactions, which ``_gate`` waits for.
+The applier writes one synced transaction per round; any number of read transactions run meanwhile. The
+memory map grows by itself. LMDB can resize it only while this process has no transaction open, which
+``_gate`` waits for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final, TypeVar
 
 import lmdb
 
-from veen_storage.errors import ClosedError, DamageError, StorageError
+from veen_storage.errors import REPAIR, ClosedError, DamageError, StorageError
+from veen_storage.index.lmdb_map import is_truncated, map_size
 from veen_storage.index.tables import ADDED_LATER, TABLES
 from veen_storage.index.transactions import Transaction, View
 
@@ -24,28 +26,27 @@ __all__ = ["TABLES", "Index", "Transaction", "View"]
 T = TypeVar("T")
 
 FIRST_MAP: Final = 64 * 1_048_576
-"""Virtual size of a new map; doubled whenever half of it is used."""
-BESIDE_MAP: Final = 1 << 40
-"""Virtual size of the map of who only reads: more than the process that writes will grow it to meanwhile."""
-LAST_READS: Final = 10.0
-"""Seconds that closing waits for readers."""
+"""Virtual size of a new map in bytes; it is doubled whenever half of it is used."""
+OBSERVER_MAP: Final = 1 << 40
+"""Virtual size of an observer's map: more than the writing process will grow it to."""
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds that ``close`` waits for open transactions."""
 
 
 class Index:
-    """The open LMDB environment."""
+    """An open index. Use it from any thread."""
 
     def __init__(
         self, path: Path, *, readonly: bool = False, beside: bool = False, sync: bool = True
     ) -> None:
-        """``readonly`` while no process writes, ``beside`` while one does: it is told of our transactions.
+        """Open the index in a folder.
 
-        ``sync`` off is for an index that nobody needs after a crash: fsck's own.
+        ``readonly``: no process writes it. ``beside``: another process writes it, and LMDB's reader table
+        tells that process about our transactions. Without ``sync`` a crash loses the index: for fsck's
+        temporary one.
         """
         self._path = path
-        on_disk = (path / "data.mdb").stat().st_size if (path / "data.mdb").exists() else 0
-        size = BESIDE_MAP if beside else FIRST_MAP
-        while size < 2 * on_disk:
-            size *= 2
+        size = map_size(path, OBSERVER_MAP if beside else FIRST_MAP)
         try:
             self._env = lmdb.open(
                 str(path),
@@ -56,26 +57,28 @@ class Index:
                 sync=sync,
                 lock=not readonly,
             )
-            self._check_size(path)
+            if is_truncated(self._env, path):
+                self._env.close()
+                raise DamageError(f"{path.name}/data.mdb", None, "is truncated", REPAIR)
             self._tables = {name: self._table(name, create=not (readonly or beside)) for name in TABLES}
             if not readonly:
-                self._env.reader_check()  # observers that were killed keep their places
+                self._env.reader_check()  # frees the slots of observers that were killed
         except lmdb.Error as exc:
             if "already open in this process" in str(exc):
                 raise StorageError(
-                    f"{path.parent} is open in this process already: read what is open"
+                    f"{path.parent} is already open in this process", action="use the open store"
                 ) from exc
-            raise DamageError("index/data.mdb", None, str(exc), "run `veen hub repair`") from exc
+            raise DamageError("index/data.mdb", None, str(exc), REPAIR) from exc
         self._map_size = size
         self._gate = threading.Condition()
         self._mine = threading.local()
-        """How many transactions the thread has open: one may look again inside a view."""
+        """Number of transactions that the thread has open: a reader may open one inside another."""
         self._open = 0
         self._growing = False
         self._closed = False
 
     def _table(self, name: str, *, create: bool) -> lmdb._Database | None:
-        """None for one that may be missing and is."""
+        """Open a table; None for one that an older directory may lack."""
         try:
             return self._env.open_db(name.encode(), create=create)
         except lmdb.NotFoundError:
@@ -83,17 +86,9 @@ class Index:
                 raise
             return None
 
-    def _check_size(self, path: Path) -> None:
-        """A map over a file that was cut short would end the process at the first touch of a lost page."""
-        pages = int(self._env.info()["last_pgno"]) + 1
-        on_disk = (path / "data.mdb").stat().st_size
-        if on_disk and on_disk < pages * int(self._env.stat()["psize"]):
-            self._env.close()
-            raise DamageError(f"{path.name}/data.mdb", on_disk, "is cut short", "run `veen hub repair`")
-
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """A consistent view; do not keep it open longer than one answer takes."""
+        """Open a consistent view of all tables; close it soon, since the map cannot grow meanwhile."""
         with self._transaction():
             try:
                 with self._env.begin(buffers=False) as txn:
@@ -102,7 +97,7 @@ class Index:
                 raise DamageError("index/data.mdb", None, f"cannot be read ({exc})") from exc
 
     def write(self, change: Callable[[Transaction], T]) -> T:
-        """Run ``change`` in one synced transaction; again from the start if the map had to grow."""
+        """Run ``change`` in one synced transaction; run it again from its start if the map had to grow."""
         self._grow(lambda: self._used() > self._map_size // 2)
         while True:
             size = self._map_size
@@ -113,7 +108,8 @@ class Index:
                 self._grow(partial(self._is_size, size))
             except lmdb.Error as exc:
                 raise StorageError(
-                    f"index/data.mdb: was not written ({exc}): free space or fix the disk, then reopen"
+                    f"index/data.mdb: cannot be written ({exc})",
+                    action="free space or fix the disk, then reopen the data directory",
                 ) from exc
 
     def _used(self) -> int:
@@ -124,7 +120,7 @@ class Index:
         return self._map_size == size
 
     def _grow(self, needed: Callable[[], bool]) -> None:
-        """One thread at a time, and only if it is still needed by then."""
+        """Double the map if that is still needed once no other thread grows it."""
         with self._gate:
             self._gate.wait_for(lambda: not self._growing)
             if not needed():
@@ -132,11 +128,14 @@ class Index:
             self._growing = True
             try:
                 self._gate.wait_for(lambda: self._open == 0)
-                self._env.reader_check()  # views of observers that were killed keep old pages in use
+                self._env.reader_check()  # slots of observers that were killed keep old pages in use
                 self._env.set_mapsize(2 * self._map_size)
                 self._map_size *= 2
             except lmdb.Error as exc:
-                raise StorageError(f"index/data.mdb: cannot grow ({exc}): free memory, then reopen") from exc
+                raise StorageError(
+                    f"index/data.mdb: cannot grow ({exc})",
+                    action="free memory, then reopen the data directory",
+                ) from exc
             finally:
                 self._growing = False
                 self._gate.notify_all()
@@ -145,10 +144,10 @@ class Index:
     def _transaction(self) -> Iterator[None]:
         depth = getattr(self._mine, "depth", 0)
         with self._gate:
-            if not depth:  # else growing waits for this very thread
+            if not depth:  # inside another transaction waiting would never end
                 self._gate.wait_for(lambda: not self._growing)
             if self._closed:
-                raise ClosedError("the data directory is closed: open it again")
+                raise ClosedError("the data directory is closed", action="open it again")
             self._open += 1
         self._mine.depth = depth + 1
         try:
@@ -161,9 +160,9 @@ class Index:
                     self._gate.notify_all()
 
     def close(self) -> None:
-        """Once every transaction has ended; a view that is kept for long is not waited for."""
+        """Close after every transaction has ended, but after ``CLOSE_TIMEOUT`` at the latest."""
         with self._gate:
             self._closed = True
             self._gate.notify_all()
-            self._gate.wait_for(lambda: self._open == 0, LAST_READS)
+            self._gate.wait_for(lambda: self._open == 0, CLOSE_TIMEOUT)
         self._env.close()

@@ -1,8 +1,4 @@
-"""What the index holds, as packed bytes: keys that sort as they are read, values of fixed layout.
-
-Labels are numbered as they appear, so that a key costs 4 bytes of label instead of 32. Integers in
-keys are big-endian, so that LMDB's order is theirs.
-"""
+"""The rows of the index and how they are packed; ``tables`` says which table holds which."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from veen_core.mmr import Mmr
 from veen_core.rate import Bucket
 
 LabelNo = NewType("LabelNo", int)
-"""A label's number in this index; means nothing outside it."""
+"""A label's number in this index, in order of appearance; it has no meaning outside the index."""
 
 U32: Final = struct.Struct(">I")
 U64: Final = struct.Struct(">Q")
@@ -39,7 +35,7 @@ _HEAD: Final = struct.Struct(">32sQQQQQQBB")
 
 
 class Location(NamedTuple):
-    """Where an entry lies: the chunk by its first seq, and the frame inside it."""
+    """The location of an entry: its chunk, by the chunk's first stream_seq, and its frame in the chunk."""
 
     chunk_start: StreamSeq
     offset: int
@@ -55,7 +51,7 @@ class Location(NamedTuple):
 
 
 class ClientCursor(NamedTuple):
-    """A writer in a label: its last client_seq, and when it was first seen (I8, I9, KEX1+ 4.1)."""
+    """A client in a label: its last client_seq, and the hub_ts of its first message (I8, I9, KEX1+ 4.1)."""
 
     last_seq: ClientSeq
     first_seen: UnixTime
@@ -78,7 +74,7 @@ class CapRecord:
 
     issued_at: UnixTime
     control_seq: StreamSeq
-    """Where on the control label it was authorized; 0 if it was only ever seen in a MSG."""
+    """stream_seq of its authorization on the control label; 0 if only a MSG has named it."""
     token_bytes: bytes
 
     @property
@@ -100,7 +96,7 @@ class CapRecord:
 
 @lru_cache(maxsize=4_096)
 def _decode_token(token_bytes: bytes) -> CapToken:
-    """Every message under a token asks for it; decoding one costs 15 µs."""
+    """Decode a token; cached, because every message under it needs it and decoding costs 15 µs."""
     return CapToken.decode(token_bytes)
 
 
@@ -121,7 +117,7 @@ def unpack_bucket(data: bytes) -> Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRecord:
-    """A chunk that has an end: which, in which epoch, and whether its payloads are pruned."""
+    """A sealed chunk: its last entry, its epoch, and whether its payloads are pruned."""
 
     end: StreamSeq
     epoch: Epoch
@@ -153,7 +149,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A leaf of the manifest tree: enough to check completeness without reading the chunk (§3.4.1)."""
+    """A sealed chunk in the manifest: enough to check completeness without reading it (core §3.4.1)."""
 
     entry_count: int
     total_bytes: int
@@ -180,24 +176,24 @@ class Segment:
 
 @dataclass(slots=True)
 class LabelCursor:
-    """Where a label stands (§3.4.1): all that appending needs to know of it."""
+    """The state of a label that appending needs (core §3.4.1)."""
 
     label: Label
     number: LabelNo
     log: Mmr
-    """Over leaf hashes."""
+    """MMR over the leaf hashes of all entries."""
     hashes: Mmr
-    """Over the entry hashes of the chunk that grows (§4.8.3)."""
+    """MMR over the entry hashes of the growing chunk (core §4.8.3)."""
     chunk_start: StreamSeq
     chunk_bytes: int
     hub_ts: UnixTime
-    """Of the last entry."""
+    """``hub_ts`` of the last entry."""
     checkpointed: StreamSeq
     """``upto_seq`` of the last checkpoint."""
     index_bytes: int
     """Length of the label's checkpoint index file."""
     batch: int = 0
-    """The last journal batch that touched it; memory only."""
+    """The last journal batch that changed it; not packed."""
 
     @staticmethod
     def fresh(label: Label, number: LabelNo) -> LabelCursor:

@@ -1,8 +1,14 @@
-"""Attachments: ciphertexts by coid, streamed in and out, never whole in memory (H17, §4.6).
+"""Attachments: ciphertexts by content id, streamed in and out, never whole in memory (H17, core §4.6).
 
-Order of a put: 1. the content beside its place, synced; 2. its name, and the folder's: it is durable; 3. the
-index records coid and size, so that its loss would show; 4. ``put`` returns. A crash between 2 and 3 leaves
-one that is there and not recorded: it is read like any other, and putting it again records it.
+Order of ``put``:
+
+1. write the content to a temporary file and sync it;
+2. rename it and sync the folder: the attachment is durable;
+3. record content id and size in the index, so that a later loss is noticed;
+4. return.
+
+A crash between 2 and 3 leaves an attachment that is not recorded. It is read like any other, and putting it
+again records it.
 """
 
 from __future__ import annotations
@@ -26,60 +32,61 @@ from veen_storage.index.records import U64
 from veen_storage.index.tables import ATTACHMENTS
 
 PART = 256 * 1_024
+"""Bytes that are read at once."""
 PAGE: Final = 1_024
-"""Records that are read under one view."""
+"""Records that are read in one index transaction."""
 PUT_AGAIN: Final = "put it again from a copy"
-GONE: Final = (
-    "if it is gone for good, stop the hub and run `veen hub repair`, which records those that are there"
-)
+GONE: Final = "if it is lost for good, stop the hub and run `veen hub repair`, which records those that exist"
 
 
 class TooLargeError(StorageError):
-    """An attachment is over ``max_attachment_bytes`` (§14.1)."""
+    """An attachment exceeds ``max_attachment_bytes`` (core §14.1)."""
 
 
 class ContentError(StorageError):
-    """The bytes are not those the coid names (H17)."""
+    """The bytes do not hash to the content id (RESOLUTIONS H17)."""
 
 
 class LostError(DamageError):
-    """An attachment was put and is not there any more; no other one is touched by that."""
+    """An attachment was stored and is missing now; other attachments are not affected."""
 
     def __init__(self, coid: Coid) -> None:
-        super().__init__(f"attachments/{coid.hex()}", None, "was put and is missing", f"{PUT_AGAIN}; {GONE}")
+        super().__init__(
+            f"attachments/{coid.hex()}", None, "was stored and is missing", f"{PUT_AGAIN}; {GONE}"
+        )
         self.coid = coid
 
 
 class Attachments:
-    """Content-addressed files. Durable before ``put`` returns; the same content again changes nothing."""
+    """Content-addressed files. ``put`` returns when the content is durable; a second put changes nothing."""
 
     def __init__(self, files: Files, layout: Layout, max_bytes: int, index: Index | None) -> None:
-        """Without ``index`` for a directory in the making: ``rebuild_index`` records them all."""
+        """``index`` is None while a directory is being copied; ``rebuild_index`` then records all of them."""
         self._files = files
         self._layout = layout
         self._max_bytes = max_bytes
         self._index = index
         self._numbers = count()
-        self._durable: set[str] = set()  # folders whose names this process has synced: at most 65,536
+        self._durable: set[str] = set()  # folders that this process has synced: at most 65,536
         self._lock = threading.Lock()
 
     def put(self, coid: Coid, parts: Iterable[bytes]) -> bool:
-        """Store a stream of parts; False if it was there already. Nothing half-written stays.
+        """Store a stream of parts; return False if the attachment exists already.
 
-        What is there is read first: a damaged attachment is no reason to turn a good one away.
+        An existing file is read first: a damaged one is replaced. A failed put leaves nothing behind.
         """
         path = self._layout.attachment(coid)
         self._make_directories(path.parent)
-        if (size := _holds(path, coid)) is not None:
-            self._files.sync_directory(path.parent)  # whoever put it may have been cut off before this
+        if (size := _valid_size(path, coid)) is not None:
+            self._files.sync_directory(path.parent)  # an earlier put may have crashed before its sync
             self._record(coid, size)
             return False
-        beside = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}.tmp")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}.tmp")
         try:
-            size = self._write(beside, coid, parts)
-            self._files.rename(beside, path)
+            size = self._write(temporary, coid, parts)
+            self._files.rename(temporary, path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         self._files.sync_directory(path.parent)
         self._record(coid, size)
@@ -96,7 +103,7 @@ class Attachments:
             return ATTACHMENTS.get(view, coid)
 
     def missing(self, coid: Coid) -> StorageError:
-        """Never put, or lost: only the index can tell."""
+        """Return the error for an attachment without a file: the index knows whether it was ever stored."""
         if self._recorded(coid) is None:
             return AbsentError(f"there is no attachment {coid.hex()}")
         return LostError(coid)
@@ -110,7 +117,7 @@ class Attachments:
                 self._durable.add(name)
 
     def _write(self, path: Path, coid: Coid, parts: Iterable[bytes]) -> int:
-        """Returns the size."""
+        """Write the parts to a file, check their hash, sync, and return the size."""
         digest, size = sha256(), 0
         fd = self._files.open_append(path)
         try:
@@ -124,7 +131,7 @@ class Attachments:
                 size += len(part)
             if digest.digest() != coid:
                 raise ContentError(
-                    f"the {size} bytes received are not attachment {coid.hex()}: H(body) differs (H17)"
+                    f"the {size} bytes received do not hash to attachment {coid.hex()} (RESOLUTIONS H17)"
                 )
             self._files.sync(fd)
         finally:
@@ -132,7 +139,7 @@ class Attachments:
         return size
 
     def get(self, coid: Coid, part: int = PART) -> Iterator[bytes]:
-        """The content in parts; raises ``DamageError`` at the end if it is not what the coid names."""
+        """Yield the content in parts; raise ``DamageError`` at the end if its hash is not the content id."""
         path = self._layout.attachment(coid)
         try:
             file = path.open("rb")
@@ -146,7 +153,7 @@ class Attachments:
                 digest.update(data)
                 yield data
         if digest.digest() != coid:
-            raise DamageError(f"attachments/{path.name}", None, "is not the content its name says", PUT_AGAIN)
+            raise DamageError(f"attachments/{path.name}", None, "does not hash to its name", PUT_AGAIN)
 
     def size(self, coid: Coid) -> int:
         try:
@@ -158,13 +165,13 @@ class Attachments:
         return found.st_size
 
     def coids(self) -> Iterator[Coid]:
-        """Every attachment there is, in order of coid; the names of one folder at a time are held."""
+        """Yield every attachment in order of content id; only the names of one folder are in memory."""
         for name in _names_below(self._layout.attachments, levels=2):
-            if _COID.fullmatch(name):  # a put that was cut off, or a stray: fsck names them
+            if _COID.fullmatch(name):  # fsck reports other names
                 yield Coid.from_hex(name)
 
     def recorded(self) -> tuple[int, int]:
-        """How many, and their bytes; reads every record."""
+        """Return number and total bytes of all attachments; reads every record."""
         if self._index is None:
             return 0, 0
         with self._index.reading() as view:
@@ -172,7 +179,7 @@ class Attachments:
             return view.count(ATTACHMENTS.name), size
 
     def lost(self) -> Iterator[Coid]:
-        """Every attachment that is recorded and of which there is nothing."""
+        """Yield every attachment that is recorded and has no file."""
         after: bytes | None = b""
         while self._index is not None and after is not None:
             with self._index.reading() as view:
@@ -185,7 +192,7 @@ _COID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def _names_below(folder: Path, levels: int) -> Iterator[str]:
-    """The names in folders so many levels below, folder after folder, each in order."""
+    """Yield the file names ``levels`` folders below, in order."""
     names = sorted(os.listdir(folder))
     if levels == 0:
         yield from names
@@ -205,12 +212,12 @@ def _no_file(coid: Coid) -> DamageError:
         f"attachments/{coid.hex()}",
         None,
         "is a folder",
-        f"move it out of the data directory, then {PUT_AGAIN}",
+        f"move the folder out of the data directory, then {PUT_AGAIN}",
     )
 
 
-def _holds(path: Path, coid: Coid) -> int | None:
-    """The file's size, if it is there and is what the coid names."""
+def _valid_size(path: Path, coid: Coid) -> int | None:
+    """Return the file's size if it exists and hashes to the content id."""
     digest, size = sha256(), 0
     try:
         with path.open("rb") as file:
@@ -220,5 +227,5 @@ def _holds(path: Path, coid: Coid) -> int | None:
     except IsADirectoryError:
         raise _no_file(coid) from None
     except OSError:
-        return None  # not there, or the disk does not give it: a whole one takes its place
+        return None  # missing or unreadable: the new content replaces it
     return size if digest.digest() == coid else None

@@ -1,7 +1,7 @@
-"""Reading entries: where labels stand, and what they hold (§3.4, §10.2).
+"""Reading heads, labels and entries of an open data directory (core §3.4, §10.2).
 
-Looking first at the tail and then at the index finds every entry (``tail``); an index view must therefore be
-opened after the tail was asked, never before.
+Every durable entry is in the tail or in the index (``read.tail``). So a reader asks the tail first, and
+opens its index transaction afterwards, never before.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from veen_storage.index.records import ChunkRecord, LabelCursor, LabelNo, Locati
 from veen_storage.index.tables import CHUNKS, ENTRIES, LABELS, read_cursor
 from veen_storage.read.tail import Tail, receipt_of
 
-ATTEMPTS = 4
-"""A chunk can change its name twice while it is looked for: when it is sealed, and when it is pruned."""
+MAX_ATTEMPTS = 4
+"""Attempts to open a chunk, whose name may change twice meanwhile: when it is sealed, and when pruned."""
 MAX_PAGE_BYTES = 8 * 1_048_576
-"""A page stops after this many bytes, but never before its first entry."""
+"""A page of entries ends after this many bytes, but holds at least one entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class EntryReader:
     # --- heads and labels
 
     def head(self, label: Label) -> Head | None:
-        """None for a label that holds nothing."""
+        """Return the head of a label; None if the label has no entries."""
         last = self._tail.last(label)
         if last is not None:
             receipt = receipt_of(last)
@@ -66,7 +66,7 @@ class EntryReader:
         )
 
     def labels(self, after: Label | None = None, limit: int = 1_000) -> list[Label]:
-        """Labels in byte order, a page at a time."""
+        """Return one page of labels in byte order."""
         waiting = [label for label in self._tail.labels() if after is None or label > after]
         found = set(waiting)
         start = b"" if after is None else after + b"\x00"
@@ -78,7 +78,7 @@ class EntryReader:
         return sorted(found)[:limit]
 
     def all_labels(self) -> Iterator[Label]:
-        """Every label, in byte order; for work that is about all of them."""
+        """Yield every label in byte order."""
         page = self.labels()
         while page:
             yield from page
@@ -90,7 +90,7 @@ class EntryReader:
 
     def _require_head(self, label: Label) -> Head:
         if (head := self.head(label)) is None:
-            raise AbsentError(f"label {label.hex()} holds nothing")
+            raise AbsentError(f"label {label.hex()} has no entries")
         return head
 
     # --- entries
@@ -98,7 +98,7 @@ class EntryReader:
     def entries(
         self, label: Label, start: StreamSeq, limit: int, *, end: StreamSeq | None = None
     ) -> list[Entry | PrunedEntry]:
-        """Entries from ``start`` on, at most ``limit`` and to ``end``; fewer at the end or at a full page."""
+        """Return entries from ``start`` on: at most ``limit``, up to ``end`` and ``MAX_PAGE_BYTES``."""
         head = self.head(label)
         if head is None or start > head.stream_seq or limit < 1:
             return []
@@ -114,17 +114,17 @@ class EntryReader:
     def _run(
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
     ) -> tuple[list[Entry | PrunedEntry], int]:
-        """Entries from ``start`` on that lie together: in the tail, or in one chunk."""
+        """Return entries from ``start`` on that are together in the tail or in one chunk, and their size."""
         tail = self._tail.entries(label, start, end)
         if tail and tail[0].entry.stream_seq == start:
             return _within([placed.entry for placed in tail], [len(placed.frame) for placed in tail], room)
-        for _attempt in range(ATTEMPTS):
+        for _attempt in range(MAX_ATTEMPTS):
             try:
                 return self._stored_run(label, start, end, room)
             except FileNotFoundError:
-                continue  # sealed or pruned since the index was asked: it knows by now
+                continue  # the applier has renamed it since: the index includes that now
         name = self._layout.chunk(label, start, None).name
-        raise DamageError(name, None, f"or the chunk that holds entry {start} is missing")
+        raise DamageError(name, None, f"is missing, or the chunk that holds entry {start} is")
 
     def _stored_run(
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
@@ -134,7 +134,7 @@ class EntryReader:
             located = self._locate(view, number, start, end, room) if number is not None else None
         if located is None:
             raise DamageError(
-                "index/data.mdb", None, f"has no place for entry {start} of label {label.hex()}"
+                "index/data.mdb", None, f"has no location for entry {start} of label {label.hex()}"
             )
         first, last, chunk = located
         if chunk is not None and chunk.pruned:
@@ -159,7 +159,7 @@ class EntryReader:
     def _locate(
         self, view: View, number: LabelNo, start: StreamSeq, end: StreamSeq, room: int
     ) -> tuple[Location, Location, ChunkRecord | None] | None:
-        """First and last place of a run inside one chunk, and that chunk's record if it has an end."""
+        """Return the first and last location of a run inside one chunk, and the chunk's record if sealed."""
         first = last = None
         for (_number, seq), here in ENTRIES.scan_label(view, number, start):
             if first is None:
@@ -173,7 +173,7 @@ class EntryReader:
         return first, last, CHUNKS.get(view, (number, first.chunk_start))
 
     def readable_from(self, label: Label, start: StreamSeq) -> StreamSeq | None:
-        """The first entry at or after ``start`` whose payload is there; None if there is none."""
+        """Return the first entry at or after ``start`` that is not pruned; None if there is none."""
         head, at = self._require_head(label), max(start, 1)
         with self._index.reading() as view:
             number = LABELS.get(view, label)
@@ -186,7 +186,7 @@ class EntryReader:
         return StreamSeq(at) if at <= head.stream_seq else None
 
     def entry(self, label: Label, stream_seq: StreamSeq) -> Entry:
-        """One whole entry; ``PrunedError`` if only its receipt is left."""
+        """Return one entry with its payload; ``PrunedError`` if only its receipt is left."""
         found = self._one(label, stream_seq)
         if isinstance(found, PrunedEntry):
             raise PrunedError(
@@ -195,7 +195,7 @@ class EntryReader:
         return found
 
     def receipt(self, label: Label, stream_seq: StreamSeq) -> Receipt:
-        """Kept for ever, also where the payload was pruned."""
+        """Return the receipt of an entry, which is kept for ever, also after pruning."""
         return self._one(label, stream_seq).receipt
 
     def _one(self, label: Label, stream_seq: StreamSeq) -> Entry | PrunedEntry:
@@ -206,7 +206,7 @@ class EntryReader:
 
 
 def _within(entries: list[Entry], sizes: list[int], room: int) -> tuple[list[Entry | PrunedEntry], int]:
-    """As many as there is room for, but at least one."""
+    """Return as many entries as fit into ``room`` bytes, but at least one, and their size."""
     taken, size = 0, 0
     while taken < len(entries) and (taken == 0 or size + sizes[taken] <= room):
         size += sizes[taken]

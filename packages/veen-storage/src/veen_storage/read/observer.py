@@ -1,8 +1,9 @@
-"""A data directory that another process has open, read from beside it: what is applied, and nothing else.
+"""Reading a data directory that another process has open, so that clone and export need not stop the hub.
 
-LMDB keeps readers of several processes apart from its one writer, and files below an applied batch change
-only as ``cut`` says. So whoever clones or exports need not stop the hub. What was durable when it began is
-waited for, since appliers take their time. Nothing in the directory is written but LMDB's ``lock.mdb``.
+An observer sees applied batches only. LMDB isolates readers in several processes from its one writer, and
+files that an applied batch refers to change only as ``copies.consistent_prefix`` describes. An observer
+first waits until everything is applied that was durable when it started. It writes nothing but LMDB's
+``lock.mdb``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from veen_storage.disk.hub_keys import HubKeys
 from veen_storage.disk.identity_artifacts import Artifacts, read_artifacts
 from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry, read_registry
-from veen_storage.errors import DamageError, LockedError, MismatchError, StorageError
+from veen_storage.errors import REPAIR, DamageError, LockedError, MismatchError, StorageError
 from veen_storage.index import tables
 from veen_storage.index.lmdb_index import Index
 from veen_storage.read.attachments import Attachments
@@ -32,15 +33,15 @@ from veen_storage.read.reader import Reader
 from veen_storage.read.tail import Tail
 from veen_storage.store import Store
 
-_SETTLE: Final = 30.0
-"""Seconds for what is durable to be applied; a hub that is still behind then is in trouble."""
-_PAUSE: Final = 1.0
-"""For a store that is open here: while others write to it, it may never be idle, and takes what there is."""
-_LOOK_AGAIN: Final = 0.02
+OBSERVER_TIMEOUT: Final = 30.0
+"""Seconds that an observer waits for the hub to apply what is durable."""
+STORE_TIMEOUT: Final = 1.0
+"""Seconds to wait for a store of this process: while it is written to, it may never be idle."""
+POLL_SECONDS: Final = 0.02
 
 
 class Source(Protocol):
-    """What clone, fork and export need: an open store, or the view of one that is open elsewhere."""
+    """What clone, fork and export read from: an open ``Store``, or an ``Observer`` of another process's."""
 
     layout: Layout
     registry: Registry
@@ -55,7 +56,7 @@ class Source(Protocol):
 
 
 class Observer:
-    """Reads beside the process that has the directory open. A context manager."""
+    """Reads a directory that another process has open. A context manager."""
 
     def __init__(self, root: Path, keys_directory: Path | None = None) -> None:
         self.layout = Layout(root)
@@ -66,7 +67,7 @@ class Observer:
         try:
             with self.index.reading() as view:
                 if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:
-                    raise MismatchError("index/data.mdb belongs to another hub: run `veen hub repair`")
+                    raise MismatchError("index/data.mdb belongs to another hub", action=REPAIR)
         except BaseException:
             self.index.close()
             raise
@@ -77,23 +78,23 @@ class Observer:
         self.read = Reader(self.layout, self.registry, self.index, Tail(), origin)
 
     def settle(self, timeout: float) -> bool:
-        """Wait until everything is applied that the journal holds now."""
+        """Wait until everything is applied that the journal holds now; return False after ``timeout``."""
         wanted, deadline = self._last_batch(), time.monotonic() + timeout
         while self._meta(tables.APPLIED) < wanted:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(POLL_SECONDS)
         return True
 
     def _last_batch(self) -> int:
-        """The last whole batch of the newest segment; what follows it is being written."""
+        """Return the last complete batch of the newest segment; bytes after it are being written."""
         last = 0
         try:
             for path in journal.list_segments(self.layout.journal)[-1:]:
                 for _offset, batch in journal.read_segment(path, last=True):
                     last = batch.number
         except (DamageError, FileNotFoundError):
-            pass  # it is being written, or all of it is applied and it went
+            pass  # the segment is being written, or was applied and removed
         return last
 
     def _meta(self, name: bytes) -> int:
@@ -101,13 +102,13 @@ class Observer:
             return tables.read_number(view, name)
 
     def artifacts(self) -> Artifacts:
-        """As they are now: what is signed from here on is signed by a key of theirs."""
+        """Read the identity artifacts again: the hub may have rotated its key."""
         found = read_artifacts(self.layout, self.registry.hub_id)
         self.identity = found.identity
         return found
 
     def sign(self, digest: bytes) -> Signature | None:
-        """By the hub's present key; None if that is not here."""
+        """Sign with the hub's current key; None if the key is not available."""
         hub_ts = UnixTime(self._meta(tables.HUB_TS))
         keys = HubKeys(self.identity, hub_keys.read_keys(self._keys, self.identity))
         try:
@@ -124,22 +125,22 @@ class Observer:
 
 @contextmanager
 def open_source(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
-    """The store itself; of a directory the store, or what shows beside the process that has it open."""
+    """Yield what to copy from: the given store, a directory's store, or an observer if it is in use."""
     if isinstance(source, Store):
         if source.lag:
-            source.settle(_PAUSE)
+            source.settle(STORE_TIMEOUT)
         yield source
         return
     try:
         store = Store(source, keys_directory=keys_directory)
     except LockedError as exc:
         if not exc.owner.observable or exc.owner.pid == os.getpid():
-            raise  # it is being repaired, say; or is open here, and LMDB must not be opened twice
+            raise  # it is being repaired, or is open in this process, and LMDB must not be opened twice
         with Observer(source, keys_directory) as observer:
-            if not observer.settle(_SETTLE):
+            if not observer.settle(OBSERVER_TIMEOUT):
                 raise StorageError(
-                    f"{source}: the hub has not applied within {_SETTLE:.0f} s what it acknowledged: "
-                    "try again, or stop it first"
+                    f"{source}: the hub has not applied within {OBSERVER_TIMEOUT:.0f} s what it acknowledged",
+                    action="try again, or stop the hub first",
                 ) from None
             yield observer
         return

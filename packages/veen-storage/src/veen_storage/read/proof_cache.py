@@ -1,4 +1,4 @@
-"""A bounded LRU of hot proofs; a leaf's proof against a tree never changes, so it never changes a result."""
+"""A bounded LRU cache of inclusion proofs; the proof of a leaf against a tree never changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from veen_core.ids import Label, StreamSeq
 from veen_core.proof import MmrProof
 
 CAPACITY: Final = 4_096
-"""Proofs; one of a long label has about 4 KB."""
+"""Proofs that are cached; a proof of a long label takes about 4 KB."""
 
 
 class ProofKey(NamedTuple):
-    """One leaf in one tree."""
+    """The leaf and the tree size that a proof is about."""
 
     label: Label
     stream_seq: StreamSeq
@@ -22,23 +22,23 @@ class ProofKey(NamedTuple):
 
 
 class ProofCache:
-    """Thread-safe; least recently used goes first."""
+    """A thread-safe LRU cache."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._proofs: OrderedDict[ProofKey, MmrProof] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, asked: ProofKey) -> MmrProof | None:
+    def get(self, key: ProofKey) -> MmrProof | None:
         with self._lock:
-            proof = self._proofs.get(asked)
+            proof = self._proofs.get(key)
             if proof is not None:
-                self._proofs.move_to_end(asked)
+                self._proofs.move_to_end(key)
             return proof
 
-    def put(self, asked: ProofKey, proof: MmrProof) -> None:
+    def put(self, key: ProofKey, proof: MmrProof) -> None:
         with self._lock:
-            self._proofs[asked] = proof
+            self._proofs[key] = proof
             if len(self._proofs) > self._capacity:
                 self._proofs.popitem(last=False)
 

@@ -1,8 +1,7 @@
-"""The reader: everything a hub answers from a data directory (§3.4, §10.1, §10.2).
+"""The reader: proofs, times, checkpoints and anchors, besides entries (core §3.4, §10.1).
 
-Entries (``entry_reader``), and what is found by way of them: proofs, moments of time, checkpoints. Every
-answer finds its place in O(1) or O(log n) and sees durable entries only. Any number of threads may read while
-the writer writes.
+Every answer takes O(1) or O(log n) lookups and sees durable entries only. Any number of threads may read
+while the writer writes.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from veen_storage.read.tail import Tail
 __all__ = ["FOREVER", "Head", "LabelProgress", "Moment", "Reader"]
 
 FOREVER = UnixTime(2**64 - 1)
+"""Later than any hub_ts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LabelProgress(NamedTuple):
 
 
 class Reader(EntryReader):
-    """Reads one open data directory: entries, and all that is found by way of them."""
+    """Reads one open data directory. Use it from any thread."""
 
     def __init__(
         self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: OriginCheck
@@ -73,13 +73,13 @@ class Reader(EntryReader):
     # --- proofs
 
     def proof(self, label: Label, stream_seq: StreamSeq, tree_size: StreamSeq | None = None) -> MmrProof:
-        """Of any leaf against any tree that holds it; by default the one it completed (B10)."""
-        asked = ProofKey(label, stream_seq, stream_seq if tree_size is None else tree_size)
-        self._check_size(label, asked.tree_size)
-        if (proof := self.proofs.get(asked)) is None:
+        """Prove that an entry is in a tree; by default in the tree that ends with it (RESOLUTIONS B10)."""
+        key = ProofKey(label, stream_seq, stream_seq if tree_size is None else tree_size)
+        self._check_size(label, key.tree_size)
+        if (proof := self.proofs.get(key)) is None:
             with self._nodes(label) as lookup:
-                proof = prove_inclusion(lookup, stream_seq, asked.tree_size)
-            self.proofs.put(asked, proof)
+                proof = prove_inclusion(lookup, stream_seq, key.tree_size)
+            self.proofs.put(key, proof)
         return proof
 
     def consistency(self, label: Label, from_seq: StreamSeq, to_seq: StreamSeq) -> MmrConsistency:
@@ -88,7 +88,7 @@ class Reader(EntryReader):
             return prove_consistency(lookup, from_seq, to_seq)
 
     def root(self, label: Label, tree_size: StreamSeq) -> MmrRoot:
-        """The root as it was at any size."""
+        """Return the MMR root at any tree size."""
         self._check_size(label, tree_size)
         with self._nodes(label) as lookup:
             return mmr_at(tree_size, lookup).root
@@ -100,7 +100,7 @@ class Reader(EntryReader):
 
     @contextmanager
     def _nodes(self, label: Label) -> Iterator[NodeLookup]:
-        """Nodes under one view. What has left the tail since it was opened is in a newer one."""
+        """Look up MMR nodes in one index transaction; a node that left the tail since is in a newer one."""
         waiting = self._tail.number(label) is not None
         with self._index.reading() as view:
             number = LABELS.get(view, label)
@@ -122,7 +122,7 @@ class Reader(EntryReader):
     # --- time
 
     def window(self, label: Label, start: UnixTime, end: UnixTime) -> tuple[StreamSeq, StreamSeq] | None:
-        """First and last entry of a label with ``start <= hub_ts <= end``."""
+        """Return first and last entry of a label with ``start <= hub_ts <= end``; None if there are none."""
         head = self.head(label)
         first = self._first_at(label, start)
         if head is None or first is None:
@@ -132,7 +132,7 @@ class Reader(EntryReader):
         return (first, last) if first <= last else None
 
     def _first_at(self, label: Label, start: UnixTime) -> StreamSeq | None:
-        """The first entry at or after a time: applied ones come before those in the tail."""
+        """Return the first entry at or after a time; applied entries come before those in the tail."""
         tail = [p.entry.stream_seq for p in self._tail.all_of(label) if p.hub_ts >= start]
         with self._index.reading() as view:
             number = LABELS.get(view, label)
@@ -144,7 +144,7 @@ class Reader(EntryReader):
     def moments(
         self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None = None
     ) -> list[Moment]:
-        """Across labels: every (hub_ts, label) in a window with its first entry, in order of time."""
+        """Return the first entry of each label in each second of a window, in order of time."""
         found = {(m.hub_ts, m.label): m for m in self._tail_moments(start, end)}
         for moment in self._index_moments(start, end, limit + len(found), after):
             found[moment.hub_ts, moment.label] = moment
@@ -163,7 +163,7 @@ class Reader(EntryReader):
     def _index_moments(
         self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None
     ) -> Iterator[Moment]:
-        """Whole seconds at a time, since within one the index is in order of label numbers."""
+        """Yield whole seconds: within a second the index is ordered by label number, not by label."""
         begin = max(start, after.hub_ts) if after is not None else start
         with self._index.reading() as view:
             count, last_ts = 0, None
@@ -187,14 +187,14 @@ class Reader(EntryReader):
     # --- checkpoints
 
     def checkpoint(self, label: Label, upto_seq: StreamSeq) -> Checkpoint:
-        """The one at exactly ``upto_seq``."""
+        """Return the checkpoint at exactly ``upto_seq``."""
         found = self.checkpoint_before(label, upto_seq)
         if found is None or found.upto_seq != upto_seq:
             raise AbsentError(f"label {label.hex()} has no checkpoint at {upto_seq}")
         return found
 
     def checkpoint_before(self, label: Label, seq: StreamSeq) -> Checkpoint | None:
-        """The nearest one at or before ``seq``."""
+        """Return the nearest checkpoint at or before ``seq``."""
         tail = [c for c in self._tail.checkpoints(label) if c.upto_seq <= seq]
         if tail:
             return tail[-1]
@@ -209,15 +209,16 @@ class Reader(EntryReader):
     def checkpoints_by_epoch(
         self, first: int, last: int, limit: int, after: tuple[Label, StreamSeq] | None = None
     ) -> list[Checkpoint]:
-        """In order of epoch, then as labels appeared, then upto_seq (spec-1 §16 checkpoint_range).
+        """Return one page of checkpoints of epochs ``first`` to ``last`` (spec-1 §16 checkpoint_range).
 
-        ``after`` is the last of the page before, in epoch ``first``: label and upto_seq.
+        They are ordered by epoch, then by the labels' order of appearance, then by upto_seq. ``after`` is
+        label and upto_seq of the last checkpoint of the previous page, in epoch ``first``.
         """
-        start = (first, *self._place_after(after)) if after is not None else (first, 0, 0)
+        start = (first, *self._key_after(after)) if after is not None else (first, 0, 0)
         found = {
-            place: made
+            key: made
             for number, made in self._tail.all_checkpoints()
-            if start <= (place := (int(made.epoch), int(number), int(made.upto_seq))) and made.epoch <= last
+            if start <= (key := (int(made.epoch), int(number), int(made.upto_seq))) and made.epoch <= last
         }
         waiting = len(found)
         with self._index.reading() as view:
@@ -225,19 +226,19 @@ class Reader(EntryReader):
                 if epoch > last or len(found) >= limit + waiting:
                     break
                 found[epoch, number, upto] = CHECKPOINTS.require(view, (number, upto))
-        return [made for _place, made in sorted(found.items(), key=lambda row: row[0])][:limit]
+        return [made for _key, made in sorted(found.items(), key=lambda row: row[0])][:limit]
 
-    def _place_after(self, last: tuple[Label, StreamSeq]) -> tuple[int, int]:
+    def _key_after(self, last: tuple[Label, StreamSeq]) -> tuple[int, int]:
         label, upto = last
         if (number := self._tail.number(label)) is None:
             with self._index.reading() as view:
                 number = LABELS.get(view, label)
             if number is None:
-                raise AbsentError(f"label {label.hex()} holds nothing")
+                raise AbsentError(f"label {label.hex()} has no entries")
         return number, upto + 1
 
     def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
-        """Where a checkpoint was anchored, if it was (ANCHOR0.2)."""
+        """Return the anchor reference of a checkpoint; None if it is not anchored (ANCHOR0.2)."""
         if (waiting := self._tail.anchor(label, upto_seq)) is not None:
             return waiting
         with self._index.reading() as view:
@@ -245,7 +246,7 @@ class Reader(EntryReader):
             return ANCHORS.get(view, (number, upto_seq)) if number is not None else None
 
     def anchored_upto(self, label: Label) -> StreamSeq:
-        """``upto_seq`` of the furthest checkpoint that has an anchor; 0 if none has one."""
+        """Return ``upto_seq`` of the last checkpoint with an anchor; 0 if none has one."""
         waiting = self._tail.anchored_upto(label)
         with self._index.reading() as view:
             number = LABELS.get(view, label)
@@ -253,7 +254,7 @@ class Reader(EntryReader):
         return max(waiting, row[0][1]) if row is not None else waiting
 
     def label_progress(self, after: Label | None = None, limit: int = 256) -> list[LabelProgress]:
-        """How far labels are checkpointed and anchored, in byte order of labels, one page at a time."""
+        """Return one page of labels in byte order, with how far each is checkpointed and anchored."""
         tail = [self._progress_in_tail(label) for label in self.labels(after, limit)]
         with self._index.reading() as view:
             return [self._progress(view, progress) for progress in tail]

@@ -1,7 +1,7 @@
-"""The tail: what is durable in the journal and not yet applied, for readers (DESIGN, storage step 2).
+"""The tail: entries that are durable in the journal and not yet applied, for readers.
 
-Readers look here first and in the index second. The applier commits to the index first and drops from
-here second, so whatever is durable is always found in one of the two.
+Readers look in the tail first and in the index second. The applier commits to the index first and drops from
+the tail second. So every durable entry is found in one of the two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _LabelTail:
 
 
 class Tail:
-    """Thread-safe; every answer is a snapshot."""
+    """The durable batches that are not applied; thread-safe, and every result is a copy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,12 +55,12 @@ class Tail:
                         label.anchors.append(step.anchor)
 
     def _of(self, label: Label, number: LabelNo) -> _LabelTail:
-        if (held := self._labels.get(label)) is None:  # not setdefault: making one costs 2 µs an entry
-            held = self._labels[label] = _LabelTail(number)
-        return held
+        if (tail := self._labels.get(label)) is None:  # not setdefault: making one costs 2 µs an entry
+            tail = self._labels[label] = _LabelTail(number)
+        return tail
 
     def drop(self, changes: Changes) -> None:
-        """The index holds these now."""
+        """Drop the changes of one batch, which the index includes now."""
         with self._lock:
             for step in changes.steps:
                 match step:
@@ -72,89 +72,89 @@ class Tail:
                     case Anchored():
                         self._labels[step.anchor.label].anchors.popleft()
             for name in changes.heads:
-                if (held := self._labels.get(name)) is not None and held.empty:
+                if (tail := self._labels.get(name)) is not None and tail.empty:
                     del self._labels[name]
             self._room.notify_all()
 
-    def wait_for_room(self, most: int, timeout: float, given_up: Callable[[], bool]) -> bool:
-        """Hold the writer back while the applier is behind by more than ``most`` bytes, and at work."""
+    def wait_for_room(self, max_bytes: int, timeout: float, failed: Callable[[], bool]) -> bool:
+        """Wait while more than ``max_bytes`` wait to be applied; return False after ``timeout`` seconds."""
         with self._lock:
-            return self._room.wait_for(lambda: self._bytes <= most or given_up(), timeout)
+            return self._room.wait_for(lambda: self._bytes <= max_bytes or failed(), timeout)
 
     def wake(self) -> None:
-        """The applier has given up: whoever waits for room looks again."""
+        """Wake the writer that waits for room, because the applier has failed."""
         with self._lock:
             self._room.notify_all()
 
     @property
     def size(self) -> int:
-        """Bytes of entries that are still to be applied."""
+        """Bytes of entries that wait to be applied."""
         with self._lock:
             return self._bytes
 
     def number(self, label: Label) -> LabelNo | None:
         with self._lock:
-            held = self._labels.get(label)
-            return held.number if held is not None else None
+            tail = self._labels.get(label)
+            return tail.number if tail is not None else None
 
     def last(self, label: Label) -> Placed | None:
         with self._lock:
-            held = self._labels.get(label)
-            return held.placed[-1] if held is not None and held.placed else None
+            tail = self._labels.get(label)
+            return tail.placed[-1] if tail is not None and tail.placed else None
 
     def entries(self, label: Label, start: StreamSeq, end: StreamSeq) -> list[Placed]:
-        """What the tail holds of ``start … end``, in order; it may begin later than ``start``."""
+        """Return the entries of ``start`` to ``end`` that are in the tail; they may begin after ``start``."""
         with self._lock:
-            held = self._labels.get(label)
-            if held is None or not held.placed:
+            tail = self._labels.get(label)
+            if tail is None or not tail.placed:
                 return []
-            first = held.placed[0].entry.stream_seq
-            low, high = max(0, start - first), min(len(held.placed), end - first + 1)
-            return [held.placed[at] for at in range(low, high)]
+            first = tail.placed[0].entry.stream_seq
+            low, high = max(0, start - first), min(len(tail.placed), end - first + 1)
+            return [tail.placed[at] for at in range(low, high)]
 
     def all_of(self, label: Label) -> list[Placed]:
         with self._lock:
-            held = self._labels.get(label)
-            return list(held.placed) if held is not None else []
+            tail = self._labels.get(label)
+            return list(tail.placed) if tail is not None else []
 
     def checkpoints(self, label: Label) -> list[Checkpoint]:
         with self._lock:
-            held = self._labels.get(label)
-            return list(held.checkpoints) if held is not None else []
+            tail = self._labels.get(label)
+            return list(tail.checkpoints) if tail is not None else []
 
     def all_checkpoints(self) -> list[tuple[LabelNo, Checkpoint]]:
-        """Of every label, with the label's number."""
+        """Return the checkpoints of every label, each with the label's number."""
         with self._lock:
-            return [(held.number, made) for held in self._labels.values() for made in held.checkpoints]
+            return [(tail.number, made) for tail in self._labels.values() for made in tail.checkpoints]
 
     def anchor(self, label: Label, upto_seq: StreamSeq) -> bytes | None:
-        """The newest for that checkpoint."""
+        """Return the newest anchor of a checkpoint."""
         with self._lock:
-            held = self._labels.get(label)
-            found = [a.anchor_ref for a in held.anchors if a.upto_seq == upto_seq] if held is not None else []
+            tail = self._labels.get(label)
+            found = [a.anchor_ref for a in tail.anchors if a.upto_seq == upto_seq] if tail is not None else []
             return found[-1] if found else None
 
     def anchored_upto(self, label: Label) -> StreamSeq:
-        """The furthest checkpoint with an anchor; 0 if none has one."""
+        """Return ``upto_seq`` of the last checkpoint with an anchor; 0 if none has one."""
         with self._lock:
-            held = self._labels.get(label)
+            tail = self._labels.get(label)
             return (
-                max((a.upto_seq for a in held.anchors), default=NO_ENTRIES)
-                if held is not None
+                max((a.upto_seq for a in tail.anchors), default=NO_ENTRIES)
+                if tail is not None
                 else NO_ENTRIES
             )
 
     def node(self, label: Label, height: int, index: int) -> bytes | None:
-        """It lies with the entry that completed it, at its height: leaf first, then what the leaf closed."""
+        """Return an MMR node: it is stored with the entry that completed it, at the index of its height."""
         with self._lock:
-            held = self._labels.get(label)
-            if held is None or not held.placed:
+            tail = self._labels.get(label)
+            if tail is None or not tail.placed:
                 return None
-            at = ((index + 1) << height) - held.placed[0].entry.stream_seq
-            return held.placed[at].nodes[height].hash if 0 <= at < len(held.placed) else None
+            at = ((index + 1) << height) - tail.placed[0].entry.stream_seq
+            return tail.placed[at].nodes[height].hash if 0 <= at < len(tail.placed) else None
 
     def snapshot(self) -> list[Placed]:
-        """Everything, label by label."""
+        """Return all entries, label by label."""
         with self._lock:
             return [placed for label in self._labels.values() for placed in label.placed]
 
