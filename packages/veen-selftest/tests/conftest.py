@@ -11,20 +11,21 @@ import pytest
 
 from veen_selftest.hubs.fleet import Fleet, OwnFleet
 from veen_selftest.runner.check import Check
-from veen_selftest.runner.context import Bench, Effort
-from veen_selftest.runner.hub_setup import PLAIN, ROTATING, STRICT, TURNING
-from veen_selftest.runner.suite import SUITES, Result, chosen, judge
+from veen_selftest.runner.context import CheckContext, RunOptions
+from veen_selftest.runner.hub_setup import FAST_EPOCHS, PLAIN, ROTATING, STRICT
+from veen_selftest.runner.suite import SUITES, Result, chosen
+from veen_selftest.runner.suite import run_check as run_one
 
 FAULTY = Path(__file__).parent / "faulty_hub.py"
-LITTLE = Effort(fuzz_requests=150, crash_rounds=2, history=2_000)
+LITTLE = RunOptions(fuzz_requests=150, crash_rounds=2, history=2_000)
 SEEDS = itertools.count(1_000)
 """Another for every check that is run, so that two runs on one hub do not meet."""
 ALL: dict[str, tuple[str, Check]] = {check.name: (suite, check) for suite, check in chosen(SUITES)}
 
 
-def run_check(name: str, fleet: Fleet, effort: Effort = LITTLE) -> Result:
+def run_check(name: str, fleet: Fleet, options: RunOptions = LITTLE) -> Result:
     suite, check = ALL[name]
-    return judge(suite, check, Bench(fleet=fleet, name=name, seed=next(SEEDS), effort=effort))
+    return run_one(suite, check, CheckContext(fleet=fleet, name=name, seed=next(SEEDS), options=options))
 
 
 class FaultyFleet(OwnFleet):
@@ -48,7 +49,7 @@ class FaultyFleet(OwnFleet):
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyFleet]:
     fleet = FaultyFleet(tmp_path_factory.mktemp("fault") / "name")
     try:
-        for setup in (PLAIN, ROTATING, TURNING, STRICT):
+        for setup in (PLAIN, ROTATING, FAST_EPOCHS, STRICT):
             fleet.hub(setup)  # a hub that does not even start shows nothing about checks
         yield fleet
     finally:

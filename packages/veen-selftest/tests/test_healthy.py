@@ -7,7 +7,7 @@ import re
 import pytest
 
 from veen_selftest.hubs.fleet import OwnFleet
-from veen_selftest.runner.context import Effort
+from veen_selftest.runner.context import RunOptions
 from veen_selftest.runner.suite import Outcome, checks_of, chosen, run
 
 from .conftest import LITTLE
@@ -33,7 +33,9 @@ def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet
 
 
 def test_what_is_measured_to_the_floor_shows_the_floor(healthy: OwnFleet) -> None:
-    report = run(list(chosen(["perf"], ["hub.single"])), healthy, 3, Effort(quick=True), lambda _news: None)
+    report = run(
+        list(chosen(["perf"], ["hub.single"])), healthy, 3, RunOptions(quick=True), lambda _news: None
+    )
     (figure,) = report.figures
     rate, floor = (float(number.replace(",", "")) for number in re.findall(r"([\d,]+)/s", figure.about))
     assert figure.value == pytest.approx(rate / floor, rel=0.5), "medians of their own, of the same rounds"

@@ -13,7 +13,7 @@ import veen_selftest
 from veen_core.rejection import TABLE
 from veen_selftest.runner.check import Check
 from veen_selftest.runner.report import as_junit
-from veen_selftest.runner.suite import SUITES, Outcome, Report, Result, checks_of, chosen
+from veen_selftest.runner.suite import SUITES, Outcome, Result, RunReport, checks_of, chosen
 
 from .conftest import ALL
 
@@ -50,8 +50,8 @@ def test_names_are_unique_and_every_check_has_a_clause_and_says_what_it_shows() 
     assert len(set(NAMES)) == len(NAMES)
     for _suite, check in ALL.values():
         assert check.clause
-        assert check.says, check.name
-        assert not check.says.startswith("Every accepted pair keeps it"), check.name
+        assert check.statement, check.name
+        assert not check.statement.startswith("Make a check"), check.name
 
 
 def test_checks_are_chosen_by_name_and_by_pattern() -> None:
@@ -150,7 +150,7 @@ def test_a_junit_report_has_the_shape_that_its_readers_expect() -> None:
         for suite in ("core", "fuzz")
         for outcome, why in whys.items()
     ]
-    root = ET.fromstring(as_junit(Report(hub="http://h\x07/?a=1&b", seed=1, results=results, seconds=0.6)))
+    root = ET.fromstring(as_junit(RunReport(hub="http://h\x07/?a=1&b", seed=1, results=results, seconds=0.6)))
     shaped(root)
     assert [suite.get("name") for suite in root] == ["core", "fuzz"]
     for each in (root, *root):

@@ -22,11 +22,11 @@ from veen_core.keys import SigningKey
 from veen_core.rejection import PADDING
 from veen_hub.client import Tls
 from veen_selftest.command.selftest import selftest
-from veen_selftest.hubs.fleet import HubAt, OwnFleet
+from veen_selftest.hubs.fleet import OwnFleet, RemoteFleet
 from veen_selftest.runner.check import Check, Skip, Violation
-from veen_selftest.runner.context import Effort
-from veen_selftest.runner.hub_setup import PLAIN, ROTATING, Setup
-from veen_selftest.runner.suite import Outcome, Report, chosen, run
+from veen_selftest.runner.context import RunOptions
+from veen_selftest.runner.hub_setup import PLAIN, ROTATING, HubSetup
+from veen_selftest.runner.suite import Outcome, RunReport, chosen, run
 
 from .conftest import run_check
 
@@ -46,11 +46,11 @@ def admin(healthy: OwnFleet) -> SigningKey:
 def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
     url: str, admin: SigningKey
 ) -> None:
-    fleet = HubAt(url, "with-key", admin)
+    fleet = RemoteFleet(url, "with-key", admin)
     quick = [
         (suite, check) for suite, check in chosen(["core"]) if not check.name.startswith(("proof", "epoch"))
     ]
-    report = run(quick, fleet, 1, Effort(patience=0), lambda _news: None)
+    report = run(quick, fleet, 1, RunOptions(max_wait=0), lambda _news: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
     skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
     assert skipped.keys() == {
@@ -75,7 +75,7 @@ def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
 
 
 def test_without_a_key_what_takes_a_token_is_skipped_and_says_so(url: str) -> None:
-    fleet = HubAt(url, "without-key")
+    fleet = RemoteFleet(url, "without-key")
     for name in ("scenario.A", "admission.SIG_INVALID", "cap.receipt", "fuzz.submit"):
         result = run_check(name, fleet)
         assert result.outcome is Outcome.SKIPPED
@@ -87,12 +87,12 @@ def test_without_a_key_what_takes_a_token_is_skipped_and_says_so(url: str) -> No
 def test_an_open_hub_needs_no_key() -> None:
     fleet = OwnFleet(b"open")
     try:
-        hub = fleet.own(Setup(name="open", settings={"gating": False})).start()
-        there = HubAt(hub.url, "open")
+        hub = fleet.own_hub(HubSetup(name="open", settings={"gating": False})).start()
+        there = RemoteFleet(hub.url, "open")
         for name in ("scenario.A", "scenario.B", "admission.order", "proof.page", "mmr.roots"):
             result = run_check(name, there)
             assert result.outcome is Outcome.PASSED, result.why
-        with_key = HubAt(hub.url, "open", hub.admin)
+        with_key = RemoteFleet(hub.url, "open", hub.admin)
         for name in ("admission.CAP_MISSING", "cap.control-label"):
             result = run_check(name, with_key)
             assert (result.outcome, "the hub is open" in result.why) == (Outcome.SKIPPED, True)
@@ -102,7 +102,7 @@ def test_an_open_hub_needs_no_key() -> None:
 
 def test_a_hub_with_epochs_is_judged_by_the_same_checks(healthy: OwnFleet) -> None:
     hub = healthy.hub(ROTATING)
-    there = HubAt(hub.url, "epochs", hub.admin)
+    there = RemoteFleet(hub.url, "epochs", hub.admin)
     for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
         result = run_check(name, there)
         assert result.outcome is Outcome.PASSED, result.why
@@ -130,13 +130,13 @@ def test_a_hub_behind_tls_is_judged_if_its_certificate_is_believed(tmp_path: Pat
     fleet = OwnFleet(b"tls")
     try:
         settings = {"gating": False, "tls": {"cert": str(cert), "key": str(key)}}
-        hub = fleet.own(Setup(name="tls", settings=settings)).start()
-        there = HubAt(hub.url, "tls", tls=Tls(ca=cert))
+        hub = fleet.own_hub(HubSetup(name="tls", settings=settings)).start()
+        there = RemoteFleet(hub.url, "tls", tls=Tls(ca=cert))
         for name in ("scenario.A", "api.follow", "resync.client", "fuzz.read"):
-            result = run_check(name, there, Effort(fuzz_requests=20))
+            result = run_check(name, there, RunOptions(fuzz_requests=20))
             assert result.outcome is Outcome.PASSED, result.why
         assert run_check("fuzz.garbage", there).outcome is Outcome.SKIPPED
-        stranger = run_check("scenario.A", HubAt(hub.url, "tls"))
+        stranger = run_check("scenario.A", RemoteFleet(hub.url, "tls"))
         assert (stranger.outcome, "CERTIFICATE_VERIFY_FAILED" in stranger.why) == (Outcome.FAILED, True)
     finally:
         fleet.close()
@@ -147,7 +147,7 @@ def test_a_hub_that_demands_a_certificate_is_judged_by_whoever_shows_one(tmp_pat
     fleet = OwnFleet(b"mtls")
     try:
         tls = {"cert": str(cert), "key": str(key), "client_ca": str(cert)}
-        hub = fleet.own(Setup(name="mtls", settings={"gating": False, "tls": tls})).start()
+        hub = fleet.own_hub(HubSetup(name="mtls", settings={"gating": False, "tls": tls})).start()
         flags = [f"--hub={hub.url}", f"--ca={cert}", "--only=scenario.A", "--only=resync.client"]
         shown = [f"--cert={cert}", f"--cert-key={key}"]
         judged = CliRunner().invoke(selftest, [*flags, *shown, "--only=api.follow", "--json"])
@@ -168,16 +168,16 @@ BOUNDED = {"client_keys": {"max_msgs_per_client_id_per_label": 2}}
 def test_a_hub_that_bounds_client_ids_and_says_so_is_not_blamed() -> None:
     fleet = OwnFleet(b"bounds")
     try:
-        hub = fleet.own(Setup(name="bounds", settings=BOUNDED)).start()
-        there = HubAt(hub.url, "bounds", hub.admin)
-        few = Effort(patience=0, fuzz_requests=20)
+        hub = fleet.own_hub(HubSetup(name="bounds", settings=BOUNDED)).start()
+        there = RemoteFleet(hub.url, "bounds", hub.admin)
+        few = RunOptions(max_wait=0, fuzz_requests=20)
         report = run(list(chosen(["core", "props", "fuzz"])), there, 1, few, lambda _news: None)
         assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
         skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
         for name in ("scenario.A", "resync.client", "mmr.roots", "fuzz.submit"):
             assert "raise client_keys" in skipped[name]
         assert "raise client_keys" in run_check("hub.batch", there).why
-        silent = HubAt(hub.url, "silent", hub.admin)
+        silent = RemoteFleet(hub.url, "silent", hub.admin)
         silent.hub(PLAIN).known = replace(hub.status(), enforces=())
         for name in ("scenario.A", "hub.batch", "hub.follow_p99_ms"):
             assert run_check(name, silent).outcome is Outcome.FAILED, name
@@ -186,7 +186,7 @@ def test_a_hub_that_bounds_client_ids_and_says_so_is_not_blamed() -> None:
 
 
 def test_a_hub_that_pads_and_says_so_is_not_blamed(healthy: OwnFleet) -> None:
-    hub = HubAt(healthy.hub(PLAIN).url, "pads").hub(PLAIN)
+    hub = RemoteFleet(healthy.hub(PLAIN).url, "pads").hub(PLAIN)
     refusal = envelope_of(AdmissionError(PADDING, "not a multiple of 256")).encode()
     hub.excuse(refusal)
     hub.known = replace(hub.known, enforces=("padding, rate and retention by label class (LCLASS0)",))
@@ -204,16 +204,16 @@ WORKED = (
 def test_a_hub_that_asks_for_work_gets_it_and_one_that_asks_for_much_is_not_blamed() -> None:
     fleet = OwnFleet(b"work")
     try:
-        hub = fleet.own(Setup(name="work", settings={"pow": {"difficulty": 4}})).start()
-        there = HubAt(hub.url, "work", hub.admin)
+        hub = fleet.own_hub(HubSetup(name="work", settings={"pow": {"difficulty": 4}})).start()
+        there = RemoteFleet(hub.url, "work", hub.admin)
         for name in WORKED:
             result = run_check(name, there)
             assert result.outcome is Outcome.PASSED, (name, result.why)
         for name in ("fuzz.submit", "hub.single"):
             result = run_check(name, there)
             assert (result.outcome, "no proof of work" in result.why) == (Outcome.SKIPPED, True)
-        hub = fleet.own(Setup(name="toil", settings={"pow": {"difficulty": 30}})).start()
-        result = run_check("scenario.A", HubAt(hub.url, "toil", hub.admin))
+        hub = fleet.own_hub(HubSetup(name="toil", settings={"pow": {"difficulty": 30}})).start()
+        result = run_check("scenario.A", RemoteFleet(hub.url, "toil", hub.admin))
         assert (result.outcome, "difficulty 30" in result.why) == (Outcome.SKIPPED, True)
     finally:
         fleet.close()
@@ -238,9 +238,11 @@ def test_a_hub_with_lower_limits_is_not_blamed_for_them() -> None:
     """§14.1 allows it."""
     fleet = OwnFleet(b"low")
     try:
-        hub = fleet.own(Setup(name="low", settings=LOW)).start()
+        hub = fleet.own_hub(HubSetup(name="low", settings=LOW)).start()
         todo = [each for each in chosen(["core", "props"]) if not each[1].name.startswith(("epoch", "mmr"))]
-        report = run(todo, HubAt(hub.url, "low", hub.admin), 1, Effort(patience=0), lambda _news: None)
+        report = run(
+            todo, RemoteFleet(hub.url, "low", hub.admin), 1, RunOptions(max_wait=0), lambda _news: None
+        )
         assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
         assert report.count(Outcome.PASSED) > 70
     finally:
@@ -249,15 +251,15 @@ def test_a_hub_with_lower_limits_is_not_blamed_for_them() -> None:
 
 def test_two_runs_with_one_seed_do_not_meet(url: str, admin: SigningKey) -> None:
     for run_id in ("one", "two"):
-        fleet = HubAt(url, run_id, admin)
-        report = run(list(chosen(["core"], ["scenario.A"])), fleet, 5, Effort(), lambda _news: None)
+        fleet = RemoteFleet(url, run_id, admin)
+        report = run(list(chosen(["core"], ["scenario.A"])), fleet, 5, RunOptions(), lambda _news: None)
         assert report.ok, report.results
 
 
 # --- how a run ends
 
 
-def _ends(*outcomes: Exception | None) -> Report:
+def _ends(*outcomes: Exception | None) -> RunReport:
     def ending(how: Exception | None) -> Check:
         def check(_bench: object) -> None:
             if how is not None:
@@ -265,8 +267,8 @@ def _ends(*outcomes: Exception | None) -> Report:
 
         return Check("some.check", "§0", check, "says something")
 
-    fleet = HubAt("http://127.0.0.1:1", "none")
-    return run([("core", ending(how)) for how in outcomes], fleet, 1, Effort(), lambda _news: None)
+    fleet = RemoteFleet("http://127.0.0.1:1", "none")
+    return run([("core", ending(how)) for how in outcomes], fleet, 1, RunOptions(), lambda _news: None)
 
 
 ENDINGS: list[tuple[list[Exception | None], bool]] = [
@@ -302,5 +304,5 @@ def test_ctrl_c_ends_the_run_and_the_report_says_so() -> None:
         list(Stopped())
 
     todo = [("core", Check("first", "§0", lambda _bench: None)), ("core", Check("second", "§0", check))] * 2
-    report = run(todo, HubAt("http://127.0.0.1:1", "none"), 1, Effort(), lambda _news: None)
+    report = run(todo, RemoteFleet("http://127.0.0.1:1", "none"), 1, RunOptions(), lambda _news: None)
     assert (len(report.results), report.interrupted, report.ok) == (1, True, False)

@@ -1,5 +1,6 @@
-"""A hub judged from outside.
+"""Tests of a hub from outside, through its public API.
 
-``suite`` names the suites and runs them, ``check`` says what a check is, ``fleet`` where hubs come from;
-``core``, ``props``, ``fuzz``, ``crash`` and ``perf`` hold the checks; ``command`` is ``veen selftest``.
+``runner`` runs suites of checks and reports; ``hubs`` starts hubs or talks to a running one; ``peers`` writes
+messages and verifies logs. ``core``, ``props``, ``fuzz``, ``crash`` and ``perf`` hold the checks; ``command``
+is ``veen selftest``.
 """

@@ -1,1 +1,1 @@
-"""The command `veen selftest`, its console script and its target."""
+"""The command ``veen selftest``: its options, the choice of the hub, and the program ``veen-selftest``."""

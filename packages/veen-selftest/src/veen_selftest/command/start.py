@@ -1,17 +1,22 @@
-"""Where the console script begins: Ctrl-C ends it quietly, also while it still imports what it needs."""
+"""Start of the program ``veen-selftest``, which is ``veen selftest`` by itself."""
 
 from __future__ import annotations
 
-import os
 from typing import NoReturn
 
-INTERRUPTED = 130
+from veen_cli.frame import run_command, start_process
 
 
 def main() -> NoReturn:
-    try:
-        from veen_selftest.command.console import main as run  # noqa: PLC0415 - this is what may be interrupted
+    """Run the command and exit; Ctrl-C ends it quietly, also during the imports."""
 
-        run()
-    except KeyboardInterrupt:
-        os._exit(INTERRUPTED)
+    def run() -> int:
+        from veen_selftest.command.selftest import selftest  # noqa: PLC0415 - slow to import
+
+        return run_command(selftest, name="veen-selftest")
+
+    start_process(run)
+
+
+if __name__ == "__main__":
+    main()

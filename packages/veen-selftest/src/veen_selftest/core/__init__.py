@@ -1,4 +1,4 @@
-"""The suite ``core``: does the hub do what the specification says."""
+"""The suite ``core``: conformance to the specification."""
 
 from __future__ import annotations
 

@@ -24,43 +24,43 @@ from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import Status
 from veen_core.wire import Wire
 from veen_selftest.core.equivocation import live
-from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, Answer, Hub
-from veen_selftest.runner.check import Check, Violation, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.hubs.http_hub import CBOR_SEQ, JSON, HttpHub, HttpResponse
+from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
 
-def check_error(answer: Answer, code: Code, what: str) -> None:
-    """§10.6's envelope with this code, H1's status, and a request id."""
+def check_error(answer: HttpResponse, code: Code, what: str) -> None:
+    """Require an error envelope with this code, its HTTP status, and a request id (§10.6, H1)."""
     error = answer.error
-    same(error.code, code, f"code of {what}")
-    same(answer.status, HTTP_STATUS[code], f"HTTP status of {what} (H1)")
+    require_equal(error.code, code, f"code of {what}")
+    require_equal(answer.status, HTTP_STATUS[code], f"HTTP status of {what} (H1)")
     require(error.request_id, f"{what} has no request_id (§10.6)")
 
 
-def _errors(bench: Bench) -> None:
-    """What is not there, not asked right or not of this version is refused in an envelope (§10.6, H1)."""
-    hub = bench.hub()
-    nowhere = Label(bench.chance.randbytes(32))
+def _errors(context: CheckContext) -> None:
+    """Requests for absent objects and malformed requests get an error envelope (§10.6, H1)."""
+    hub = context.hub()
+    nowhere = Label(context.rng.randbytes(32))
     asked = ReceiptRequest(label=nowhere, stream_seq=StreamSeq(1))
-    check_error(hub.post("/v1/receipt", asked), Code.NOT_FOUND, "a label that holds nothing")
-    check_error(hub.post("/v1/receipt", b"\xff"), Code.BAD_REQUEST, "bytes that are no CBOR")
+    check_error(hub.post("/v1/receipt", asked), Code.NOT_FOUND, "an empty label")
+    check_error(hub.post("/v1/receipt", b"\xff"), Code.BAD_REQUEST, "bytes that are not CBOR")
     check_error(hub.post("/v1/receipt", asked, "text/plain"), Code.BAD_REQUEST, "another Content-Type")
-    check_error(hub.get("/v1/nothing"), Code.NOT_FOUND, "a path that is not there")
-    check_error(hub.get("/v1/stream/xyz"), Code.BAD_REQUEST, "a label that is none")
+    check_error(hub.get("/v1/nothing"), Code.NOT_FOUND, "an unknown path")
+    check_error(hub.get("/v1/stream/xyz"), Code.BAD_REQUEST, "a malformed label")
     check_error(hub.post("/v1/receipt", bytes(200_000)), Code.LIMIT, "a request that is too large")
 
 
-def _version(bench: Bench) -> None:
-    """Another major version is E.VERSION, wherever it is asked for (§10.3)."""
-    hub = bench.hub()
+def _version(context: CheckContext) -> None:
+    """Another major version is refused with E.VERSION on every path (§10.3)."""
+    hub = context.hub()
     for path in ("/v2/submit", "/v0/stream", "/v9/status", "/v10/receipt"):
         check_error(hub.post(path, b"\xa0"), Code.VERSION, path)
 
 
-def _canonical_requests(bench: Bench) -> None:
-    """Unknown, misordered, missing and long-form keys are refused in requests too (§10.4, B3, H16)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _canonical_requests(context: CheckContext) -> None:
+    """Requests with unknown, misordered, missing or non-minimal keys are refused (§10.4, B3, H16)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept(writer.next())
     label = bytes(writer.label)
     wrong: dict[str, bytes] = {
@@ -77,16 +77,17 @@ def _canonical_requests(bench: Bench) -> None:
     }
     for path in ("/v1/receipt", "/v1/proof", "/v1/stream"):
         require(
-            hub.post(path, cbor.encode({1: 1, 2: label, 3: 1})).status == 200, f"{path} refuses what is right"
+            hub.post(path, cbor.encode({1: 1, 2: label, 3: 1})).status == 200,
+            f"{path} refuses a valid request",
         )
         for name, body in wrong.items():
             check_error(hub.post(path, body), Code.BAD_REQUEST, f"{name} at {path}")
 
 
-def _json(bench: Bench) -> None:
-    """JSON says the same as CBOR, in and out (§10.3, B17)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _json(context: CheckContext) -> None:
+    """Requests and responses have the same content in JSON and in CBOR (§10.3, B17)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     wire = writer.next()
     text = SubmitRequest(msg=Msg.decode(wire)).to_json().encode()
     receipt = hub.post("/v1/submit", text, JSON, work=[wire]).read(SubmitResponse).receipt
@@ -104,23 +105,28 @@ def _json(bench: Bench) -> None:
         require(
             as_json.headers["content-type"].startswith(JSON), f"{path} does not answer in JSON when asked"
         )
-        same(as_json.read(kind), as_cbor, f"{path} in JSON and in CBOR")
+        require_equal(as_json.read(kind), as_cbor, f"{path} in JSON and in CBOR")
     asked = ReceiptRequest(label=writer.label, stream_seq=StreamSeq(1))
-    same(hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, receipt, "what was submitted in JSON")
+    require_equal(
+        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, receipt, "what was submitted in JSON"
+    )
     status = hub.get("/v1/status", Accept=JSON).read(Status)
-    same(status.identity, hub.known.identity, "the identity in JSON")
+    require_equal(status.identity, hub.known.identity, "the identity in JSON")
 
 
-def _pages(bench: Bench) -> None:
-    """Pages: bounds inclusive, cursor before from_seq, next_cursor exactly while there is more (§10.5)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _pages(context: CheckContext) -> None:
+    """Page bounds are inclusive, cursor overrides from_seq, next_cursor is set while more follows (§10.5)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(10))
 
     def page(**asked: Any) -> tuple[list[int], int | None]:
         question = StreamRequest(label=writer.label, **{"from_seq": StreamSeq(1), **asked})
         found = hub.ask("/v1/stream", question, StreamResponse)
-        require(all(item.receipt is None for item in found.items), "receipts that nobody asked for (§10.4.2)")
+        require(
+            all(item.receipt is None for item in found.items),
+            "the page has receipts that were not asked for (core §10.4.2)",
+        )
         return [item.stream_seq for item in found.items], found.next_cursor
 
     most = hub.known.max_page_items
@@ -129,19 +135,19 @@ def _pages(bench: Bench) -> None:
         shown = list(range(start, end + 1))[: min(items, most)]
         return shown, shown[-1] + 1 if shown and shown[-1] < end else None
 
-    same(page(), wanted(1, 10, most), "all of it, or a page")
-    same(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "from 4 to 6")
-    same(page(max_items=3), wanted(1, 10, 3), "three of ten")
-    same(page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "two from the cursor")
-    same(page(cursor=StreamSeq(10)), ([10], None), "the last one")
-    same(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range that a page just holds")
-    same(page(from_seq=StreamSeq(11)), ([], None), "beyond the end")
+    require_equal(page(), wanted(1, 10, most), "all of it, or a page")
+    require_equal(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "from 4 to 6")
+    require_equal(page(max_items=3), wanted(1, 10, 3), "three of ten")
+    require_equal(page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "two from the cursor")
+    require_equal(page(cursor=StreamSeq(10)), ([10], None), "the last one")
+    require_equal(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range that a page just holds")
+    require_equal(page(from_seq=StreamSeq(11)), ([], None), "beyond the end")
 
 
-def _sequence(bench: Bench) -> None:
+def _sequence(context: CheckContext) -> None:
     """In a sequence each message is judged by itself, and answers come in order (H14)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+    hub = context.hub()
+    writer = context.writer(hub)
     wires = [
         writer.message(1),
         writer.message(2, sig=bytes(64)),
@@ -152,15 +158,15 @@ def _sequence(bench: Bench) -> None:
     ]
     found = hub.submit_many(wires)
     codes = [outcome.code if isinstance(outcome, ErrorEnvelope) else "ok" for outcome in found]
-    same(codes, ["ok", "E.SIG", "E.FORMAT", "ok", "E.SEQ", "ok"], "outcomes of a sequence")
+    require_equal(codes, ["ok", "E.SIG", "E.FORMAT", "ok", "E.SEQ", "ok"], "outcomes of a sequence")
     whole = hub.post("/v1/submit", b"\xff", CBOR_SEQ)
     require(whole.status != 200, "a sequence that cannot be split was taken")
 
 
-def _follow(bench: Bench) -> None:
+def _follow(context: CheckContext) -> None:
     """A follower gets what is there and then what comes, each once and in order (H15)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(3))
     found: queue.Queue[StreamItem] = queue.Queue()
 
@@ -176,22 +182,22 @@ def _follow(bench: Bench) -> None:
         except queue.Empty:
             raise Violation("a follower does not get what is there, or what comes (H15)") from None
 
-    same([item.stream_seq for item in arrived(2)], [2, 3], "what a follower gets of what is there")
+    require_equal([item.stream_seq for item in arrived(2)], [2, 3], "what a follower gets of what is there")
     receipts = hub.accept_many(writer.many(4))
     came = arrived(4)
     last = hub.accept(writer.next())
     came += arrived(1)
-    same([item.stream_seq for item in came], [4, 5, 6, 7, 8], "what a follower gets as it comes")
-    same([item.receipt for item in came], [*receipts, last], "the receipts that it gets")
+    require_equal([item.stream_seq for item in came], [4, 5, 6, 7, 8], "what a follower gets as it comes")
+    require_equal([item.receipt for item in came], [*receipts, last], "the receipts that it gets")
 
 
-def _probes(bench: Bench) -> None:
-    """Alive, ready, and metrics under their names (OBS0, spec-4 §10)."""
-    hub = bench.hub()
+def _probes(context: CheckContext) -> None:
+    """The probes answer, and the metrics have their names (OBS0, spec-4 §10)."""
+    hub = context.hub()
     for path in ("/healthz", "/readyz"):
         answer = hub.get(path)
         require(answer.status == 200 and answer.json["ok"] is True, f"{path}: {answer.status}")
-    writer = bench.writer(hub)
+    writer = context.writer(hub)
     hub.accept(writer.next())
     hub.submit(writer.message(1))
     text = hub.get("/metrics").body.decode()
@@ -204,10 +210,10 @@ def _probes(bench: Bench) -> None:
         require(name in text, f"/metrics lacks {name} (OBS0.1)")
 
 
-def _replies(bench: Bench) -> None:
-    """Answers of every endpoint are canonical, and every refusal has a request id of its own (B3, §10.6)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _replies(context: CheckContext) -> None:
+    """Responses of every endpoint are canonical, and every refusal has its own request id (B3, §10.6)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(3))
     one = ReceiptRequest(label=writer.label, stream_seq=StreamSeq(2)).encode()
     page = StreamRequest(label=writer.label, from_seq=StreamSeq(1), with_receipts=True, with_mmr_proof=True)
@@ -220,15 +226,17 @@ def _replies(bench: Bench) -> None:
         hub.submit(writer.next()),
     ]
     for answer in answers:
-        same(answer.status, 200, "status")
+        require_equal(answer.status, 200, "status")
         cbor.decode(answer.body)  # raises unless canonical
     named = {_id_of(hub) for _ in range(4)}
-    same(len(named), 4, "request ids of four refusals")
+    require_equal(len(named), 4, "request ids of four refusals")
 
 
-def _id_of(hub: Hub) -> str:
+def _id_of(hub: HttpHub) -> str:
     answer = hub.post("/v1/receipt", b"\xff")
-    same(answer.headers.get("veen-request-id"), answer.error.request_id, "the request id in header and body")
+    require_equal(
+        answer.headers.get("veen-request-id"), answer.error.request_id, "the request id in header and body"
+    )
     return str(answer.error.request_id)
 
 

@@ -1,4 +1,4 @@
-"""Attachments: content-addressed, hub-blind, behind the same auth stage as a message (H17)."""
+"""Attachments: named by their hash, opaque to the hub, admitted by the auth stage of messages (H17)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from veen_core import rejection
 from veen_core.hashing import H
 from veen_core.ids import Coid
 from veen_core.status import AttachmentResponse
-from veen_selftest.hubs.http_hub import Answer, Hub, refused_by
+from veen_selftest.hubs.http_hub import HttpHub, HttpResponse, require_refused_by
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Skip, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Skip, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
-SEAL: Final = 16
+SEAL_BYTES: Final = 16
 """Bytes that sealing adds to an attachment (§4.6)."""
-LEAST: Final = 128
-"""Bytes that an attachment of these checks needs."""
+MIN_ATTACHMENT_BYTES: Final = 128
+"""Smallest limit with which these checks work."""
 
 
-def within(hub: Hub, contents: Sequence[bytes]) -> list[bytes]:
-    """As many, and as much of each, as this hub takes: it may have lower limits (§14.1)."""
+def within(hub: HttpHub, contents: Sequence[bytes]) -> list[bytes]:
+    """Truncate attachments to the hub's limits, in number and size (§14.1)."""
     limits = hub.known.limits
-    if limits.max_attachment_bytes < LEAST or not limits.max_attachments_per_msg:
-        raise Skip(f"it takes a hub that stores attachments of {LEAST} bytes (§14.1)")
-    most = limits.max_attachment_bytes - SEAL
+    if limits.max_attachment_bytes < MIN_ATTACHMENT_BYTES or not limits.max_attachments_per_msg:
+        raise Skip(f"needs a hub that stores attachments of {MIN_ATTACHMENT_BYTES} bytes (§14.1)")
+    most = limits.max_attachment_bytes - SEAL_BYTES
     return [content[:most] for content in contents[: limits.max_attachments_per_msg]]
 
 
-def _content(bench: Bench, size: int) -> bytes:
-    return bench.chance.randbytes(size)
+def _content(context: CheckContext, size: int) -> bytes:
+    return context.rng.randbytes(size)
 
 
-def put(writer: Writer, content: bytes, **changes: str | None) -> Answer:
-    """With the headers that sign it, changed or left out."""
+def put(writer: Writer, content: bytes, **changes: str | None) -> HttpResponse:
+    """Upload an attachment with its signed headers, some of them changed or left out."""
     coid = Coid(H(content))
     headers = writer.attachment_headers(coid)
     for name, value in changes.items():
@@ -44,60 +44,66 @@ def put(writer: Writer, content: bytes, **changes: str | None) -> Answer:
     return writer.hub.call("PUT", f"/v1/attachment/{coid.hex()}", content, headers)
 
 
-def _round_trip(bench: Bench) -> None:
-    """What was put is there, whole, and putting it again changes nothing."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
-    for content in within(hub, [_content(bench, size) for size in (300_000, 1, 0)]):
+def _round_trip(context: CheckContext) -> None:
+    """A stored attachment is returned unchanged, and storing it again changes nothing (H17)."""
+    hub = context.hub()
+    writer = context.writer(hub)
+    for content in within(hub, [_content(context, size) for size in (300_000, 1, 0)]):
         first = put(writer, content).read(AttachmentResponse)
-        same(first.coid, H(content), "coid")
+        require_equal(first.coid, H(content), "coid")
         fetched = hub.get(f"/v1/attachment/{first.coid.hex()}")
-        same((fetched.status, fetched.body), (200, content), "the attachment that is fetched")
+        require_equal((fetched.status, fetched.body), (200, content), "the attachment that is fetched")
         again = put(writer, content).read(AttachmentResponse)
-        require(not again.stored, "putting the same attachment again stored it again (H17)")
+        require(not again.stored, "the same attachment was stored a second time (RESOLUTIONS H17)")
 
 
-def _named_by_content(bench: Bench) -> None:
-    """A body that is not what its name says is refused and not kept."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
-    (content,) = within(hub, [_content(bench, 100)])
+def _named_by_content(context: CheckContext) -> None:
+    """A body whose hash is not its name is refused and not stored (H17)."""
+    hub = context.hub()
+    writer = context.writer(hub)
+    (content,) = within(hub, [_content(context, 100)])
     coid = Coid(H(content))
     answer = hub.call(
         "PUT", f"/v1/attachment/{coid.hex()}", b"something else", writer.attachment_headers(coid)
     )
     require(answer.status != 200, "a body was stored under another coid (H17)")
-    same(answer.error.code, "E.BAD_REQUEST", "code of a body that is not its coid's")
+    require_equal(answer.error.code, "E.BAD_REQUEST", "code of a body that is not its coid's")
     absent = hub.get(f"/v1/attachment/{coid.hex()}")
-    same((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an attachment that was never stored")
+    require_equal(
+        (absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an attachment that was never stored"
+    )
 
 
-def _auth(bench: Bench) -> None:
-    """A put passes the auth stage: signature, token, scope (H17)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
-    (content,) = within(hub, [_content(bench, 50)])
-    refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Sig=bytes(64).hex()))
-    refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Label=bytes(32).hex()))
-    same(put(writer, content, VEEN_Sig=None).error.code, "E.UNAUTHORIZED", "code of an unsigned put")
+def _auth(context: CheckContext) -> None:
+    """An upload passes the auth stage: signature, token, scope (H17)."""
+    hub = context.hub()
+    writer = context.writer(hub)
+    (content,) = within(hub, [_content(context, 50)])
+    require_refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Sig=bytes(64).hex()))
+    require_refused_by(rejection.SIG_INVALID, put(writer, content, VEEN_Label=bytes(32).hex()))
+    require_equal(
+        put(writer, content, VEEN_Sig=None).error.code, "E.UNAUTHORIZED", "code of an unsigned upload"
+    )
     if hub.known.gating:
-        stranger = bench.stranger(hub, "bob")
-        refused_by(rejection.CAP_MISSING, put(stranger, content))
-        elsewhere = bench.stranger(hub, "carol").authorized(streams=["veen-selftest/elsewhere"])
-        refused_by(rejection.CAP_SCOPE, put(elsewhere, content))
-        thief = bench.stranger(hub, "mallory")
+        stranger = context.writer_without_token(hub, "bob")
+        require_refused_by(rejection.CAP_MISSING, put(stranger, content))
+        elsewhere = context.writer_without_token(hub, "carol").authorized(streams=["veen-selftest/elsewhere"])
+        require_refused_by(rejection.CAP_SCOPE, put(elsewhere, content))
+        thief = context.writer_without_token(hub, "mallory")
         thief.auth_ref = writer.auth_ref
-        refused_by(rejection.AUTH_REF, put(thief, content))
+        require_refused_by(rejection.AUTH_REF, put(thief, content))
 
 
-def _size(bench: Bench) -> None:
-    """One that announces more than the limit is refused before a byte is read (§14.1, SH0.4)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _size(context: CheckContext) -> None:
+    """An upload that announces more than the limit is refused before its body is read (§14.1, SH0.4)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     coid = Coid(H(b""))
     headers = writer.attachment_headers(coid)
     headers["Content-Length"] = str(hub.known.limits.max_attachment_bytes + 1)
-    refused_by(rejection.SIZE_PREFILTER, hub.call("PUT", f"/v1/attachment/{coid.hex()}", b"", headers))
+    require_refused_by(
+        rejection.SIZE_PREFILTER, hub.call("PUT", f"/v1/attachment/{coid.hex()}", b"", headers)
+    )
 
 
 CHECKS: Final = (

@@ -1,4 +1,4 @@
-"""Cap tokens at the hub: their rules, their receipts, their rate (§6, H5, H8, H18)."""
+"""Cap tokens: their rules, their receipts, their rate (§6, H5, H8, H18)."""
 
 from __future__ import annotations
 
@@ -14,46 +14,48 @@ from veen_core.ids import StreamSeq
 from veen_core.limits import MAX_CAP_CHAIN
 from veen_core.receipt import Receipt
 from veen_core.status import CapStatus
-from veen_selftest.hubs.http_hub import refused_by
-from veen_selftest.runner.check import Check, Skip, only, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.hubs.http_hub import require_refused_by
+from veen_selftest.runner.check import Check, Skip, require, require_equal, require_one
+from veen_selftest.runner.context import CheckContext
 
 
-def _receipt(bench: Bench) -> None:
-    """Authorizing answers with a receipt of the control label; asking again, with the same one (H5)."""
-    hub = bench.hub()
-    token = bench.stranger(hub).token(ttl=1_000)
+def _receipt(context: CheckContext) -> None:
+    """Authorizing a token returns a receipt of the control label; repeating it returns the same one (H5)."""
+    hub = context.hub()
+    token = context.writer_without_token(hub).token(ttl=1_000)
     first, again = hub.authorize(token), hub.authorize(token)
-    same(first.receipt.label, hub.known.control_label, "the label of an authorization")
-    same(first.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf_hash")
-    same(first.expires_at, first.receipt.hub_ts + 1_000, "expires_at")
+    require_equal(first.receipt.label, hub.known.control_label, "the label of an authorization")
+    require_equal(first.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf_hash")
+    require_equal(first.expires_at, first.receipt.hub_ts + 1_000, "expires_at")
     hub_identity.verify_receipt(hub.known.identity, first.receipt)
-    same((again.receipt, again.expires_at), (first.receipt, first.expires_at), "the second answer")
+    require_equal((again.receipt, again.expires_at), (first.receipt, first.expires_at), "the second answer")
     asked = ReceiptRequest(label=hub.known.control_label, stream_seq=first.receipt.stream_seq)
-    same(hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, first.receipt, "the receipt, asked for")
+    require_equal(
+        hub.ask("/v1/receipt", asked, ReceiptResponse).receipt, first.receipt, "the receipt, asked for"
+    )
 
 
-def _replayable(bench: Bench) -> None:
-    """The control label holds the token beside its receipt: issued_at needs no hidden state (§6.1)."""
-    hub = bench.hub()
-    token = bench.stranger(hub).token()
+def _replayable(context: CheckContext) -> None:
+    """The control label holds the token and its receipt, so issued_at can be replayed (§6.1)."""
+    hub = context.hub()
+    token = context.writer_without_token(hub).token()
     given = hub.authorize(token).receipt
     asked = StreamRequest(
         label=hub.known.control_label, from_seq=given.stream_seq, to_seq=given.stream_seq, with_receipts=True
     )
     answer = hub.post("/v1/stream", asked)
-    same(answer.status, 200, "status of a page of the control label")
+    require_equal(answer.status, 200, "status of a page of the control label")
     page: Any = cbor.decode(answer.body)
-    item = only(page[5], "entries on a page of one (§10.5)")
-    same(cbor.encode(item[2]), token.encode(), "the token on the control label (H5)")
-    same(cbor.encode(item[3]), given.encode(), "its receipt on the control label")
-    same(CapToken.decode(cbor.encode(item[2])).auth_ref, token.auth_ref, "its auth_ref")
+    item = require_one(page[5], "entries on a page of one (§10.5)")
+    require_equal(cbor.encode(item[2]), token.encode(), "the token on the control label (H5)")
+    require_equal(cbor.encode(item[3]), given.encode(), "its receipt on the control label")
+    require_equal(CapToken.decode(cbor.encode(item[2])).auth_ref, token.auth_ref, "its auth_ref")
 
 
-def _rules(bench: Bench) -> None:
-    """A token that breaks a rule of §6 is invalid: chain, streams, rate."""
-    hub = bench.hub()
-    token = bench.stranger(hub).token(streams=["a", "b"])
+def _rules(context: CheckContext) -> None:
+    """A token that violates a rule of §6 on signatures, streams or rate is refused."""
+    hub = context.hub()
+    token = context.writer_without_token(hub).token(streams=["a", "b"])
     allow = token.allow
     twice = (allow.stream_ids[0], allow.stream_ids[0])
     fast = Rate(per_sec=hub.known.limits.max_cap_rate_per_sec + 1, burst=1)
@@ -70,32 +72,34 @@ def _rules(bench: Bench) -> None:
     for name, wrong in broken.items():
         answer = hub.post("/tooling/authorize", wrong)
         require(answer.status != 200, f"a token with {name} was authorized (§6)")
-        refused_by(rejection.CAP_INVALID, answer)
-    refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", token.encode() + b"\x00"))
-    refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", b"\xa0"))
+        require_refused_by(rejection.CAP_INVALID, answer)
+    require_refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", token.encode() + b"\x00"))
+    require_refused_by(rejection.CBOR_INVALID, hub.post("/tooling/authorize", b"\xa0"))
 
 
-def _chain(bench: Bench) -> None:
-    """A chain of as many signatures as are allowed is verified link by link (§6, §14)."""
-    hub = bench.hub()
-    writer = bench.stranger(hub)
+def _chain(context: CheckContext) -> None:
+    """A token with the maximum number of signatures is verified signature by signature (§6, §14)."""
+    hub = context.hub()
+    writer = context.writer_without_token(hub)
     token = writer.token()
     assert hub.admin is not None
     while len(token.sig_chain) < MAX_CAP_CHAIN:
         token = resign(hub.admin, token)
     middle = token.sig_chain[:3] + token.sig_chain[4:]
-    refused_by(rejection.CAP_INVALID, hub.post("/tooling/authorize", replace(token, sig_chain=middle)))
+    require_refused_by(
+        rejection.CAP_INVALID, hub.post("/tooling/authorize", replace(token, sig_chain=middle))
+    )
     writer.auth_ref = hub.authorize(token).auth_ref
     hub.accept(writer.next())
 
 
-def _rate(bench: Bench) -> None:
-    """A bucket per token and label, refilled by the second, used up by accepted messages only (RL0, H8)."""
-    hub = bench.hub()
+def _rate(context: CheckContext) -> None:
+    """The rate limit counts accepted messages only and is refilled every second (RL0, H8)."""
+    hub = context.hub()
     rate = hub.rate(1, 3)
-    writer = bench.stranger(hub).authorized(rate=rate)
+    writer = context.writer_without_token(hub).authorized(rate=rate)
     for _ in range(5):
-        refused_by(rejection.CLIENT_SEQ, hub.submit(writer.message(9)))
+        require_refused_by(rejection.CLIENT_SEQ, hub.submit(writer.message(9)))
     started = hub.status().hub_ts
     outcomes = hub.submit_many(writer.many(9))
     accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
@@ -106,41 +110,45 @@ def _rate(bench: Bench) -> None:
     )
     for outcome in outcomes[len(accepted) :]:
         require(not isinstance(outcome, Receipt), "a message was accepted after one was over the rate")
-    deadline = time.monotonic() + max(3.0, bench.effort.patience)
+    deadline = time.monotonic() + max(3.0, context.options.max_wait)
     writer.seq = len(accepted) + 1
     while (answer := hub.submit(writer.message(writer.seq))).status != 200:
-        refused_by(rejection.CAP_RATE, answer)
+        require_refused_by(rejection.CAP_RATE, answer)
         require("retry-after" in answer.headers, "E.RATE without Retry-After (OP0.3)")
-        require(time.monotonic() < deadline, "the bucket is never refilled (RL0)")
+        require(time.monotonic() < deadline, "the rate limit is never refilled (RL0)")
         time.sleep(0.1)
 
 
-def _status(bench: Bench) -> None:
-    """What the hub knows of an auth_ref, and that it has never seen another (H5)."""
-    hub = bench.hub()
-    token = bench.stranger(hub).token(ttl=77)
+def _status(context: CheckContext) -> None:
+    """The hub returns the status of an authorized token, and E.NOT_FOUND for an unknown auth_ref (H5)."""
+    hub = context.hub()
+    token = context.writer_without_token(hub).token(ttl=77)
     given = hub.authorize(token)
     status = hub.get(f"/tooling/cap/{token.auth_ref.hex()}").read(CapStatus)
-    same((status.issued_at, status.known), (given.receipt.hub_ts, True), "issued_at and known")
-    same(status.expires_at, given.expires_at, "expires_at")
-    same((status.issuer_pk, status.subject_pk), (token.issuer_pk, token.subject_pk), "issuer and subject")
+    require_equal((status.issued_at, status.known), (given.receipt.hub_ts, True), "issued_at and known")
+    require_equal(status.expires_at, given.expires_at, "expires_at")
+    require_equal(
+        (status.issuer_pk, status.subject_pk), (token.issuer_pk, token.subject_pk), "issuer and subject"
+    )
     absent = hub.get(f"/tooling/cap/{bytes(32).hex()}")
-    same((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an auth_ref nobody has seen")
+    require_equal((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "an unknown auth_ref")
 
 
-def _control(bench: Bench) -> None:
-    """Nobody but the hub writes to the control label: it holds tokens (H5)."""
-    hub = bench.hub()
+def _control(context: CheckContext) -> None:
+    """Clients cannot write to the control label, which holds only tokens (H5)."""
+    hub = context.hub()
     if not hub.known.gating:
-        raise Skip("the hub is open: it takes a message for any label (H4, H20)")
-    writer = bench.writer(hub)
+        raise Skip("the hub is open and accepts messages for any label (RESOLUTIONS H4, H20)")
+    writer = context.writer(hub)
     before = hub.authorize(writer.token(ttl=12_345)).receipt.stream_seq
-    refused_by(rejection.CAP_SCOPE, hub.submit(writer.message(1, label=bytes(hub.known.control_label))))
+    require_refused_by(
+        rejection.CAP_SCOPE, hub.submit(writer.message(1, label=bytes(hub.known.control_label)))
+    )
     after = hub.authorize(writer.token(ttl=12_346)).receipt.stream_seq
     asked = StreamRequest(label=hub.known.control_label, from_seq=StreamSeq(before + 1), to_seq=after)
     page: Any = cbor.decode(hub.post("/v1/stream", asked).body)
     require(page[5], "the control label does not show the token that was authorized last")
-    for item in page[5]:  # of whomever
+    for item in page[5]:
         CapToken.decode(cbor.encode(item[2]))
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints, and the orders of an admin that make them (§4.4, §10.4.5, H9, H19)."""
+"""Checkpoints, and the admin requests that make them (§4.4, §10.4.5, H9, H19)."""
 
 from __future__ import annotations
 
@@ -12,115 +12,121 @@ from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.consistency import verify_consistency
 from veen_core.ids import Label, StreamSeq
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, Hub
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, HttpHub
 from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.peers.writer import key_of
-from veen_selftest.runner.check import Check, Skip, only, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Skip, require, require_equal, require_one
+from veen_selftest.runner.context import CheckContext
 
 PATH: Final = "/tooling/checkpoint"
-MOST_LISTED: Final = 1_000
-"""In one answer: of a hub with more, a new one may be beyond it."""
+MAX_LISTED: Final = 1_000
+"""Checkpoints per response; at a hub with more, a new one may be on a later page."""
 
 
-def make(hub: Hub, label: Label) -> tuple[Checkpoint, ...]:
-    """Now, by order of the admin."""
-    return hub.order(PATH, LabelRequest(label=label).encode()).read(CheckpointsResponse).checkpoints
+def make(hub: HttpHub, label: Label) -> tuple[Checkpoint, ...]:
+    """Make a checkpoint by an admin request."""
+    return hub.admin_post(PATH, LabelRequest(label=label).encode()).read(CheckpointsResponse).checkpoints
 
 
-def fetch(hub: Hub, label: Label, upto: int = 0) -> Checkpoint:
+def fetch(hub: HttpHub, label: Label, upto: int = 0) -> Checkpoint:
     asked = CheckpointRequest(label=label, upto_seq=StreamSeq(upto))
     return hub.ask("/v1/checkpoint", asked, CheckpointResponse).checkpoint
 
 
-def _now(bench: Bench) -> None:
-    """A checkpoint made now covers the log so far, with its root and a signature that holds (§4.4.1)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _now(context: CheckContext) -> None:
+    """A new checkpoint covers the whole log, with its root and a valid signature (§4.4.1)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(5))
-    made = only(make(hub, writer.label), "checkpoints of one label")
+    made = require_one(make(hub, writer.label), "checkpoints of one label")
     log = VerifiedLog(hub, writer.label).read()
     check_transition(made, log.tree)
     hub_identity.verify_checkpoint(hub.known.identity, made, hub.known.profile.epoch_sec)
-    same(make(hub, writer.label), (made,), "the checkpoint of a label that did not grow")
+    require_equal(make(hub, writer.label), (made,), "the checkpoint of a label that did not grow")
 
 
-def _fetch(bench: Bench) -> None:
-    """What was made is fetched by its upto_seq and, for 0, as the latest; the same bytes (§10.4.5)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _fetch(context: CheckContext) -> None:
+    """A checkpoint is fetched unchanged by its upto_seq, and the latest one by 0 (§10.4.5)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     made: list[Checkpoint] = []
     for count in (2, 3):
         hub.accept_many(writer.many(count))
         made += make(hub, writer.label)
-    same([one.upto_seq for one in made], [2, 5], "upto_seq of two checkpoints")
+    require_equal([one.upto_seq for one in made], [2, 5], "upto_seq of two checkpoints")
     for one in made:
-        same(fetch(hub, writer.label, one.upto_seq).encode(), one.encode(), "a checkpoint that is fetched")
-    same(fetch(hub, writer.label), made[-1], "the latest checkpoint")
+        require_equal(
+            fetch(hub, writer.label, one.upto_seq).encode(), one.encode(), "a checkpoint that is fetched"
+        )
+    require_equal(fetch(hub, writer.label), made[-1], "the latest checkpoint")
     absent = hub.post("/v1/checkpoint", CheckpointRequest(label=writer.label, upto_seq=StreamSeq(3)))
-    same((absent.status, absent.error.code), (404, "E.NOT_FOUND"), "a checkpoint that was never made")
+    require_equal(
+        (absent.status, absent.error.code), (404, "E.NOT_FOUND"), "a checkpoint that was never made"
+    )
 
 
-def _chain(bench: Bench) -> None:
-    """From one checkpoint to the next the log only grew, and a consistency proof shows it (§4.4.1, B11)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _chain(context: CheckContext) -> None:
+    """A consistency proof shows that the log only grew between two checkpoints (§4.4.1, B11)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     made: list[Checkpoint] = []
     for count in (1, 4, 6):
         hub.accept_many(writer.many(count))
         made += make(hub, writer.label)
     for old, new in pairwise(made):
-        require(old.upto_seq < new.upto_seq, "upto_seq does not go up (§4.4.1)")
+        require(old.upto_seq < new.upto_seq, "upto_seq does not increase (core §4.4.1)")
         asked = ConsistencyRequest(label=writer.label, from_seq=old.upto_seq, to_seq=new.upto_seq)
         proof = hub.ask("/v1/consistency", asked, ConsistencyResponse).mmr_consistency
         verify_consistency(proof, old.mmr_root, new.mmr_root)
-        same(new.label_prev, new.label_curr, "label_prev of a later checkpoint (H9)")
+        require_equal(new.label_prev, new.label_curr, "label_prev of a later checkpoint (H9)")
 
 
-def _range(bench: Bench) -> None:
-    """Checkpoints are listed by a range of epochs, a new one soon after it was made (spec-1 §16)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _range(context: CheckContext) -> None:
+    """Checkpoints are listed by a range of epochs, including one just made (spec-1 §16)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept(writer.next())
-    made = only(make(hub, writer.label), "checkpoints of one label")
-    deadline = time.monotonic() + max(5.0, bench.effort.patience)
-    while made not in (found := _listed(hub, made.epoch, made.epoch)) and len(found) < MOST_LISTED:
+    made = require_one(make(hub, writer.label), "checkpoints of one label")
+    deadline = time.monotonic() + max(5.0, context.options.max_wait)
+    while made not in (found := _listed(hub, made.epoch, made.epoch)) and len(found) < MAX_LISTED:
         require(time.monotonic() < deadline, "the range lacks a checkpoint that was made")
         time.sleep(0.02)
     require(all(one.epoch == made.epoch for one in found), "a checkpoint of another epoch in the range")
-    same(_listed(hub, made.epoch + 1_000, made.epoch + 1_001), [], "checkpoints of epochs to come")
+    require_equal(_listed(hub, made.epoch + 1_000, made.epoch + 1_001), [], "checkpoints of epochs to come")
 
 
-def _listed(hub: Hub, first: int, last: int) -> list[Checkpoint]:
+def _listed(hub: HttpHub, first: int, last: int) -> list[Checkpoint]:
     answer = hub.get(f"/v1/checkpoint?epoch_min={first}&epoch_max={last}")
-    same((answer.status, answer.headers["content-type"]), (200, CBOR_SEQ), "a range of checkpoints")
+    require_equal((answer.status, answer.headers["content-type"]), (200, CBOR_SEQ), "a range of checkpoints")
     return [Checkpoint.decode(item) for item in cbor.split_sequence(answer.body)]
 
 
-def _orders(bench: Bench) -> None:
-    """Only a fresh order signed by an admin is carried out, and only once (H19)."""
-    hub = bench.hub()
+def _orders(context: CheckContext) -> None:
+    """An admin request is carried out only if it is fresh and signed by the admin, and only once (H19)."""
+    hub = context.hub()
     if hub.admin is None:
-        raise Skip("it takes an order signed by the hub's admin: give --admin-key")
-    writer = bench.writer(hub)
+        raise Skip("needs a request signed by the hub's admin: give --admin-key")
+    writer = context.writer(hub)
     hub.accept(writer.next())
     body, now = LabelRequest(label=writer.label).encode(), hub.status().hub_ts
-    stranger = key_of(bench.secret, "stranger")
+    stranger = key_of(context.secret, "stranger")
     wrong = {
         "unsigned": ({"Content-Type": CBOR}, "E.UNAUTHORIZED"),
         "by a stranger": (hub.signed(PATH, body, now, stranger), "E.FORBIDDEN"),
         "of another body": (hub.signed(PATH, body + b"\x00", now, hub.admin), "E.FORBIDDEN"),
         "of another path": (hub.signed("/tooling/anchor", body, now, hub.admin), "E.FORBIDDEN"),
         "too old": (hub.signed(PATH, body, now - 120, hub.admin), "E.UNAUTHORIZED"),
-        "of the future": (hub.signed(PATH, body, now + 120, hub.admin), "E.UNAUTHORIZED"),
+        "from the future": (hub.signed(PATH, body, now + 120, hub.admin), "E.UNAUTHORIZED"),
     }
     for name, (headers, code) in wrong.items():
         answer = hub.call("POST", PATH, body, headers)
-        require(answer.status != 200, f"an order {name} was carried out (H19)")
-        same(answer.error.code, code, f"code of an order {name}")
+        require(answer.status != 200, f"an admin request {name} was carried out (RESOLUTIONS H19)")
+        require_equal(answer.error.code, code, f"code of an admin request {name}")
     good = hub.signed(PATH, body, now, hub.admin)
-    same(hub.call("POST", PATH, body, good).status, 200, "status of an order that is right")
-    same(hub.call("POST", PATH, body, good).error.code, "E.CONFLICT", "code of an order sent twice")
+    require_equal(hub.call("POST", PATH, body, good).status, 200, "status of a valid admin request")
+    require_equal(
+        hub.call("POST", PATH, body, good).error.code, "E.CONFLICT", "code of an admin request sent twice"
+    )
 
 
 CHECKS: Final = (

@@ -1,4 +1,4 @@
-"""Epochs: what the hub says, what it takes, and how it goes from one to the next (§3.2, §12)."""
+"""Epochs: the hub's current epoch, the labels that it accepts, and the change of epochs (§3.2, §12)."""
 
 from __future__ import annotations
 
@@ -8,83 +8,89 @@ from typing import Final
 from veen_core import rejection, stream
 from veen_core.status import Status
 from veen_selftest.core.checkpoints import make
-from veen_selftest.hubs.clock import PACE
-from veen_selftest.hubs.http_hub import Hub, refused_by
-from veen_selftest.runner.check import Check, Skip, Violation, only, require, same
-from veen_selftest.runner.context import Bench
-from veen_selftest.runner.hub_setup import ROTATING, TURNING
+from veen_selftest.hubs.clock import CLOCK_SPEED
+from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
+from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal, require_one
+from veen_selftest.runner.context import CheckContext
+from veen_selftest.runner.hub_setup import FAST_EPOCHS, ROTATING
 
 
-def _status(bench: Bench) -> None:
-    """The hub's epoch is that of its hub_ts, and both are near now (§12)."""
-    hub = bench.hub(ROTATING)
+def _status(context: CheckContext) -> None:
+    """The hub's epoch follows from its hub_ts, which is near this machine's clock (§12)."""
+    hub = context.hub(ROTATING)
     status = hub.status()
-    same(status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (§3.2)")
+    require_equal(
+        status.epoch, stream.epoch_at(status.hub_ts, status.profile.epoch_sec), "status.epoch (§3.2)"
+    )
     require(abs(status.hub_ts - time.time()) < 60, f"hub_ts {status.hub_ts} is far from this clock")
 
 
-def _window(bench: Bench) -> None:
-    """Labels within the skew are taken, those just outside are not (§12)."""
-    hub = bench.hub(ROTATING)
+def _window(context: CheckContext) -> None:
+    """Labels of epochs within the skew are accepted; labels just outside are refused (§12)."""
+    hub = context.hub(ROTATING)
     known = hub.known
-    for _attempt in range(2):  # once more if the epoch turns in between
+    for _attempt in range(2):  # again if the epoch ends in between
         status = hub.status()
         window = stream.epoch_window(status.hub_ts, known.profile.epoch_sec, known.limits.max_epoch_skew_sec)
         answers = {}
         for epoch in range(window.start - 1, window.stop + 1):
-            writer = bench.writer(hub, on=f"at {status.epoch}", epoch=epoch)
+            writer = context.writer(hub, on=f"at {status.epoch}", epoch=epoch)
             answers[epoch] = hub.submit(writer.next())
         if hub.status().epoch == status.epoch:
             break
     else:
-        raise Violation("the epoch turned twice within one check (§3.2)")
+        raise Violation("the epoch ended twice within one check (core §3.2)")
     for epoch, answer in answers.items():
         if epoch in window:
-            same(answer.status, 200, f"status of a message at epoch {epoch - status.epoch:+}")
+            require_equal(answer.status, 200, f"status of a message at epoch {epoch - status.epoch:+}")
         else:
-            refused_by(rejection.EPOCH, answer)
+            require_refused_by(rejection.EPOCH, answer)
 
 
-def _roll(bench: Bench) -> None:
-    """When the epoch turns, the new label is taken, chained to the last one; what left the window is not."""
-    hub = bench.hub(TURNING)
+def _roll(context: CheckContext) -> None:
+    """When the epoch ends, the next label is accepted and names the one before; old labels are refused."""
+    hub = context.hub(FAST_EPOCHS)
     length, skew = hub.known.profile.epoch_sec, hub.known.limits.max_epoch_skew_sec
-    for _attempt in range(3):  # again if the epoch turns in between
-        before = _early_enough(bench, hub)
-        writer = bench.writer(hub, on=f"at {before.epoch}", epoch=before.epoch - skew // length)
+    for _attempt in range(3):  # again if the epoch ends in between
+        before = _fresh_epoch(context, hub)
+        writer = context.writer(hub, on=f"at {before.epoch}", epoch=before.epoch - skew // length)
         answer = hub.submit(writer.next())
         if hub.status().epoch == before.epoch:
             break
     else:
-        raise Violation("the epoch turned three times within one check (§3.2)")
-    same(answer.status, 200, "status of a message at the oldest epoch of the window")
-    now = _turned(hub, before)
-    same(now.epoch, stream.epoch_at(now.hub_ts, length), "the epoch after the turn")
-    refused_by(rejection.EPOCH, hub.submit(writer.next()))
-    newer = bench.writer(hub, on="new", epoch=now.epoch)
+        raise Violation("the epoch ended three times within one check (core §3.2)")
+    require_equal(answer.status, 200, "status of a message at the oldest epoch of the window")
+    now = _next_epoch(hub, before)
+    require_equal(now.epoch, stream.epoch_at(now.hub_ts, length), "the epoch after the change")
+    require_refused_by(rejection.EPOCH, hub.submit(writer.next()))
+    newer = context.writer(hub, on="new", epoch=now.epoch)
     receipt = hub.accept(newer.next())
     if hub.admin is not None:
-        made = only(make(hub, newer.label), "checkpoints of one label")
-        same(made.label_prev, hub.label(newer.stream_id, now.epoch - 1), "label_prev over the turn (H9)")
-        same(made.epoch, stream.epoch_at(receipt.hub_ts, length), "epoch of the new label's checkpoint (H9)")
+        made = require_one(make(hub, newer.label), "checkpoints of one label")
+        require_equal(
+            made.label_prev, hub.label(newer.stream_id, now.epoch - 1), "label_prev after the change (H9)"
+        )
+        require_equal(
+            made.epoch, stream.epoch_at(receipt.hub_ts, length), "epoch of the new label's checkpoint (H9)"
+        )
 
 
-def _early_enough(bench: Bench, hub: Hub) -> Status:
-    """The hub's status in an epoch that does not end at once, if that does not take too long."""
-    pace = PACE if bench.fleet.starts_hubs else 1
+def _fresh_epoch(context: CheckContext, hub: HttpHub) -> Status:
+    """Return the status in an epoch that lasts long enough; skips if that would take too long."""
+    speed = CLOCK_SPEED if context.fleet.starts_hubs else 1
     length, now = hub.known.profile.epoch_sec, hub.status()
     left = length - now.hub_ts % length
-    wait = left if left > pace else left + length
-    if wait > bench.effort.patience * pace:
-        raise Skip(f"the next epoch begins in {wait} s: --patience {length + 1} waits for it")
-    return now if wait == left else _turned(hub, now)
+    wait = left if left > speed else left + length
+    if wait > context.options.max_wait * speed:
+        raise Skip(f"the next epoch begins in {wait} s: give --max-wait {length + 1}")
+    return now if wait == left else _next_epoch(hub, now)
 
 
-def _turned(hub: Hub, before: Status) -> Status:
-    """In the next epoch."""
+def _next_epoch(hub: HttpHub, before: Status) -> Status:
+    """Wait for the next epoch and return its status."""
     deadline = time.monotonic() + hub.known.profile.epoch_sec + 5
     while (now := hub.status()).epoch == before.epoch:
-        require(time.monotonic() < deadline, "the epoch does not turn (§3.2)")
+        require(time.monotonic() < deadline, "the epoch does not end (core §3.2)")
         time.sleep(0.1)
     return now
 

@@ -1,4 +1,4 @@
-"""One history: whoever asks, and however, sees the same entry at the same place (spec-1 §14)."""
+"""One history: every request returns the same entry for a stream_seq (spec-1 §14)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from veen_core.hashing import H
 from veen_core.ids import HubPk, Label, LeafHash, MmrRoot, StreamSeq, UnixTime
 from veen_core.receipt import Receipt, sign_receipt
 from veen_core.status import OkResponse
-from veen_selftest.hubs.http_hub import CBOR_SEQ, Hub
+from veen_selftest.hubs.http_hub import CBOR_SEQ, HttpHub
 from veen_selftest.peers.writer import key_of
-from veen_selftest.runner.check import Check, Violation, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
 
-def live(hub: Hub, label: Label, start: int, count: int) -> Iterator[StreamItem]:
-    """``count`` items of the live stream, as they come (H15)."""
+def live(hub: HttpHub, label: Label, start: int, count: int) -> Iterator[StreamItem]:
+    """Yield ``count`` items of the live stream (H15)."""
     with contextlib.closing(hub.connection(timeout=10)) as connection:
         connection.request("GET", f"{hub.prefix}/v1/stream/{label.hex()}?from={start}")
         response = connection.getresponse()
-        same((response.status, response.getheader("Content-Type")), (200, CBOR_SEQ), "a live stream (H15)")
+        require_equal(
+            (response.status, response.getheader("Content-Type")), (200, CBOR_SEQ), "a live stream (H15)"
+        )
         held = b""
         while count:
             part = response.read1(65_536)
@@ -36,47 +38,47 @@ def live(hub: Hub, label: Label, start: int, count: int) -> Iterator[StreamItem]
                 try:
                     end = cbor.item_end(held)
                 except DecodeError:
-                    break  # not all of it is here
+                    break  # the item has not arrived whole
                 yield StreamItem.decode(held[:end])
                 held, count = held[end:], count - 1
 
 
-def _one_history(bench: Bench) -> None:
-    """Submit, receipt, page and live stream show one receipt for each place, to each who asks."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _one_history(context: CheckContext) -> None:
+    """Submit, receipt, page and live stream return the same receipt for each stream_seq."""
+    hub = context.hub()
+    writer = context.writer(hub)
     wires = writer.many(9)
     given = hub.accept_many(wires)
     for _turn in range(3):
         for receipt in given:
             asked = ReceiptRequest(label=writer.label, stream_seq=receipt.stream_seq)
             found = hub.ask("/v1/receipt", asked, ReceiptResponse).receipt
-            same(found, receipt, f"the receipt at {receipt.stream_seq}, asked for again")
+            require_equal(found, receipt, f"the receipt at {receipt.stream_seq}, asked for again")
         page = list(hub.read_all(writer.label))
-        same([item.receipt for item in page], given, "receipts on pages")
-        same([item.msg.encode() for item in page], wires, "messages on pages, in order")
+        require_equal([item.receipt for item in page], given, "receipts on pages")
+        require_equal([item.msg.encode() for item in page], wires, "messages on pages, in order")
     streamed = list(live(hub, writer.label, 1, len(given)))
-    same([item.stream_seq for item in streamed], list(range(1, 10)), "the order of the live stream")
-    same([item.receipt for item in streamed], given, "receipts of the live stream")
+    require_equal([item.stream_seq for item in streamed], list(range(1, 10)), "the order of the live stream")
+    require_equal([item.receipt for item in streamed], given, "receipts of the live stream")
 
 
-def _distinct(bench: Bench) -> None:
-    """No two entries of a label share a place, and no place is signed twice (spec-1 §14)."""
-    hub = bench.hub()
-    alice, bob = bench.writer(hub), bench.writer(hub, "bob")
+def _distinct(context: CheckContext) -> None:
+    """No two messages of a label get the same stream_seq (spec-1 §14)."""
+    hub = context.hub()
+    alice, bob = context.writer(hub), context.writer(hub, "bob")
     seen: dict[int, Receipt] = {}
     for _turn in range(6):
         for writer in (alice, bob):
             receipt = hub.accept(writer.next())
             held = seen.setdefault(receipt.stream_seq, receipt)
             require(held == receipt, f"two receipts for stream_seq {receipt.stream_seq}: equivocation")
-    same(sorted(seen), list(range(1, 13)), "places that were given")
+    require_equal(sorted(seen), list(range(1, 13)), "stream_seqs of all receipts")
 
 
-def _report(bench: Bench) -> None:
-    """Evidence against a hub is verified and taken; what proves nothing is not (AUTH1 3.4)."""
-    hub = bench.hub()
-    liar = key_of(bench.secret, "liar")
+def _report(context: CheckContext) -> None:
+    """The hub accepts valid evidence of equivocation and refuses invalid evidence (AUTH1 3.4)."""
+    hub = context.hub()
+    liar = key_of(context.secret, "liar")
     statements = []
     for leaf in (b"one", b"other"):
         unsigned = Receipt(
@@ -88,13 +90,15 @@ def _report(bench: Bench) -> None:
         )
         statements.append(Statement(hub_pk=HubPk(liar.public), receipt=sign_receipt(liar, unsigned)))
     evidence = evidence_of(*statements)
-    require(hub.post("/tooling/equivocation", evidence).read(OkResponse).ok, "evidence was not taken")
+    require(
+        hub.post("/tooling/equivocation", evidence).read(OkResponse).ok, "valid evidence was not accepted"
+    )
     wire = evidence.encode()
     broken = wire[:-1] + bytes([wire[-1] ^ 1])
-    for name, body in (("a broken signature", broken), ("nothing", b"\xa0")):
+    for name, body in (("a broken signature", broken), ("no receipts", b"\xa0")):
         answer = hub.post("/tooling/equivocation", body)
-        require(answer.status != 200, f"evidence with {name} was taken")
-        same(answer.error.code, "E.BAD_REQUEST", f"code of evidence with {name}")
+        require(answer.status != 200, f"evidence with {name} was accepted")
+        require_equal(answer.error.code, "E.BAD_REQUEST", f"code of evidence with {name}")
 
 
 CHECKS: Final = (

@@ -1,8 +1,8 @@
-"""One fault per row of the admission table, made so that any two that can be wrong at once may be combined.
+"""One fault per row of the admission table; any two that can occur together may be combined.
 
-A ``Draft`` is one message to a hub. A fault says what it changes: the token, what was sent before, a field,
-or the bytes. Faults of later rows do not disturb those of earlier ones, so that a draft with two of them
-shows which row is looked at first (§8.1).
+A ``FaultyMessage`` is one message to a hub. A fault changes the token, the messages sent before, a field, or
+the bytes. The fault of a later row does not hide that of an earlier row, so that a message with two faults
+shows which row is checked first (§8.1).
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from veen_core.api import wrap_submit
 from veen_core.cap import Rate
 from veen_core.ids import ClientId
 from veen_core.rejection import Rejection
-from veen_selftest.hubs.http_hub import Answer, Hub
+from veen_selftest.hubs.http_hub import HttpHub, HttpResponse
 from veen_selftest.peers.writer import Writer, key_of
 from veen_selftest.runner.check import Skip
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.context import CheckContext
 
 
 @dataclass(slots=True)
-class Draft:
-    """A message that is to be, and what is to be wrong with it."""
+class FaultyMessage:
+    """A message and its faults."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     token: dict[str, Any] = field(default_factory=dict)
     without_token: bool = False
     earlier: int = 0
-    """Messages that were accepted before."""
-    padding: int = 0
-    """Bytes that Content-Length announces beyond what is there."""
+    """Number of valid messages sent before."""
+    missing_bytes: int = 0
+    """Bytes that Content-Length announces in addition to the body."""
     after: bytes = b""
-    """What follows the message where it should end."""
+    """Bytes after the end of the message."""
 
     workless: bool = False
-    """Without the proof of work that the hub asks for."""
+    """Whether the proof of work is left out."""
 
     def prepare(self, writer: Writer) -> None:
-        """Everything before the message."""
+        """Send the earlier messages and authorize the token."""
         if self.earlier:
             writer.hub.accept_many(writer.many(self.earlier))
         if self.token:
@@ -49,77 +49,78 @@ class Draft:
         if self.without_token:
             writer.auth_ref = None
 
-    def send(self, writer: Writer) -> Answer:
-        """The message."""
+    def send(self, writer: Writer) -> HttpResponse:
+        """Send the message."""
         hub, fields = writer.hub, dict(self.fields)
         wire = writer.message(fields.pop("client_seq", writer.seq + 1), **fields) + self.after
-        if self.padding:
-            return hub.post("/v1/submit", b"", Content_Length=str(len(wire) + self.padding))
+        if self.missing_bytes:
+            return hub.post("/v1/submit", b"", Content_Length=str(len(wire) + self.missing_bytes))
         return hub.post("/v1/submit", wrap_submit(wire), work=() if self.workless else [wire])
 
-    def play(self, writer: Writer) -> Answer:
+    def play(self, writer: Writer) -> HttpResponse:
+        """Prepare and send the message."""
         self.prepare(writer)
         return self.send(writer)
 
 
-Fault = Callable[[Draft], None]
+Fault = Callable[[FaultyMessage], None]
 
 
-def _too_large(draft: Draft) -> None:
-    draft.padding = 2**40
+def _too_large(draft: FaultyMessage) -> None:
+    draft.missing_bytes = 2**40
 
 
-def _not_canonical(draft: Draft) -> None:
+def _not_canonical(draft: FaultyMessage) -> None:
     draft.after = b"\x00"
 
 
-def _short_ciphertext(draft: Draft) -> None:
+def _short_ciphertext(draft: FaultyMessage) -> None:
     draft.fields["ciphertext"] = b"too short"
 
 
-def _other_version(draft: Draft) -> None:
+def _other_version(draft: FaultyMessage) -> None:
     draft.fields["ver"] = 2
 
 
-def _other_profile(draft: Draft) -> None:
+def _other_profile(draft: FaultyMessage) -> None:
     draft.fields["profile_id"] = bytes(32)
 
 
-def _other_ct_hash(draft: Draft) -> None:
+def _other_ct_hash(draft: FaultyMessage) -> None:
     draft.fields["ct_hash"] = bytes(32)
 
 
-def _bad_signature(draft: Draft) -> None:
+def _bad_signature(draft: FaultyMessage) -> None:
     draft.fields["sig"] = bytes(64)
 
 
-def _no_token(draft: Draft) -> None:
+def _no_token(draft: FaultyMessage) -> None:
     draft.without_token = True
 
 
-def _somebody_elses_token(draft: Draft) -> None:
+def _somebody_elses_token(draft: FaultyMessage) -> None:
     draft.token["subject"] = ClientId(key_of(b"", "somebody else").public)
 
 
-def _out_of_scope(draft: Draft) -> None:
+def _out_of_scope(draft: FaultyMessage) -> None:
     draft.token["streams"] = ["veen-selftest/elsewhere"]
 
 
-def _no_rate_left(draft: Draft) -> None:
+def _no_rate_left(draft: FaultyMessage) -> None:
     draft.token["rate"] = Rate(per_sec=1, burst=0)
 
 
-def _ahead_of_the_stream(draft: Draft) -> None:
+def _ahead_of_the_stream(draft: FaultyMessage) -> None:
     draft.fields["prev_ack"] = 99
 
 
-def _again(draft: Draft) -> None:
-    """``client_seq`` 1, which was accepted: so it is not the next one either."""
+def _again(draft: FaultyMessage) -> None:
+    """Repeat ``client_seq`` 1, which was accepted; it is not the next one either."""
     draft.earlier = 2
     draft.fields["client_seq"] = 1
 
 
-def _not_the_next(draft: Draft) -> None:
+def _not_the_next(draft: FaultyMessage) -> None:
     draft.fields.setdefault("client_seq", 7)
 
 
@@ -139,36 +140,38 @@ FAULTS: Final[dict[Rejection, Fault]] = {
     rejection.DUPLICATE: _again,
     rejection.CLIENT_SEQ: _not_the_next,
 }
-"""In the table's order. The other rows need another hub, time, or no message at all: see ``admission``."""
+"""In the table's order. The other rows need another hub, a wait, or no message: see ``admission``."""
 
-OF_A_TOKEN: Final = {rejection.AUTH_REF, rejection.CAP_SCOPE, rejection.CAP_RATE}
+TOKEN_ROWS: Final = {rejection.AUTH_REF, rejection.CAP_SCOPE, rejection.CAP_RATE}
 
 
 def can_both_be_wrong(a: Rejection, b: Rejection) -> bool:
-    """A message without a token has none that is wrong."""
-    return not (rejection.CAP_MISSING in (a, b) and OF_A_TOKEN & {a, b})
+    """Return whether both faults can be in one message: one without a token cannot have a wrong token."""
+    return not (rejection.CAP_MISSING in (a, b) and TOKEN_ROWS & {a, b})
 
 
-def play(bench: Bench, hub: Hub, rows: Iterable[Rejection]) -> Answer:
-    """A message with these faults, on a stream of its own."""
+def play(context: CheckContext, hub: HttpHub, rows: Iterable[Rejection]) -> HttpResponse:
+    """Send a message with these faults on its own stream."""
     named = "+".join(row.detail for row in rows)
-    return drafted(rows).play(bench.writer(hub, on=named))
+    return draft_with(rows).play(context.writer(hub, on=named))
 
 
-def drafted(rows: Iterable[Rejection]) -> Draft:
-    draft = Draft()
+def draft_with(rows: Iterable[Rejection]) -> FaultyMessage:
+    """Return a message with the faults of these rows."""
+    draft = FaultyMessage()
     for row in rows:
         FAULTS[row](draft)
     return draft
 
 
-def outlast(bench: Bench, hub: Hub, when: int) -> None:
-    """Until the hub's time is past ``when``, or patience ends."""
-    deadline = time.monotonic() + bench.effort.patience
+def wait_until_after(context: CheckContext, hub: HttpHub, when: int) -> None:
+    """Wait until the hub's time is past ``when``, at most ``max_wait`` seconds."""
+    deadline = time.monotonic() + context.options.max_wait
     while hub.status().hub_ts <= when and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def patient(bench: Bench) -> None:
-    if bench.effort.patience < 4:
-        raise Skip("a token's second must pass: --patience 4 waits for it")
+def require_wait(context: CheckContext) -> None:
+    """Skip the check unless it may wait for a token of one second to expire."""
+    if context.options.max_wait < 4:
+        raise Skip("needs 4 s for a token to expire: give --max-wait 4")

@@ -15,25 +15,25 @@ from veen_core.ids import MmrRoot, StreamSeq
 from veen_core.mmr import Mmr
 from veen_core.proof import prove_inclusion, verify_inclusion
 from veen_selftest.peers.verifier import VerifiedLog
-from veen_selftest.runner.check import Check, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
 SIZE: Final = 21
-"""Leaves: peaks of three heights at the end, and every shape up to 16 on the way."""
+"""Leaves of the log: three peaks at the end, and all tree shapes up to 16 leaves on the way."""
 
 
-def _log(bench: Bench) -> VerifiedLog:
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _log(context: CheckContext) -> VerifiedLog:
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(SIZE))
     return VerifiedLog(hub, writer.label).read()
 
 
 def _nodes(log: VerifiedLog) -> dict[tuple[int, int], bytes]:
-    """Every node of the tree, to compare with what the hub says."""
+    """Compute every node of the tree."""
     tree = Mmr()
     nodes: dict[tuple[int, int], bytes] = {}
-    for pair in log.pairs:
+    for pair in log.entries:
         nodes |= {(node.height, node.index): node.hash for node in tree.append(pair.receipt.leaf_hash)}
     return nodes
 
@@ -44,52 +44,52 @@ def _proof(log: VerifiedLog, seq: int, size: int | None = None) -> ProofResponse
     return log.hub.ask("/v1/proof", asked, ProofResponse)
 
 
-def _own(bench: Bench) -> None:
-    """Every leaf is proved against its own receipt (§5.4)."""
-    log = _log(bench)
-    for pair in log.pairs:
+def _own(context: CheckContext) -> None:
+    """Every leaf has a valid proof against its own receipt (§5.4)."""
+    log = _log(context)
+    for pair in log.entries:
         receipt = pair.receipt
         proof = _proof(log, receipt.stream_seq).mmr_proof
         verify_inclusion(proof, receipt.mmr_root, receipt.stream_seq, pair.msg.leaf_hash)
 
 
-def _later(bench: Bench) -> None:
-    """Every leaf is proved against every later root by one kind of proof (B10)."""
-    log = _log(bench)
+def _later(context: CheckContext) -> None:
+    """Every leaf has a valid proof against every later root (B10)."""
+    log = _log(context)
     for size in range(1, SIZE + 1):
         for seq in range(1, size + 1):
             proof = _proof(log, seq, size).mmr_proof
-            leaf = log.pairs[seq - 1].msg.leaf_hash
+            leaf = log.entries[seq - 1].msg.leaf_hash
             verify_inclusion(proof, MmrRoot(log.roots[size - 1]), StreamSeq(seq), leaf, size)
-        bench.progress(size, SIZE)
+        context.progress(size, SIZE)
 
 
-def _deterministic(bench: Bench) -> None:
-    """A proof is minimal and the same each time: there is one, and anybody can compute it (§5.3, §10.2)."""
-    log = _log(bench)
+def _deterministic(context: CheckContext) -> None:
+    """A proof is minimal and equals the one that a client computes itself (§5.3, §10.2)."""
+    log = _log(context)
     nodes = _nodes(log)
     for seq in (1, 2, 7, 16, 17, SIZE):
         wanted = prove_inclusion(lambda height, index: nodes[height, index], StreamSeq(seq), SIZE).encode()
         for _ in range(2):
-            same(_proof(log, seq, SIZE).mmr_proof.encode(), wanted, f"the proof of {seq} in {SIZE}")
+            require_equal(_proof(log, seq, SIZE).mmr_proof.encode(), wanted, f"the proof of {seq} in {SIZE}")
 
 
-def _page(bench: Bench) -> None:
-    """A page with a proof proves its last item (§10.4.2)."""
-    log = _log(bench)
+def _page(context: CheckContext) -> None:
+    """The proof of a page is that of its last item (§10.4.2)."""
+    log = _log(context)
     for last in (1, 5, SIZE):
         page = log.hub.page(log.label, 1, to_seq=StreamSeq(last), with_mmr_proof=True)
-        require(page.mmr_proof is not None, "a page without the proof asked for (§10.4.2)")
+        require(page.mmr_proof is not None, "the page has no proof, although it was asked for (core §10.4.2)")
         assert page.mmr_proof is not None
         shown = min(last, log.hub.known.max_page_items)
-        same(page.items[-1].stream_seq, shown, "the last entry of the page")
-        receipt = log.pairs[shown - 1].receipt
+        require_equal(page.items[-1].stream_seq, shown, "the last entry of the page")
+        receipt = log.entries[shown - 1].receipt
         verify_inclusion(page.mmr_proof, receipt.mmr_root, receipt.stream_seq, receipt.leaf_hash)
 
 
-def _absent(bench: Bench) -> None:
-    """There is no proof of what is not there (§5.4)."""
-    log = _log(bench)
+def _absent(context: CheckContext) -> None:
+    """The hub refuses a proof of an entry or a tree that does not exist (§5.4)."""
+    log = _log(context)
     for seq, size in ((0, None), (SIZE + 1, None), (5, 4), (1, SIZE + 1)):
         asked = ProofRequest(
             label=log.label,
@@ -106,25 +106,25 @@ def _consistency(log: VerifiedLog, old: int, new: int) -> ConsistencyResponse:
     return log.hub.ask("/v1/consistency", asked, ConsistencyResponse)
 
 
-def _grew(bench: Bench) -> None:
-    """Every earlier tree is proved to be a prefix of every later one (B11)."""
-    log = _log(bench)
+def _grew(context: CheckContext) -> None:
+    """A consistency proof shows every earlier tree to be a prefix of every later one (B11)."""
+    log = _log(context)
     nodes = _nodes(log)
     for new in range(2, SIZE + 1):
         for old in range(1, new):
             proof = _consistency(log, old, new).mmr_consistency
-            same((proof.from_seq, proof.to_seq), (old, new), "the sizes of a consistency proof")
+            require_equal((proof.from_seq, proof.to_seq), (old, new), "the sizes of a consistency proof")
             verify_consistency(proof, MmrRoot(log.roots[old - 1]), MmrRoot(log.roots[new - 1]))
             wanted = prove_consistency(
                 lambda height, index: nodes[height, index], StreamSeq(old), StreamSeq(new)
             )
-            same(proof, wanted, f"the proof from {old} to {new}")
-        bench.progress(new, SIZE)
+            require_equal(proof, wanted, f"the proof from {old} to {new}")
+        context.progress(new, SIZE)
 
 
-def _not_backwards(bench: Bench) -> None:
-    """Consistency is of a smaller tree with a larger one that is there (B11)."""
-    log = _log(bench)
+def _not_backwards(context: CheckContext) -> None:
+    """The hub refuses a consistency proof to a smaller tree or to one that does not exist (B11)."""
+    log = _log(context)
     for old, new in ((0, 3), (3, 3), (5, 2), (1, SIZE + 1)):
         asked = ConsistencyRequest(label=log.label, from_seq=StreamSeq(old), to_seq=StreamSeq(new))
         answer = log.hub.post("/v1/consistency", asked)

@@ -1,4 +1,4 @@
-"""Resync: who lost their state, or never had any, gets it back from the hub, verified (§9, RESYNC0)."""
+"""Resync: a client without state rebuilds it from the hub, verified (§9, RESYNC0)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from veen_core.ids import ClientId, StreamId
 from veen_core.proof import peaks_of_proof
 from veen_hub.client import Identity, Refused, connect
 from veen_selftest.core.checkpoints import fetch, make
-from veen_selftest.hubs.http_hub import Hub
-from veen_selftest.peers.verifier import shown
-from veen_selftest.runner.check import Check, Skip, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.peers.verifier import read_entries
+from veen_selftest.runner.check import Check, Skip, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
 
-def _from_checkpoint(bench: Bench) -> None:
-    """A checkpoint and one proof give the peaks, and every later root follows from them (RESYNC0.2)."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _from_checkpoint(context: CheckContext) -> None:
+    """A checkpoint and one proof give the peaks from which every later root follows (RESYNC0.2)."""
+    hub = context.hub()
+    writer = context.writer(hub)
     hub.accept_many(writer.many(11))
     make(hub, writer.label)
     hub.accept_many(writer.many(6))
@@ -29,38 +29,40 @@ def _from_checkpoint(bench: Bench) -> None:
     hub_identity.verify_checkpoint(hub.known.identity, held, hub.known.profile.epoch_sec)
     asked = ReceiptRequest(label=writer.label, stream_seq=held.upto_seq)
     last = hub.ask("/v1/receipt", asked, ReceiptResponse).receipt
-    same(last.mmr_root, held.mmr_root, "the root of the receipt at upto_seq")
+    require_equal(last.mmr_root, held.mmr_root, "the root of the receipt at upto_seq")
     proof = hub.ask(
         "/v1/proof", ProofRequest(label=writer.label, stream_seq=held.upto_seq), ProofResponse
     ).mmr_proof
     tree = peaks_of_proof(proof, held.mmr_root, held.upto_seq, last.leaf_hash)
     for item in hub.read_all(writer.label, held.upto_seq + 1):
-        require(item.receipt is not None, "an entry without the receipt asked for")
+        require(item.receipt is not None, "an entry has no receipt, although it was asked for")
         assert item.receipt is not None
         tree.append(item.msg.leaf_hash)
-        same(item.receipt.mmr_root, tree.root, f"mmr_root at {item.stream_seq}, from the checkpoint on")
-    same(tree.size, 17, "entries in all")
+        require_equal(
+            item.receipt.mmr_root, tree.root, f"mmr_root at {item.stream_seq}, from the checkpoint on"
+        )
+    require_equal(tree.size, 17, "entries of the whole log")
 
 
-def _client(bench: Bench) -> None:
-    """The client, which verifies everything, writes, forgets all and reads it back as somebody new (§9)."""
-    hub = bench.hub()
+def _client(context: CheckContext) -> None:
+    """The Python client writes, and a new client without state reads and verifies everything (§9)."""
+    hub = context.hub()
     if hub.known.gating and hub.admin is None:
-        raise Skip("it takes a cap token, and only the hub's admin can issue one: give --admin-key")
+        raise Skip("needs a cap token, which only the hub's admin can issue: give --admin-key")
     try:
-        asyncio.run(_as_a_client(bench, hub))
+        asyncio.run(_write_and_read(context, hub))
     except Refused as refused:
-        hub.excuse((refused.detail_enum or "").encode())
+        hub.skip_if_announced((refused.detail_enum or "").encode())
         raise
 
 
-async def _as_a_client(bench: Bench, hub: Hub) -> None:
+async def _write_and_read(context: CheckContext, hub: HttpHub) -> None:
     async def source(client_id: ClientId, stream_id: StreamId) -> CapToken:
         assert hub.admin is not None
         return mint(hub.admin, client_id, [stream_id], 100_000)
 
-    me = Identity.generate(bench.chance.randbytes)
-    name, trust = f"{bench.fleet.run}/{bench.seed}/{bench.name}", hub.known.identity.hub_id
+    me = Identity.generate(context.rng.randbytes)
+    name, trust = f"{context.fleet.run}/{context.seed}/{context.name}", hub.known.identity.hub_id
     bodies = [f"message {n}" for n in range(8)]
     async with connect(hub.url, me, trust=trust, tokens=source, tls=hub.tls) as mine:
         stream = mine.stream(name)
@@ -68,11 +70,11 @@ async def _as_a_client(bench: Bench, hub: Hub) -> None:
         epoch = mine.epoch_at(sent[0].hub_ts)
     async with connect(hub.url, me, trust=trust, tls=hub.tls) as fresh:
         read = [message async for message in fresh.stream(name).read(epoch=epoch)]
-        same([message.text for message in read], bodies, "what a new client reads")
+        require_equal([message.text for message in read], bodies, "what a new client reads")
         head = await fresh.stream(name).head(epoch=epoch)
-        same(head, sent[-1], "the head that a new client finds")
-    pairs = list(shown(hub, sent[0].label))
-    same([pair.receipt for pair in pairs], sent, "receipts that the client was given")
+        require_equal(head, sent[-1], "the head that a new client finds")
+    pairs = list(read_entries(hub, sent[0].label))
+    require_equal([pair.receipt for pair in pairs], sent, "receipts that the client was given")
 
 
 CHECKS: Final = (

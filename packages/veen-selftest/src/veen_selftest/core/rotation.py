@@ -1,4 +1,4 @@
-"""Key rotation, restart and identity: one hub before and after (§8.4, KEX0.1, §12, H3)."""
+"""Identity, restart and key rotation (§8.4, KEX0.1, §12, H3)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from veen_core.checkpoint import verify_witnesses
 from veen_core.ids import StreamSeq
 from veen_core.status import Status
 from veen_selftest.core.checkpoints import fetch, make
-from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.peers.verifier import VerifiedLog
-from veen_selftest.runner.check import Check, Violation, only, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.context import CheckContext
 
-WINDOW: Final = 600
+WINDOW_SECONDS: Final = 600
 
 
-def _identity(bench: Bench) -> None:
-    """The identity that the hub shows chains to its hub_id and is signed; labels follow from it (§8.4)."""
-    status = bench.hub().status()
+def _identity(context: CheckContext) -> None:
+    """The hub's identity is signed, chains to its hub_id, and determines the control label (§8.4)."""
+    status = context.hub().status()
     check_identity(status)
     routing_key = stream.routing_key(status.identity.hub_id)
-    same(status.control_label, stream.control_label(routing_key), "control_label (H5)")
+    require_equal(status.control_label, stream.control_label(routing_key), "control_label (H5)")
     require(status.identity.active_at(status.hub_ts), "no key of the hub is active now (§8.4)")
 
 
@@ -33,58 +33,66 @@ def check_identity(status: Status) -> None:
     hub_identity.verify_identity_signature(status.identity, status.identity_sig)
 
 
-def _restart(bench: Bench) -> None:
-    """A restart changes nothing: identity, receipts, cursors, and hub_ts goes on (§12, H3)."""
-    own = bench.own()
-    writer = bench.writer(own.start())
+def _restart(context: CheckContext) -> None:
+    """After a restart identity, receipts and cursors are the same, and hub_ts does not go back (§12, H3)."""
+    own = context.own_hub()
+    writer = context.writer(own.start())
     before = writer.hub.status()
     receipts = writer.hub.accept_many(writer.many(5))
-    same(own.stop(), 0, "exit code of a hub that was asked to stop")
+    require_equal(own.stop(), 0, "exit code of a hub that was asked to stop")
     writer.hub = own.start()
     after = writer.hub.status()
-    same(
+    require_equal(
         (after.identity, after.profile, after.limits),
         (before.identity, before.profile, before.limits),
-        "who it is",
+        "identity, profile and limits after a restart",
     )
     shown = VerifiedLog(writer.hub, writer.label, writer.stream_id).read()
-    same([pair.receipt for pair in shown.pairs], receipts, "receipts after a restart")
+    require_equal([pair.receipt for pair in shown.entries], receipts, "receipts after a restart")
     later = writer.hub.accept(writer.next())
-    same(later.stream_seq, 6, "the next stream_seq")
+    require_equal(later.stream_seq, 6, "the next stream_seq")
     require(later.hub_ts >= receipts[-1].hub_ts, "hub_ts went back over a restart (H3)")
     own.stop()
 
 
-def _rotation(bench: Bench) -> None:
-    """A new key takes over, endorsed by the old; old receipts stay valid, checkpoints carry both (KEX0.1)."""
-    own = bench.own()
-    writer = bench.writer(own.start())
+def _rotation(context: CheckContext) -> None:
+    """After a rotation the new key signs, old receipts stay valid, checkpoints carry both (KEX0.1)."""
+    own = context.own_hub()
+    writer = context.writer(own.start())
     held = writer.hub.status()
     old = writer.hub.accept_many(writer.many(3))
     make(writer.hub, writer.label)
     own.stop()
-    own.rotate(WINDOW)
+    own.rotate(WINDOW_SECONDS)
     writer.hub = _when_valid(own)
     shown = writer.hub.status()
     hub_identity.verify_successor(held.identity, shown.identity, shown.identity_sig)
-    same(shown.identity.hub_id, held.identity.hub_id, "hub_id after a rotation (B13)")
-    same(len(shown.identity.hub_keys), 2, "keys after a rotation")
+    require_equal(shown.identity.hub_id, held.identity.hub_id, "hub_id after a rotation (B13)")
+    require_equal(len(shown.identity.hub_keys), 2, "keys after a rotation")
     first, second = shown.identity.hub_keys
     new = writer.hub.accept(writer.next())
-    same(hub_identity.verify_receipt(shown.identity, new).hub_pk, second.hub_pk, "the key that signs now")
+    require_equal(
+        hub_identity.verify_receipt(shown.identity, new).hub_pk, second.hub_pk, "the key that signs now"
+    )
     for receipt in old:
-        same(hub_identity.verify_receipt(shown.identity, receipt).hub_pk, first.hub_pk, "the key of before")
+        require_equal(
+            hub_identity.verify_receipt(shown.identity, receipt).hub_pk,
+            first.hub_pk,
+            "the key of an old receipt",
+        )
     log = VerifiedLog(writer.hub, writer.label, writer.stream_id).read()
-    same(log.tree.size, StreamSeq(4), "entries over a rotation")
-    made = only(make(writer.hub, writer.label), "checkpoints of one label")
+    require_equal(log.tree.size, StreamSeq(4), "entries over a rotation")
+    made = require_one(make(writer.hub, writer.label), "checkpoints of one label")
     hub_identity.verify_checkpoint(shown.identity, made, shown.profile.epoch_sec)
     verify_witnesses(made, [first.hub_pk, second.hub_pk])
-    same(fetch(writer.hub, writer.label, 3).witness_sigs, None, "witnesses of a checkpoint before")
+    require_equal(
+        fetch(writer.hub, writer.label, 3).witness_sigs, None, "witnesses of a checkpoint before the rotation"
+    )
     own.stop()
 
 
-def _when_valid(own: OwnHub) -> Hub:
-    """The new key is valid from the next second on."""
+def _when_valid(own: OwnHub) -> HttpHub:
+    """Start the hub and wait until the new key is valid, which takes up to a second."""
     hub = own.start()
     deadline = time.monotonic() + 5
     while True:

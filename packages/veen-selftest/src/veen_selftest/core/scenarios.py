@@ -13,18 +13,18 @@ from veen_core.entry import authorize_leaf
 from veen_core.ids import Label
 from veen_core.receipt import Receipt
 from veen_core.status import CheckpointsResponse, LabelRequest
-from veen_selftest.hubs.http_hub import Hub, refused_by
-from veen_selftest.peers.verifier import VerifiedLog, verified
+from veen_selftest.hubs.http_hub import HttpHub, require_refused_by
+from veen_selftest.peers.verifier import VerifiedLog, verify_entries
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, only, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Violation, require, require_equal, require_one
+from veen_selftest.runner.context import CheckContext
 from veen_selftest.runner.hub_setup import ROTATING
 
 
-def _a(bench: Bench) -> None:
-    """A: one writer on a label; what is read back is what was acknowledged, and only grew."""
-    hub = bench.hub()
-    writer = bench.writer(hub)
+def _a(context: CheckContext) -> None:
+    """A: with one writer on a label, the log holds exactly the acknowledged messages, in order."""
+    hub = context.hub()
+    writer = context.writer(hub)
     wires: list[bytes] = []
     receipts: list[Receipt] = []
     for _ in range(9):
@@ -33,51 +33,51 @@ def _a(bench: Bench) -> None:
     more = writer.many(24)
     wires += more
     receipts += hub.accept_many(more)
-    sent = verified(hub, writer.label, wires, receipts)
+    sent = verify_entries(hub, writer.label, wires, receipts)
     shown = VerifiedLog(hub, writer.label, writer.stream_id).read()
-    same(len(shown.pairs), len(wires), "entries in the log")
-    for mine, theirs in zip(sent.pairs, shown.pairs, strict=True):
-        same(theirs.msg_bytes, mine.msg_bytes, "a MSG that is read back")
-        same(theirs.receipt_bytes, mine.receipt_bytes, "a RECEIPT that is read back")
+    require_equal(len(shown.entries), len(wires), "entries in the log")
+    for mine, theirs in zip(sent.entries, shown.entries, strict=True):
+        require_equal(theirs.msg_bytes, mine.msg_bytes, "a MSG that is read back")
+        require_equal(theirs.receipt_bytes, mine.receipt_bytes, "a RECEIPT that is read back")
 
 
-def _b(bench: Bench) -> None:
-    """B: several writers at once; each message is in the log once, in order, and no replay gets in."""
-    hub = bench.hub()
-    writers = [bench.writer(hub, name) for name in ("alice", "bob", "carol")]
+def _b(context: CheckContext) -> None:
+    """B: with concurrent writers, each message is in the log once and in order; replays are refused."""
+    hub = context.hub()
+    writers = [context.writer(hub, name) for name in ("alice", "bob", "carol")]
     with ThreadPoolExecutor(len(writers)) as pool:
         sent = list(pool.map(lambda writer: _send(hub, writer, 12), writers))
     log = VerifiedLog(hub, writers[0].label, writers[0].stream_id).read()
-    same(len(log.pairs), 36, "entries of three writers")
+    require_equal(len(log.entries), 36, "entries of three writers")
     acknowledged = {receipt.stream_seq: (wire, receipt) for lane in sent for wire, receipt in lane}
-    same(len(acknowledged), 36, "stream_seqs that were acknowledged")
-    for pair in log.pairs:
+    require_equal(len(acknowledged), 36, "stream_seqs that were acknowledged")
+    for pair in log.entries:
         wire, receipt = acknowledged[pair.receipt.stream_seq]
-        same((pair.msg_bytes, pair.receipt), (wire, receipt), "an entry and its acknowledgement")
+        require_equal((pair.msg_bytes, pair.receipt), (wire, receipt), "an entry and its acknowledgement")
     for lane in sent:
         for wire, _receipt in lane:
-            refused_by(rejection.DUPLICATE, hub.submit(wire))
+            require_refused_by(rejection.DUPLICATE, hub.submit(wire))
     for outcome in hub.submit_many([wire for wire, _receipt in sent[0]]):
         require(isinstance(outcome, ErrorEnvelope), "a replay in a sequence was accepted (I8)")
 
 
-def _send(hub: Hub, writer: Writer, count: int) -> list[tuple[bytes, Receipt]]:
+def _send(hub: HttpHub, writer: Writer, count: int) -> list[tuple[bytes, Receipt]]:
     singles = [(wire, hub.accept(wire)) for wire in writer.many(count // 2)]
     together = writer.many(count - count // 2)
     return [*singles, *zip(together, hub.accept_many(together), strict=True)]
 
 
-def _c(bench: Bench) -> None:
-    """C: labels of one stream over the epochs of the window, each checkpoint chained to the epoch before."""
-    hub = bench.hub(ROTATING)
-    for _attempt in range(2):  # once more if the epoch turns in between
+def _c(context: CheckContext) -> None:
+    """C: the first checkpoint of each epoch's label names the label of the epoch before."""
+    hub = context.hub(ROTATING)
+    for _attempt in range(2):  # again if the epoch ends in between
         now = hub.status().epoch
-        writers = [bench.writer(hub, epoch=now + offset, on=f"log {now}") for offset in (-1, 0, 1)]
+        writers = [context.writer(hub, epoch=now + offset, on=f"log {now}") for offset in (-1, 0, 1)]
         made = [_checkpointed(hub, writer) for writer in writers]
         if hub.status().epoch == now:
             break
     else:
-        raise Violation("the epoch turned twice within one check (§3.2)")
+        raise Violation("the epoch ended twice within one check (core §3.2)")
     origin = LabelOrigin(
         routing_key=stream.routing_key(hub.known.identity.hub_id),
         stream_id=writers[0].stream_id,
@@ -86,36 +86,38 @@ def _c(bench: Bench) -> None:
     )
     before: Label = origin.label_at(now - 2)
     for writer, (checkpoint, log) in zip(writers, made, strict=True):
-        last = log.pairs[-1].receipt.hub_ts
+        last = log.entries[-1].receipt.hub_ts
         check_transition(checkpoint, log.tree, origin=origin, hub_ts=last)
         hub_identity.verify_checkpoint(hub.known.identity, checkpoint, hub.known.profile.epoch_sec)
-        same(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
-        same(checkpoint.label_curr, writer.label, "label_curr")
+        require_equal(checkpoint.label_prev, before, "label_prev of a label's first checkpoint (§4.4.1, H9)")
+        require_equal(checkpoint.label_curr, writer.label, "label_curr")
         before = writer.label
 
 
-def _checkpointed(hub: Hub, writer: Writer) -> tuple[Checkpoint, VerifiedLog]:
+def _checkpointed(hub: HttpHub, writer: Writer) -> tuple[Checkpoint, VerifiedLog]:
     hub.accept_many(writer.many(3))
     order = LabelRequest(label=writer.label).encode()
-    made = hub.order("/tooling/checkpoint", order).read(CheckpointsResponse).checkpoints
-    return only(made, "checkpoints of one label"), VerifiedLog(hub, writer.label, writer.stream_id).read()
+    made = hub.admin_post("/tooling/checkpoint", order).read(CheckpointsResponse).checkpoints
+    return require_one(made, "checkpoints of one label"), VerifiedLog(
+        hub, writer.label, writer.stream_id
+    ).read()
 
 
-def _d(bench: Bench) -> None:
-    """D: a token of several signatures is authorized with a receipt, admits, and holds to its rate."""
-    hub = bench.hub()
-    writer = bench.stranger(hub)
+def _d(context: CheckContext) -> None:
+    """D: a token with several signatures is authorized with a receipt and limits the rate of messages."""
+    hub = context.hub()
+    writer = context.writer_without_token(hub)
     rate = hub.rate(1, 4)
     token = writer.token(rate=rate)
     assert hub.admin is not None
     token = resign(hub.admin, resign(hub.admin, token))
     writer.auth_ref = token.auth_ref
     if hub.known.gating:
-        refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
+        require_refused_by(rejection.CAP_MISSING, hub.submit(writer.message(1)))
     given = hub.authorize(token)
-    same(given.auth_ref, token.auth_ref, "auth_ref (§6)")
-    same(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
-    same(given.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf (H5)")
+    require_equal(given.auth_ref, token.auth_ref, "auth_ref (§6)")
+    require_equal(given.receipt.label, hub.known.control_label, "the label of an authorization (H5)")
+    require_equal(given.receipt.leaf_hash, authorize_leaf(token.auth_ref, token.encode()), "its leaf (H5)")
     hub_identity.verify_receipt(hub.known.identity, given.receipt)
     outcomes = hub.submit_many(writer.many(12))
     accepted = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
@@ -125,8 +127,8 @@ def _d(bench: Bench) -> None:
     )
     writer.seq = len(accepted)
     answer = hub.submit(writer.message(writer.seq + 1))
-    if answer.status != 200:  # a second may have passed
-        refused_by(rejection.CAP_RATE, answer)
+    if answer.status != 200:  # the bucket may have been refilled
+        require_refused_by(rejection.CAP_RATE, answer)
         require("retry-after" in answer.headers, "E.RATE without Retry-After (OP0.3)")
 
 

@@ -1,4 +1,4 @@
-"""What a hub has promised: every receipt that arrived, and what was sent without an answer (§9)."""
+"""A ledger of what the hub acknowledged: every receipt, and every message without an answer (§9)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from veen_core.api import ErrorEnvelope, SubmitResponse, wrap_submit
 from veen_core.errors import DecodeError
 from veen_core.receipt import Receipt
 from veen_core.rejection import DUPLICATE
-from veen_selftest.hubs.http_hub import CBOR_SEQ, Hub
+from veen_selftest.hubs.http_hub import CBOR_SEQ, HttpHub
 from veen_selftest.peers.verifier import VerifiedLog
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Violation, require, same
+from veen_selftest.runner.check import Violation, require, require_equal
 
 
 @dataclass(slots=True)
 class Lane:
-    """One writer's part: it sends one request at a time, and settles what was left open before it goes on."""
+    """One writer under load: it sends one request at a time, and first repeats an unanswered one."""
 
     writer: Writer
     together: int
-    """Messages in one request."""
+    """Messages per request."""
     receipts: dict[int, Receipt] = field(default_factory=dict)
-    """By client_seq."""
-    unseen: set[int] = field(default_factory=set)
-    """Accepted, as the hub says, but the receipt never arrived."""
-    open: list[int] = field(default_factory=list)
+    """Receipts by client_seq."""
+    duplicates: set[int] = field(default_factory=set)
+    """client_seqs that the hub says it accepted, although their receipt never arrived."""
+    unanswered: list[int] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
-    def run(self, hub: Hub) -> None:
-        """Until the hub is gone."""
+    def run(self, hub: HttpHub) -> None:
+        """Send until the hub is killed."""
         with contextlib.closing(hub.connection(timeout=20)) as connection:
             try:
                 while not self.violations:
@@ -44,78 +44,82 @@ class Lane:
                 self.violations.append(str(exc))
 
     def send(self, connection: http.client.HTTPConnection) -> None:
-        """What is open again, else the next ones; every answer is entered before the next request."""
-        if not self.open:
+        """Send the unanswered messages again, or else the next ones, and record the answers."""
+        if not self.unanswered:
             first = self.writer.seq + 1
-            self.open = list(range(first, first + self.together))
-            self.writer.seq = self.open[-1]
-        body = b"".join(wrap_submit(self.writer.message(seq)) for seq in self.open)
+            self.unanswered = list(range(first, first + self.together))
+            self.writer.seq = self.unanswered[-1]
+        body = b"".join(wrap_submit(self.writer.message(seq)) for seq in self.unanswered)
         connection.request("POST", "/v1/submit", body, {"Content-Type": CBOR_SEQ})
         response = connection.getresponse()
         answer = response.read()
         if response.status == 503:
-            raise ConnectionError("not now")
-        self._enter(list(cbor.split_sequence(answer)))
-        self.open = []
+            raise ConnectionError("the hub is unavailable")
+        self._record(list(cbor.split_sequence(answer)))
+        self.unanswered = []
 
-    def _enter(self, items: Sequence[bytes]) -> None:
-        same(len(items), len(self.open), "answers to a sequence (H14)")
-        for seq, item in zip(self.open, items, strict=True):
+    def _record(self, items: Sequence[bytes]) -> None:
+        require_equal(len(items), len(self.unanswered), "answers to a sequence (H14)")
+        for seq, item in zip(self.unanswered, items, strict=True):
             try:
                 self.receipts[seq] = SubmitResponse.decode(item).receipt
                 continue
             except DecodeError:
                 error = ErrorEnvelope.decode(item)
             if error.code == "E.UNAVAILABLE":
-                raise ConnectionError("not now")
+                raise ConnectionError("the hub is unavailable")
             found = error.detail.detail_enum if error.detail is not None else error.code
             require(
                 found == DUPLICATE.detail,
-                f"client_seq {seq} was sent again after a crash and refused by {found}: {error.message}",
+                f"client_seq {seq} was repeated after a crash and refused by {found}: {error.message}",
             )
-            require(seq not in self.receipts, f"client_seq {seq} was acknowledged and sent again")
-            self.unseen.add(seq)
+            require(
+                seq not in self.receipts,
+                f"client_seq {seq} was acknowledged before, and is called a duplicate now",
+            )
+            self.duplicates.add(seq)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """All lanes of one label."""
+    """All writers of one label."""
 
     lanes: list[Lane]
 
     @property
-    def promised(self) -> int:
+    def acknowledged(self) -> int:
+        """Messages whose receipt arrived."""
         return sum(len(lane.receipts) for lane in self.lanes)
 
-    def check_newest(self, hub: Hub) -> None:
-        """Cheap, after every round: the last promise of each lane is kept."""
+    def check_newest(self, hub: HttpHub) -> None:
+        """Check the last receipt of each writer; cheap enough for every round."""
         for lane in self.lanes:
             self._no_violations(lane)
             if lane.receipts:
                 held = lane.receipts[max(lane.receipts)]
                 page = hub.page(held.label, held.stream_seq, max_items=1)
                 require(page.items, f"the message acknowledged at {held.stream_seq} is lost (H2)")
-                same(
+                require_equal(
                     page.items[0].receipt,
                     held,
                     f"the receipt at {held.stream_seq} after a kill: equivocation",
                 )
 
-    def check_all(self, hub: Hub) -> None:
-        """Every promise is kept, nothing is there twice, and the log verifies from its first entry on."""
+    def check_all(self, hub: HttpHub) -> None:
+        """Check every receipt, that no message is there twice, and that the whole log verifies."""
         log = VerifiedLog(hub, self.lanes[0].writer.label).read()
-        by_message = {(pair.msg.client_id, int(pair.msg.client_seq)): pair.receipt for pair in log.pairs}
-        same(len(by_message), len(log.pairs), "messages, each once (I8)")
+        by_message = {(pair.msg.client_id, int(pair.msg.client_seq)): pair.receipt for pair in log.entries}
+        require_equal(len(by_message), len(log.entries), "messages, each once (I8)")
         for lane in self.lanes:
             self._no_violations(lane)
             mine = lane.writer.client_id
             for seq, receipt in lane.receipts.items():
                 found = by_message.get((mine, seq))
                 require(found is not None, f"the acknowledged message {seq} of {mine.hex()[:8]} is lost (H2)")
-                same(found, receipt, f"the receipt of message {seq} after kills: equivocation")
-            for seq in lane.unseen:
+                require_equal(found, receipt, f"the receipt of message {seq} after kills: equivocation")
+            for seq in lane.duplicates:
                 require(
-                    (mine, seq) in by_message, f"message {seq} was said to be a duplicate and is not there"
+                    (mine, seq) in by_message, f"message {seq} was called a duplicate and is not in the log"
                 )
 
     @staticmethod

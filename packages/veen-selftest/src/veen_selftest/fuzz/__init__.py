@@ -1,4 +1,4 @@
-"""The suite ``fuzz``: whatever is asked, the answer is an envelope, and the next user is served (TS0.3)."""
+"""The suite ``fuzz``: a malformed request gets an error envelope, and the next user is served (TS0.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From a good request to one that is not, as the seed decides: tables of changes, each a small function.
+"""Random changes to valid requests, from the seed: tables of small functions.
 
-To bytes, to the structure of CBOR, to path, headers and method; one request may get up to three of them.
+They change bytes, the structure of CBOR, path, headers and method; a request gets up to three changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent."""
+    """An HTTP request."""
 
     method: str
     path: str
@@ -34,33 +34,33 @@ class Request:
 # --- bytes
 
 
-def _cut(chance: Random, body: bytes) -> int:
-    return chance.randint(0, len(body))
+def _cut(rng: Random, body: bytes) -> int:
+    return rng.randint(0, len(body))
 
 
-def _flip(chance: Random, body: bytes) -> bytes:
+def _flip(rng: Random, body: bytes) -> bytes:
     if not body:
         return b"\x00"
-    bit = chance.randrange(8 * len(body))
+    bit = rng.randrange(8 * len(body))
     return (int.from_bytes(body, "big") ^ (1 << bit)).to_bytes(len(body), "big")
 
 
-def _truncate(chance: Random, body: bytes) -> bytes:
-    return body[: _cut(chance, body)]
+def _truncate(rng: Random, body: bytes) -> bytes:
+    return body[: _cut(rng, body)]
 
 
-def _insert(chance: Random, body: bytes) -> bytes:
-    at = _cut(chance, body)
-    return body[:at] + chance.randbytes(chance.choice([1, 2, 8, 64])) + body[at:]
+def _insert(rng: Random, body: bytes) -> bytes:
+    at = _cut(rng, body)
+    return body[:at] + rng.randbytes(rng.choice([1, 2, 8, 64])) + body[at:]
 
 
-def _swap(chance: Random, body: bytes) -> bytes:
-    at = _cut(chance, body)
+def _swap(rng: Random, body: bytes) -> bytes:
+    at = _cut(rng, body)
     return body[at:] + body[:at]
 
 
-def _replaced(chance: Random, _body: bytes) -> bytes:
-    return chance.randbytes(chance.choice([0, 1, 10, 300, 70_000]))
+def _replace_all(rng: Random, _body: bytes) -> bytes:
+    return rng.randbytes(rng.choice([0, 1, 10, 300, 70_000]))
 
 
 BYTES: Final[list[Callable[[Random, bytes], bytes]]] = [
@@ -68,7 +68,7 @@ BYTES: Final[list[Callable[[Random, bytes], bytes]]] = [
     _truncate,
     _insert,
     _swap,
-    _replaced,
+    _replace_all,
     lambda _chance, body: body * 2,
     lambda _chance, body: body + b"\x00",
 ]
@@ -82,39 +82,39 @@ STRANGE: Final[list[Any]] = [
     *([], {}, [[[[]]]]),
 ]
 ODD_KEYS: Final[list[Any]] = [0, 9, 99, "x", b"y"]
-DEEPER: Final = 0.8
-"""How often a change goes into a map or list rather than replacing it."""
+DESCEND_PROBABILITY: Final = 0.8
+"""How often a change is made inside a map or list, instead of replacing it."""
 
 
-def _in_map(chance: Random, item: dict[Any, Any]) -> dict[Any, Any]:
-    key = chance.choice(list(item))
+def _in_map(rng: Random, item: dict[Any, Any]) -> dict[Any, Any]:
+    key = rng.choice(list(item))
     changed = dict(item)
-    match chance.choice(["gone", "more", "other", "other"]):
+    match rng.choice(["gone", "more", "other", "other"]):
         case "gone":
             del changed[key]
         case "more":
-            changed[chance.choice(ODD_KEYS)] = chance.choice(STRANGE)
+            changed[rng.choice(ODD_KEYS)] = rng.choice(STRANGE)
         case _:
-            changed[key] = restructured(chance, item[key])
+            changed[key] = change_structure(rng, item[key])
     return changed
 
 
-def _in_list(chance: Random, item: list[Any]) -> list[Any]:
+def _in_list(rng: Random, item: list[Any]) -> list[Any]:
     changed = list(item)
-    at = chance.randrange(len(item))
-    changed[at] = restructured(chance, item[at])
-    if chance.random() < 0.25:
-        changed.insert(at, chance.choice(STRANGE))
+    at = rng.randrange(len(item))
+    changed[at] = change_structure(rng, item[at])
+    if rng.random() < 0.25:
+        changed.insert(at, rng.choice(STRANGE))
     return changed
 
 
-def restructured(chance: Random, item: Any) -> Any:
-    if item and chance.random() < DEEPER:
+def change_structure(rng: Random, item: Any) -> Any:
+    if item and rng.random() < DESCEND_PROBABILITY:
         if isinstance(item, dict):
-            return _in_map(chance, item)
+            return _in_map(rng, item)
         if isinstance(item, list):
-            return _in_list(chance, item)
-    return chance.choice(STRANGE)
+            return _in_list(rng, item)
+    return rng.choice(STRANGE)
 
 
 # --- everything around the body
@@ -150,20 +150,20 @@ ODD_HEADERS: Final = [
 
 
 class Mutator:
-    """The same seed gives the same requests."""
+    """Changes requests at random; the same seed gives the same requests."""
 
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: Random) -> None:
+        self._chance = rng
         self._changes = [
             *[self._bytes, self._structure] * 2,
             self._path,
-            self._header_more,
-            self._header_less,
+            self._add_header,
+            self._drop_header,
             self._method,
         ]
 
     def pick(self, choices: list[Request]) -> Request:
-        """One of them, changed up to three times, now and then not at all."""
+        """Return one of the requests with zero to three changes."""
         request = self._chance.choice(choices)
         for change in self._chance.choices(self._changes, k=self._chance.choice([0, 1, 1, 1, 2, 3])):
             request = change(request)
@@ -173,10 +173,10 @@ class Mutator:
         return replace(request, body=self._chance.choice(BYTES)(self._chance, request.body))
 
     def _structure(self, request: Request) -> Request:
-        """Well-formed CBOR of another shape; where it is no CBOR to begin with, its bytes."""
+        """Change the structure of a CBOR body; of another body, the bytes."""
         try:
             return replace(
-                request, body=cbor.encode_items(restructured(self._chance, cbor.decode(request.body)))
+                request, body=cbor.encode_items(change_structure(self._chance, cbor.decode(request.body)))
             )
         except (DecodeError, EncodeError, TypeError):
             return self._bytes(request)
@@ -185,19 +185,19 @@ class Mutator:
         word = "".join(self._chance.choices(LETTERS, k=self._chance.choice([1, 5, 70])))
         return replace(request, path=self._chance.choice(PATHS)(request.path, word))
 
-    def _header_more(self, request: Request) -> Request:
-        chance = self._chance
+    def _add_header(self, request: Request) -> Request:
+        rng = self._chance
         added = [
-            ("Content-Type", chance.choice(TYPES)),
-            ("Accept", chance.choice(ACCEPTED)),
-            chance.choice(ODD_HEADERS),
+            ("Content-Type", rng.choice(TYPES)),
+            ("Accept", rng.choice(ACCEPTED)),
+            rng.choice(ODD_HEADERS),
         ]
-        return replace(request, headers=(*request.headers, chance.choice(added)))
+        return replace(request, headers=(*request.headers, rng.choice(added)))
 
-    def _header_less(self, request: Request) -> Request:
-        """One of them gone, or shorter than it was."""
+    def _drop_header(self, request: Request) -> Request:
+        """Remove a header, or truncate its value."""
         if not request.headers:
-            return self._header_more(request)
+            return self._add_header(request)
         headers = list(request.headers)
         name, value = headers.pop(self._chance.randrange(len(headers)))
         if self._chance.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Malformed requests to every endpoint, bounded by count and time: an envelope each, never a 500."""
+"""Malformed requests to every endpoint, bounded by count and time: no answer may be a 500."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from veen_core.msg import Msg
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest
 from veen_selftest.fuzz.mutator import Mutator, Request
-from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, Hub
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, JSON, HttpHub
 from veen_selftest.peers.writer import Writer
-from veen_selftest.runner.check import Check, Violation, require, same
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.check import Check, Violation, require, require_equal
+from veen_selftest.runner.context import CheckContext
 
 MAPPED: Final = frozenset(HTTP_STATUS.values())
-EVERY: Final = 50
-"""Requests between two messages of somebody else, who must not notice."""
+REQUESTS_PER_MESSAGE: Final = 50
+"""Malformed requests between two valid messages of another writer, which must be accepted."""
 TYPE: Final = (("Content-Type", CBOR),)
 
 
@@ -69,7 +69,7 @@ def _reads(writer: Writer) -> list[Request]:
 
 
 def _tooling(writer: Writer) -> list[Request]:
-    """Unsigned orders only: against somebody's hub nothing here may take effect."""
+    """Admin requests without a valid signature: none may take effect on a foreign hub."""
     order = LabelRequest(label=writer.label).encode()
     paths = ("/tooling/checkpoint", "/tooling/anchor", "/tooling/retention")
     signed = (*TYPE, ("VEEN-Admin-Ts", "1"), ("VEEN-Admin-Sig", bytes(64).hex()))
@@ -91,13 +91,13 @@ def _attachments(writer: Writer) -> list[Request]:
     ]
 
 
-def ask(hub: Hub, request: Request) -> tuple[int, str, bytes]:
-    """Status, type and body; headers one by one as the request has them; a live stream is not read."""
+def ask(hub: HttpHub, request: Request) -> tuple[int, str, bytes]:
+    """Send a request with exactly its headers; returns status, type and body. A live stream is not read."""
     with contextlib.closing(hub.connection(timeout=20)) as connection:
         connection.putrequest(request.method, hub.prefix + request.path, skip_accept_encoding=True)
         for name, value in (*request.headers, ("Content-Length", str(len(request.body)))):
             connection.putheader(name, value.encode("latin-1"))
-        # A hub may refuse before all of it is there, and close; the answer has come then.
+        # A hub may refuse and close before it has read everything; its answer is there then.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.endheaders(request.body)
         with connection.getresponse() as response:
@@ -107,56 +107,71 @@ def ask(hub: Hub, request: Request) -> tuple[int, str, bytes]:
 
 
 def check(request: Request, status: int, kind: str, body: bytes) -> None:
-    """A success, or §10.6's envelope with a code that H1 maps to this status, and a request id."""
+    """Require success, or an error envelope whose code H1 maps to this status, with a request id (§10.6)."""
     require(status != 500, f"500 to {request}")
     if status < 400:
         require(status == 200, f"status {status} to {request}")
         return
-    require(status in MAPPED, f"status {status}, which H1 does not know, to {request}")
+    require(status in MAPPED, f"status {status}, which RESOLUTIONS H1 does not define, to {request}")
     if request.method == "HEAD":
         return
     try:
         error = ErrorEnvelope.from_json(body) if kind.startswith(JSON) else ErrorEnvelope.decode(body)
     except DecodeError as exc:
         raise Violation(f"status {status} without an envelope ({exc}) to {request}") from None
-    same(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} to {request}")
+    require_equal(status, HTTP_STATUS[Code(error.code)], f"status of {error.code} to {request}")
     require(error.request_id, f"no request_id in the answer to {request}")
     require("internal error" not in error.message, f"an internal error ({error.message}) to {request}")
 
 
-def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[Bench], None]:
-    def run(bench: Bench) -> None:
-        hub = bench.free_hub()
-        writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
+def _fuzz(requests_of: Callable[[Writer], list[Request]]) -> Callable[[CheckContext], None]:
+    def run(context: CheckContext) -> None:
+        hub = context.hub_without_pow()
+        writer, other = context.writer(hub), context.writer(hub, "bob", on="other")
         hub.accept_many(writer.many(3))
-        mutator, good = Mutator(bench.chance), requests_of(writer)
-        deadline = time.monotonic() + bench.effort.fuzz_seconds
-        for done in range(1, bench.effort.fuzz_requests + 1):
-            request = mutator.pick(good)
+        mutator, valid = Mutator(context.rng), requests_of(writer)
+        deadline = time.monotonic() + context.options.fuzz_seconds
+        for done in range(1, context.options.fuzz_requests + 1):
+            request = mutator.pick(valid)
             try:
                 status, kind, body = ask(hub, request)
             except (OSError, http.client.HTTPException) as exc:
                 raise Violation(f"no answer ({exc!r}) to {request}") from exc
             check(request, status, kind, body)
-            if done % EVERY == 0:
+            if done % REQUESTS_PER_MESSAGE == 0:
                 hub.accept(other.next())
-                bench.progress(done, bench.effort.fuzz_requests)
+                context.progress(done, context.options.fuzz_requests)
             if time.monotonic() > deadline:
                 break
         hub.accept(other.next())
-        same(hub.get("/readyz").status, 200, "readiness after all that")
+        require_equal(hub.get("/readyz").status, 200, "status of /readyz after the malformed requests")
 
     return run
 
 
 CHECKS: Final = (
-    Check("fuzz.submit", "TS0.3, §8.2", _fuzz(_submits), "submits, single, in sequence and in JSON"),
+    Check(
+        "fuzz.submit",
+        "TS0.3, §8.2",
+        _fuzz(_submits),
+        "Malformed submits, single, in sequences and in JSON, get an error envelope.",
+    ),
     Check(
         "fuzz.read",
         "TS0.3, §10.6",
         _fuzz(_reads),
-        "pages, receipts, proofs, checkpoints, live streams, probes",
+        "Malformed reads of pages, receipts, proofs, checkpoints and streams get an error envelope.",
     ),
-    Check("fuzz.tooling", "TS0.3, H19", _fuzz(_tooling), "tokens, evidence, orders without a signature"),
-    Check("fuzz.attachment", "TS0.3, H17", _fuzz(_attachments), "puts and gets of attachments"),
+    Check(
+        "fuzz.tooling",
+        "TS0.3, H19",
+        _fuzz(_tooling),
+        "Malformed tokens, evidence and unsigned admin requests get an error envelope.",
+    ),
+    Check(
+        "fuzz.attachment",
+        "TS0.3, H17",
+        _fuzz(_attachments),
+        "Malformed uploads and downloads of attachments get an error envelope.",
+    ),
 )

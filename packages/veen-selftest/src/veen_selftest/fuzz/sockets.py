@@ -1,4 +1,4 @@
-"""Below HTTP: bytes that are no request, half a request, many idle ones. The next user is served (SH0.4)."""
+"""Raw sockets: bytes that are not HTTP, half a request, idle connections; the next user is served (SH0.4)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Iterator
 from typing import Final
 
 from veen_core.api import wrap_submit
-from veen_selftest.hubs.http_hub import CBOR, Hub
+from veen_selftest.hubs.http_hub import CBOR, HttpHub
 from veen_selftest.runner.check import Check, Skip, require
-from veen_selftest.runner.context import Bench
+from veen_selftest.runner.context import CheckContext
 
-IDLE: Final = 200
+IDLE_CONNECTIONS: Final = 200
 HEAD: Final = f"POST /v1/submit HTTP/1.1\r\nHost: hub\r\nContent-Type: {CBOR}\r\n"
 
 
 @contextlib.contextmanager
-def plain(hub: Hub) -> Iterator[socket.socket]:
+def plain(hub: HttpHub) -> Iterator[socket.socket]:
+    """Open a TCP connection to the hub."""
     if hub.url.startswith("https:"):
-        raise Skip("it takes a hub without TLS: behind TLS, such bytes do not reach HTTP")
+        raise Skip("needs a hub without TLS: behind TLS, such bytes do not reach HTTP")
     with contextlib.closing(socket.create_connection(hub.address, timeout=10)) as connection:
         yield connection
 
 
-def _garbage(bench: Bench) -> None:
-    """Bytes that are no HTTP get a refusal or a closed connection, and nobody else notices."""
-    hub = bench.free_hub()
-    writer = bench.writer(hub)
+def _garbage(context: CheckContext) -> None:
+    """Bytes that are not HTTP get a refusal or a closed connection, and other writers are served."""
+    hub = context.hub_without_pow()
+    writer = context.writer(hub)
     words = [
         b"\x00" * 100,
         b"GET\r\n\r\n",
@@ -37,7 +38,7 @@ def _garbage(bench: Bench) -> None:
         b"POST /v1/submit HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 40_000 + b"\r\n",
-        *(bench.chance.randbytes(bench.chance.choice([1, 50, 5_000])) for _ in range(20)),
+        *(context.rng.randbytes(context.rng.choice([1, 50, 5_000])) for _ in range(20)),
     ]
     for word in words:
         with plain(hub) as connection, contextlib.suppress(OSError):
@@ -48,37 +49,40 @@ def _garbage(bench: Bench) -> None:
         hub.accept(writer.next())
 
 
-def _half_sent(bench: Bench) -> None:
-    """A request that stops in the middle is not taken, and holds up nobody."""
-    hub = bench.free_hub()
-    writer, other = bench.writer(hub), bench.writer(hub, "bob", on="somebody else's")
+def _half_sent(context: CheckContext) -> None:
+    """A request that stops halfway is not accepted, and delays no other writer."""
+    hub = context.hub_without_pow()
+    writer, other = context.writer(hub), context.writer(hub, "bob", on="other")
     body = wrap_submit(writer.message(1))
     whole = HEAD.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
     for _ in range(20):
         with plain(hub) as connection:
-            connection.sendall(whole[: bench.chance.randrange(1, len(whole) - 1)])
+            connection.sendall(whole[: context.rng.randrange(1, len(whole) - 1)])
             hub.accept(other.next())
-    require(hub.submit(writer.message(1)).status == 200, "half a message was accepted, or none after it is")
+    require(
+        hub.submit(writer.message(1)).status == 200,
+        "half a message was accepted, or the whole one is refused afterwards",
+    )
 
 
-def _idle(bench: Bench) -> None:
-    """Many connections that say nothing, or begin and stop: the next user is served."""
-    hub = bench.free_hub()
-    writer = bench.writer(hub)
+def _idle(context: CheckContext) -> None:
+    """With 200 idle or half-sent connections open, the next user is served."""
+    hub = context.hub_without_pow()
+    writer = context.writer(hub)
     with contextlib.ExitStack() as open_:
-        for n in range(IDLE):
+        for n in range(IDLE_CONNECTIONS):
             connection = open_.enter_context(plain(hub))
             if n % 2:
-                connection.sendall(HEAD.encode()[: bench.chance.randrange(1, len(HEAD))])
+                connection.sendall(HEAD.encode()[: context.rng.randrange(1, len(HEAD))])
         for _ in range(5):
             hub.accept(writer.next())
     hub.accept(writer.next())
 
 
-def _announced(bench: Bench) -> None:
-    """A body that was announced and never comes, or comes compressed, is refused without being waited for."""
-    hub = bench.free_hub()
-    writer = bench.writer(hub)
+def _announced(context: CheckContext) -> None:
+    """An announced body that is too large or compressed is refused before the hub waits for it."""
+    hub = context.hub_without_pow()
+    writer = context.writer(hub)
     for extra in ("Content-Length: 99999999999\r\n", "Content-Encoding: gzip\r\nContent-Length: 10\r\n"):
         with plain(hub) as connection:
             connection.sendall((HEAD + extra + "\r\n").encode())

@@ -1,6 +1,6 @@
-"""A clock for one of the selftest's own hubs: so fast that an epoch turns while a check waits (§12).
+"""A fast clock for one of the selftest's own hubs, so that an epoch ends while a check waits (§12).
 
-Found by the entry point ``veen_hub.clocks``, as ``policy`` is found by its own.
+The hub loads it by the entry point ``veen_hub.clocks``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Final
 
 from veen_core.ids import UnixTime
 
-PACE: Final = 20
-"""Seconds of the hub to one of everybody else: an epoch of ``rotating`` lasts three."""
+CLOCK_SPEED: Final = 20
+"""Seconds of this clock per second: an epoch of the profile ``rotating``, 60 s, lasts 3 s."""
 
 
 class FastClock:
-    """Right when it is made, and ahead from then on."""
+    """Starts at the current time and runs ``CLOCK_SPEED`` times as fast."""
 
     def __init__(self) -> None:
         self._made = time.time()
 
     def now(self) -> UnixTime:
-        return UnixTime(int(self._made + PACE * (time.time() - self._made)))
+        return UnixTime(int(self._made + CLOCK_SPEED * (time.time() - self._made)))

@@ -1,7 +1,7 @@
-"""Where a run's hubs come from: it starts its own, or there is one at a URL.
+"""The hubs of a run: hubs that it starts, or one that runs at a URL.
 
-A check asks for a kind of hub (``Setup``) and gets one that fits, or ``Skip`` with what is missing. Hubs that
-are only talked to are shared by all checks; one that a check stops, kills or rotates is its own.
+A check asks for a kind of hub (``HubSetup``) and gets one that fits, or ``Skip`` with what is
+missing. All checks share a running hub, but a check that stops, kills or rotates a hub has its own.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from veen_core.keys import SigningKey
 from veen_core.rejection import HTTP_STATUS, Code
 from veen_core.status import LabelRequest, Status
 from veen_hub.client import Tls
-from veen_selftest.hubs.http_hub import CBOR, JSON, Hub
-from veen_selftest.hubs.own_hub import PATIENCE, PROGRAM, OwnHub
+from veen_selftest.hubs.http_hub import CBOR, JSON, HttpHub
+from veen_selftest.hubs.own_hub import PROGRAM, START_STOP_SECONDS, OwnHub
 from veen_selftest.peers.writer import key_of
 from veen_selftest.runner.check import Skip, Violation
-from veen_selftest.runner.hub_setup import Setup
+from veen_selftest.runner.hub_setup import HubSetup
 
 
 class Fleet(Protocol):
-    """Both kinds."""
+    """The source of hubs."""
 
     run: str
-    """What names of streams begin with: nobody else's, and no earlier run's."""
+    """Prefix of the stream names of this run; no other run uses it."""
 
     starts_hubs: bool
-    """Whether a hub is what its setup says; of one that is there, only what it tells is known."""
+    """Whether hubs are started by their setup; of a running hub only its status is known."""
 
-    def hub(self, setup: Setup) -> Hub:
-        """One that fits, running, shared."""
+    def hub(self, setup: HubSetup) -> HttpHub:
+        """Return a running hub of this kind, shared by all checks."""
 
-    def own(self, setup: Setup) -> OwnHub:
-        """A new one, not started, for the check to do with as it likes."""
+    def own_hub(self, setup: HubSetup) -> OwnHub:
+        """Return a new hub for one check, not started yet."""
 
     def describe(self) -> str: ...
 
@@ -46,98 +46,100 @@ class Fleet(Protocol):
 
 
 class OwnFleet:
-    """Hubs of the run's own, in a folder that is removed."""
+    """Hubs that the run starts, in a temporary folder."""
 
-    def __init__(self, seed: bytes, program: Sequence[str] = PROGRAM, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, seed: bytes, program: Sequence[str] = PROGRAM, *, timeout: float = START_STOP_SECONDS
+    ) -> None:
         self.run = "selftest"
         self.starts_hubs = True
         self._program = tuple(program)
-        self._patience = patience
+        self._timeout = timeout
         self._admin = key_of(seed, "admin")
-        self._place = tempfile.TemporaryDirectory(prefix="veen-selftest-")
+        self._folder = tempfile.TemporaryDirectory(prefix="veen-selftest-")
         self._count = itertools.count(1)
         self._made: list[OwnHub] = []
-        self._running: dict[Setup, Hub] = {}
-        self._failed: dict[Setup, str] = {}
+        self._running: dict[HubSetup, HttpHub] = {}
+        self._failed: dict[HubSetup, str] = {}
 
     @property
     def folder(self) -> Path:
-        return Path(self._place.name)
+        return Path(self._folder.name)
 
-    def hub(self, setup: Setup) -> Hub:
+    def hub(self, setup: HubSetup) -> HttpHub:
         if setup in self._failed:
             raise Violation(self._failed[setup])
         if setup not in self._running:
             try:
-                self._running[setup] = self.own(setup).start()
-            except Violation as exc:  # it is not waited for again and again
+                self._running[setup] = self.own_hub(setup).start()
+            except Violation as exc:  # do not try again for every check
                 self._failed[setup] = str(exc)
                 raise
         return self._running[setup]
 
-    def own(self, setup: Setup) -> OwnHub:
+    def own_hub(self, setup: HubSetup) -> OwnHub:
         root = self.folder / f"{next(self._count):02}-{setup.name}"
-        self._made.append(OwnHub(self._program, root, setup, self._admin, self._patience))
+        self._made.append(OwnHub(self._program, root, setup, self._admin, self._timeout))
         return self._made[-1]
 
     def describe(self) -> str:
         return "its own (" + " ".join(Path(word).name for word in self._program) + ")"
 
     def close(self) -> None:
-        """Nothing stays behind: no process, no file."""
+        """Kill all hubs and remove the folder."""
         for made in self._made:
             made.kill()
-        self._place.cleanup()
+        self._folder.cleanup()
 
 
 OK: Final = 200
-OTHERS: Final = "it takes a hub that the selftest may start, stop and kill: run it without --hub"
+NEEDS_OWN_HUB: Final = "needs a hub that the selftest may start, stop and kill: run it without --hub"
 
 
-class NoHub(Exception):  # noqa: N818 - what was found, not what went wrong
-    """Something answers, and it is no hub."""
+class NoHub(Exception):  # noqa: N818 - a finding, not an error
+    """The server at the URL is not a hub."""
 
 
 class KeyRefused(Exception):  # noqa: N818 - the hub's answer
-    """The hub takes no orders of that key."""
+    """The hub refuses requests signed with the admin key."""
 
 
-class HubAt:
-    """A hub that is there already; the selftest writes to streams of its own and leaves all else alone."""
+class RemoteFleet:
+    """A running hub; the selftest writes only to its own streams."""
 
     def __init__(self, url: str, run: str, admin: SigningKey | None = None, tls: Tls | None = None) -> None:
         self.run = f"selftest/{run}"
         self.starts_hubs = False
-        self._hub = Hub(url, admin, tls, others=True)
+        self._hub = HttpHub(url, admin, tls, foreign=True)
 
     def reach(self) -> Status:
-        """Before anything is judged: is there a hub at all; what answers in another language is none."""
+        """Read the status; raises ``NoHub`` if the answer is not in CBOR or JSON."""
         answer = self._hub.get("/v1/status")
         kind = answer.headers.get("content-type", "").split(";", maxsplit=1)[0]
         if answer.status != OK or kind not in (CBOR, JSON):
-            raise NoHub(f"HTTP {answer.status}, {kind or 'of no content type'}")
+            raise NoHub(f"HTTP {answer.status}, {kind or 'no content type'}")
         return self._hub.known
 
     def check_admin(self) -> None:
-        """Does the hub take orders of the key that was given? Asked with an order that changes nothing."""
+        """Check the admin key with a request that changes nothing; raises ``KeyRefused``."""
         if self._hub.admin is None:
             return
         nothing = LabelRequest(label=Label(H(self.run.encode())))
-        answer = self._hub.order("/tooling/checkpoint", nothing.encode())
+        answer = self._hub.admin_post("/tooling/checkpoint", nothing.encode())
         if answer.status in (HTTP_STATUS[Code.UNAUTHORIZED], HTTP_STATUS[Code.FORBIDDEN]):
-            raise KeyRefused(answer.words)
+            raise KeyRefused(answer.reason)
 
-    def hub(self, setup: Setup) -> Hub:
+    def hub(self, setup: HubSetup) -> HttpHub:
         if (why := setup.unfit(self._hub.known)) is not None:
             raise Skip(why)
         return self._hub
 
-    def own(self, setup: Setup) -> OwnHub:
+    def own_hub(self, setup: HubSetup) -> OwnHub:
         del setup
-        raise Skip(OTHERS)
+        raise Skip(NEEDS_OWN_HUB)
 
     def describe(self) -> str:
         return self._hub.url
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""

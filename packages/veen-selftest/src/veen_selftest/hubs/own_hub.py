@@ -1,7 +1,7 @@
-"""A hub that the selftest makes, starts, kills and throws away: ``veen-hub`` as a process, in a folder.
+"""A hub process that the selftest creates, starts, kills and deletes.
 
-The program is any that understands ``--init``, ``--rotate``, ``--data-dir``, ``--config`` and ``--port`` as
-``veen-hub`` does and prints one line when it listens; nothing else of it is known here.
+The program may be any that takes ``--init``, ``--rotate``, ``--data-dir``, ``--config`` and ``--port`` as
+``veen-hub`` does and prints one line when it listens; nothing else is assumed about it.
 """
 
 from __future__ import annotations
@@ -18,29 +18,34 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from veen_core.keys import SigningKey
-from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.runner.check import Violation
-from veen_selftest.runner.hub_setup import Setup
+from veen_selftest.runner.hub_setup import HubSetup
 
-PROGRAM: Final = (sys.executable, "-P", "-m", "veen_hub.main")  # nothing of the working directory
+PROGRAM: Final = (
+    sys.executable,
+    "-P",
+    "-m",
+    "veen_hub.main",
+)  # -P: import nothing from the working directory
 LISTENING: Final = "veen-hub listening on "
-PATIENCE: Final = 60
-"""Seconds to start in, and to stop in."""
+START_STOP_SECONDS: Final = 60
+"""Longest time that a hub may take to start, and to stop."""
 
 
 class OwnHub:
-    """A data directory and, while it runs, the process on it. ``hub`` is how to talk to it."""
+    """A data directory and, while it runs, its process. ``start`` returns the hub to talk to."""
 
     def __init__(
         self,
         program: Sequence[str],
         root: Path,
-        setup: Setup,
+        setup: HubSetup,
         admin: SigningKey,
-        patience: float = PATIENCE,
+        timeout: float = START_STOP_SECONDS,
     ) -> None:
         self._program = tuple(program)
-        self._patience = patience
+        self._timeout = timeout
         self._root = root
         self._admin = admin
         self._settings: dict[str, Any] = dict(setup.settings)
@@ -59,33 +64,35 @@ class OwnHub:
         return self._root / "hub.log"
 
     def change(self, settings: Mapping[str, Any]) -> None:
-        """Settings for the next start."""
+        """Change settings; they take effect at the next start."""
         self._settings |= settings
         self._configure()
 
     def _configure(self) -> None:
-        (self._root / "hub.yaml").write_text(json.dumps(self._settings), encoding="utf-8")  # JSON is YAML
+        (self._root / "hub.yaml").write_text(
+            json.dumps(self._settings), encoding="utf-8"
+        )  # JSON is valid YAML
 
     def _flags(self) -> list[str]:
         return [f"--data-dir={self._root / 'data'}", f"--config={self._root / 'hub.yaml'}"]
 
     def _run_once(self, *flags: str) -> None:
         try:
-            done = subprocess.run(  # noqa: S603 - the hub that is to be judged
+            done = subprocess.run(  # noqa: S603 - the hub under test
                 [*self._program, *flags, *self._flags()],
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=self._patience,
-                env=_surroundings(),
+                timeout=self._timeout,
+                env=_environment(),
             )
         except subprocess.TimeoutExpired:
-            raise Violation(f"{self._program[-1]} {flags[0]} does not end") from None
+            raise Violation(f"{self._program[-1]} {flags[0]} has not ended after {self._timeout} s") from None
         if done.returncode != 0:
             raise Violation(f"{self._program[-1]} {flags[0]} failed: {done.stderr.strip()[-300:]}")
 
-    def start(self) -> Hub:
-        """In a session of its own: Ctrl-C reaches the selftest, and the selftest stops its hubs."""
+    def start(self) -> HttpHub:
+        """Start the process, in its own session: Ctrl-C reaches only the selftest, which stops its hubs."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - as above
                 [*self._program, "--port=0", "--log-level=warning", *self._flags()],
@@ -93,34 +100,34 @@ class OwnHub:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env=_surroundings(),
+                env=_environment(),
             )
         line = self._first_line(self._process.stdout)
         if not line.startswith(LISTENING):
             self.kill()
-            raise Violation(f"the hub did not start: {line.strip()} {self._last_words()}")
-        return Hub(line.removeprefix(LISTENING).strip(), self._admin)
+            raise Violation(f"the hub did not start: {line.strip()} {self._log_tail()}")
+        return HttpHub(line.removeprefix(LISTENING).strip(), self._admin)
 
     def _first_line(self, said: IO[str] | None) -> str:
         assert said is not None
-        ready, _, _ = select.select([said], [], [], self._patience)
-        return said.readline() if ready else f"nothing was said in {self._patience} s"
+        ready, _, _ = select.select([said], [], [], self._timeout)
+        return said.readline() if ready else f"no output in {self._timeout} s"
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace").strip()[-300:]
 
     def rotate(self, window_sec: int) -> None:
-        """The next key (§8.4); the hub must not be running."""
+        """Rotate to the next key (§8.4); the hub must not be running."""
         self._run_once("--rotate", f"--window={window_sec}")
 
     def stop(self) -> int:
-        """As an operator would; the exit code."""
+        """Stop with SIGTERM, as an operator would; returns the exit code."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         return self._wait()
 
     def kill(self) -> None:
-        """``kill -9``, and whatever the process left behind."""
+        """Kill the process and its children with SIGKILL."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -131,7 +138,7 @@ class OwnHub:
             return 0
         process, self._process = self._process, None
         try:
-            code = process.wait(self._patience)
+            code = process.wait(self._timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
@@ -140,20 +147,20 @@ class OwnHub:
         return code
 
     def resident_mb(self) -> float:
-        """Of the process and of those it started."""
-        return sum(_resident_kb(pid) for pid in _family(self.pid)) / 1_024
+        """Resident memory of the process and its children, in MB."""
+        return sum(_resident_kb(pid) for pid in _process_tree(self.pid)) / 1_024
 
 
-def _surroundings() -> dict[str, str]:
-    """Without what an operator set for another hub: with VEEN_KEYS_DIR, keys would lie among that hub's."""
+def _environment() -> dict[str, str]:
+    """The environment without VEEN_ variables: VEEN_KEYS_DIR, say, would put keys among another hub's."""
     return {name: value for name, value in os.environ.items() if not name.startswith("VEEN_")}
 
 
-def _family(pid: int) -> list[int]:
+def _process_tree(pid: int) -> list[int]:
     found = [pid]
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in listed.read_text(encoding="ascii").split():
-            found += _family(int(child))
+            found += _process_tree(int(child))
     return found
 
 

@@ -1,7 +1,7 @@
-"""A policy for the selftest's own hubs: three keys that it keeps out, so that its rows can be seen (H6).
+"""A policy for the selftest's own hubs: it refuses three keys, each by another row of the table (H6).
 
-Found by the entry point ``veen_hub.policies``, like any other; the hub that loads it knows nothing of the
-selftest, and the selftest nothing of the hub. What the keys are is no secret: nobody else uses them.
+The hub loads it by the entry point ``veen_hub.policies``. The keys are not secret: only the selftest uses
+them.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from veen_core.ids import ClientId, HubId, Label, UnixTime
 from veen_selftest.peers.writer import key_of
 from veen_selftest.runner.hub_setup import POLICY
 
-OUTCASTS: Final = b"veen-selftest/outcasts"
-"""What the keys of the three are made from, with these names."""
+REFUSED_KEYS_SEED: Final = b"veen-selftest/outcasts"
+"""Seed of the three refused keys, whose names follow."""
 ELSEWHERE, REVOKED, UNPADDED = "elsewhere", "revoked", "unpadded"
-LONGER_THAN_ANY: Final = 2**31 - 1
-"""No ciphertext's length is a multiple of it."""
+IMPOSSIBLE_PAD_BLOCK: Final = 2**31 - 1
+"""No ciphertext has a length that is a multiple of this."""
 
 
-class Asked(Protocol):
-    """What is looked at of the hub's question."""
+class PolicyQuestion(Protocol):
+    """The part of the hub's question that this policy reads."""
 
     @property
     def client_id(self) -> ClientId: ...
 
 
-class Outcasts:
-    """An ``AdmissionPolicy`` without a view: always current."""
+class RefusingPolicy:
+    """An ``AdmissionPolicy`` that depends on no log and is therefore never stale."""
 
     def __init__(self) -> None:
-        self._elsewhere = key_of(OUTCASTS, ELSEWHERE).public
-        self._revoked = key_of(OUTCASTS, REVOKED).public
-        self._unpadded = key_of(OUTCASTS, UNPADDED).public
+        self._elsewhere = key_of(REFUSED_KEYS_SEED, ELSEWHERE).public
+        self._revoked = key_of(REFUSED_KEYS_SEED, REVOKED).public
+        self._unpadded = key_of(REFUSED_KEYS_SEED, UNPADDED).public
 
-    def not_primary(self, question: Asked) -> str | None:
+    def not_primary(self, question: PolicyQuestion) -> str | None:
         return "its primary is another hub" if question.client_id == self._elsewhere else None
 
-    def revoked(self, question: Asked) -> str | None:
+    def revoked(self, question: PolicyQuestion) -> str | None:
         return "client_id is revoked" if question.client_id == self._revoked else None
 
-    def pad_block(self, question: Asked) -> int:
-        return LONGER_THAN_ANY if question.client_id == self._unpadded else 0
+    def pad_block(self, question: PolicyQuestion) -> int:
+        return IMPOSSIBLE_PAD_BLOCK if question.client_id == self._unpadded else 0
 
-    def rate(self, question: Asked) -> None:
-        """No other than the token's."""
+    def rate(self, question: PolicyQuestion) -> None:
+        """No rate in addition to the token's."""
 
     def retention(self) -> Mapping[Label, int]:
         return {}
 
     def enforces(self) -> tuple[str, ...]:
-        return ("what the selftest's own policy says",)
+        return ("the selftest's own policy",)
 
     def stale(self, now: UnixTime) -> str | None:
         del now
@@ -61,7 +61,7 @@ class Outcasts:
         return {"level": POLICY}
 
 
-def outcasts(hub: HubId, options: Mapping[str, object]) -> Outcasts:
-    """As the entry point is called."""
+def refusing_policy(hub: HubId, options: Mapping[str, object]) -> RefusingPolicy:
+    """Make the policy; the hub calls this entry point."""
     del hub, options
-    return Outcasts()
+    return RefusingPolicy()

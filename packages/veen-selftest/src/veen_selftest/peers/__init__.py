@@ -1,1 +1,1 @@
-"""A writer and a verifier of the selftest's own."""
+"""The selftest's own clients: a writer of valid and invalid messages, and a verifier of logs."""

@@ -13,18 +13,18 @@ from veen_core.log_rules import LogTerms
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
 from veen_core.receipt import Receipt
-from veen_selftest.hubs.http_hub import Hub
-from veen_selftest.runner.check import require, same
+from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.runner.check import require, require_equal
 
 
 @dataclass(slots=True)
 class VerifiedLog:
     """Entries in stream order, each verified against all before it."""
 
-    hub: Hub
+    hub: HttpHub
     label: Label
     stream_id: StreamId | None = None
-    pairs: list[Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     roots: list[bytes] = field(default_factory=list)
     verifier: LogVerifier = field(init=False)
 
@@ -56,26 +56,26 @@ class VerifiedLog:
         """Verify one more entry; an error names the rule that the entry breaks."""
         self.verifier.accept(entry)
         self.roots.append(self.tree.root)
-        self.pairs.append(entry)
+        self.entries.append(entry)
 
     def read(self) -> VerifiedLog:
-        """Verify every entry that the hub shows, page by page."""
-        for entry in shown(self.hub, self.label):
-            same(entry.receipt.stream_seq, self.tree.size + 1, "stream_seq of the next item (core §10.2)")
+        """Read and verify the whole log, page by page."""
+        for entry in read_entries(self.hub, self.label):
+            require_equal(entry.receipt.stream_seq, self.tree.size + 1, "stream_seq of the next item (core §10.2)")
             self.add(entry)
         return self
 
 
-def shown(hub: Hub, label: Label) -> Iterator[Entry]:
-    """Yield every entry that the hub shows, in its order, without verifying it."""
+def read_entries(hub: HttpHub, label: Label) -> Iterator[Entry]:
+    """Yield every entry of the log in order, not verified."""
     for item in hub.read_all(label):
-        require(item.receipt is not None, f"entry {item.stream_seq} without the receipt asked for")
+        require(item.receipt is not None, f"entry {item.stream_seq} has no receipt, although it was asked for")
         assert item.receipt is not None
         yield Entry(item.msg.label, item.receipt.stream_seq, item.msg.encode(), item.receipt.encode())
 
 
-def verified(hub: Hub, label: Label, wires: Sequence[bytes], receipts: Sequence[Receipt]) -> VerifiedLog:
-    """Verify the messages that were sent, with the receipts that came back."""
+def verify_entries(hub: HttpHub, label: Label, wires: Sequence[bytes], receipts: Sequence[Receipt]) -> VerifiedLog:
+    """Verify messages that were sent, with their receipts, as the whole log of a label."""
     log = VerifiedLog(hub, label)
     for wire, receipt in zip(wires, receipts, strict=True):
         log.add(Entry(receipt.label, receipt.stream_seq, wire, receipt.encode()))

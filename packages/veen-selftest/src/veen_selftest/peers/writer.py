@@ -1,7 +1,7 @@
-"""Somebody who writes to a stream: a key made from the run's seed, a token, and any message, right or wrong.
+"""A writer of messages, valid or invalid, with a key from the run's seed and a token.
 
-Messages are signed and laid out as §4.2 says, but not sealed: a hub never looks inside, and so they cost one
-signature each. ``seal`` makes one that opens.
+Messages are signed and have the layout of §4.2, but are not encrypted: a hub cannot tell, and each costs only
+one signature. ``seal`` makes a message that opens.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from veen_core.keys import DhSecret, SigningKey, SigningSeed
 from veen_core.msg import SealedMsg, seal_msg
 from veen_core.payload import PayloadHeader
 from veen_core.status import attachment_digest
-from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.runner.check import Skip
 
-LONG = 1_000_000
-"""Seconds: a ttl that no run reaches."""
+LONG_TTL = 1_000_000
+"""Lifetime of a token in seconds; longer than any run."""
 
 
 def key_of(seed: bytes, name: str) -> SigningKey:
     return SigningKey(SigningSeed(H(seed + b"/sign/" + name.encode())))
 
 
-def laid_out(body: bytes) -> bytes:
-    """Bytes with the layout of a ciphertext (§4.2), and nothing in it that could be opened."""
+def ciphertext_layout(body: bytes) -> bytes:
+    """Return bytes with the layout of a ciphertext (§4.2) that nobody can open."""
     return H(b"enc" + body) + struct.pack(">II", 0, len(body)) + body
 
 
 class Writer:
     """One client_id on one label of one hub."""
 
-    def __init__(self, hub: Hub, seed: bytes, name: str, stream_name: str, epoch: int | None = None) -> None:
+    def __init__(
+        self, hub: HttpHub, seed: bytes, name: str, stream_name: str, epoch: int | None = None
+    ) -> None:
         self.hub = hub
         self.key = key_of(seed, name)
         self.client_id = ClientId(self.key.public)
@@ -58,7 +60,7 @@ class Writer:
         return [self.next() for _ in range(count)]
 
     def message(self, seq: int, *, sig: bytes | None = None, **changes: Any) -> bytes:
-        """An encoded MSG with ``changes`` by field name, signed as it stands unless ``sig`` is given."""
+        """Encode a MSG with changed fields, signed after the changes unless ``sig`` is given."""
         fields: dict[str, Any] = {
             "ver": 1,
             "profile_id": bytes(self.hub.known.profile.profile_id),
@@ -68,7 +70,7 @@ class Writer:
             "prev_ack": 0,
             "auth_ref": bytes(self.auth_ref) if self.auth_ref is not None else None,
             "ct_hash": None,
-            "ciphertext": laid_out(b"message %d" % seq),
+            "ciphertext": ciphertext_layout(b"message %d" % seq),
             **changes,
         }
         if "ct_hash" not in changes:
@@ -78,7 +80,7 @@ class Writer:
         return cbor.encode([*unsigned, signature])
 
     def seal(self, recipient: DhPublicKey, body: bytes, attachments: Iterable[bytes] = ()) -> SealedMsg:
-        """The next message, sealed whole (§4.2, §4.6)."""
+        """Seal the next message, with attachments (§4.2, §4.6)."""
         self.seq += 1
         binding = Binding(
             profile_id=self.hub.known.profile.profile_id,
@@ -107,25 +109,25 @@ class Writer:
         self,
         *,
         streams: Iterable[str] | None = None,
-        ttl: int = LONG,
+        ttl: int = LONG_TTL,
         rate: Rate | None = None,
         issuer: SigningKey | None = None,
         subject: ClientId | None = None,
     ) -> CapToken:
-        """By the hub's admin, for this writer and stream, unless told otherwise."""
+        """Mint a token, by default signed by the hub's admin for this writer and stream."""
         signer = issuer or self.hub.admin
         if signer is None:
-            raise Skip("it takes a cap token, and only the hub's admin can issue one: give --admin-key")
+            raise Skip("needs a cap token, which only the hub's admin can issue: give --admin-key")
         ids = [self.stream_id] if streams is None else [stream.stream_id(name) for name in streams]
         return mint(signer, subject or self.client_id, ids, ttl, rate)
 
     def authorized(self, **about: Any) -> Writer:
-        """With a token that was handed to the hub; ``about`` as for ``token``."""
+        """Authorize a token at the hub and use it from now on; ``about`` as for ``token``."""
         self.auth_ref = self.hub.authorize(self.token(**about)).auth_ref
         return self
 
     def attachment_headers(self, coid: Coid) -> dict[str, str]:
-        """What signs a put (H17)."""
+        """Return the headers that sign the upload of an attachment (H17)."""
         headers = {
             "VEEN-Label": self.label.hex(),
             "VEEN-Client": self.client_id.hex(),

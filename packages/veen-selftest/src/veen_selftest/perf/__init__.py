@@ -1,4 +1,4 @@
-"""The suite ``perf``: the figures that a hub is built for, beside what cryptography and disk cost here."""
+"""The suite ``perf``: throughput, latency and memory, compared with the cost of cryptography and disk."""
 
 from __future__ import annotations
 

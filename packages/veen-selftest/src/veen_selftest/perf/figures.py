@@ -1,8 +1,8 @@
-"""The figures: each is measured, put beside its target, and missed if it does not reach it.
+"""The figures: each is measured and compared with its target; a missed target is a failed check.
 
-History is built through the API, in batches, since nothing else of a hub is known here: so it is shorter
-than the million entries that ``hub.growth`` and ``hub.rss_mb`` are stated for, unless ``--history`` asks for
-them. What was measured is said with each figure.
+History is written through the API, in batches, since the hub's storage is unknown here. It is therefore
+shorter than the million entries for which the targets of ``hub.growth`` and ``hub.rss_mb`` are stated, unless
+``--history`` asks for them. Each figure says what it was measured on.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import uvloop
 
 from veen_core.cap import mint
 from veen_core.stream import stream_id
-from veen_selftest.hubs.http_hub import Hub
-from veen_selftest.peers.writer import LONG, Writer
+from veen_selftest.hubs.http_hub import HttpHub
+from veen_selftest.peers.writer import LONG_TTL, Writer
 from veen_selftest.perf import load
 from veen_selftest.perf.yardstick import crypto_floor, lone_seconds
 from veen_selftest.runner.check import Check, Skip, Violation
-from veen_selftest.runner.context import Bench, Figure
+from veen_selftest.runner.context import CheckContext, Figure
 
 IN_FLIGHT: Final = 256
 LANES: Final = 16
 ROUNDS: Final = 5
-SHORT: Final = 1_000
-STREAMS_A_TOKEN: Final = 1_000
+SHORT_HISTORY: Final = 1_000
+STREAMS_PER_TOKEN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything."""
+    """Numbers of messages, seconds, entries and labels per figure."""
 
     single: int
     batch: int
@@ -49,9 +49,9 @@ QUICK: Final = Sizes(6_400, 20_480, 300, 5_000, 3, 8_000, 1_000)
 FULL: Final = Sizes(38_400, 61_440, 2_000, 40_000, 10, 100_000, 20_000)
 
 
-def sizes(bench: Bench) -> Sizes:
-    chosen = QUICK if bench.effort.quick else FULL
-    if bench.effort.history is None:
+def sizes(context: CheckContext) -> Sizes:
+    chosen = QUICK if context.options.quick else FULL
+    if context.options.history is None:
         return chosen
     return Sizes(
         chosen.single,
@@ -59,13 +59,13 @@ def sizes(bench: Bench) -> Sizes:
         chosen.alone,
         chosen.read,
         chosen.follow_sec,
-        bench.effort.history,
+        context.options.history,
         chosen.labels,
     )
 
 
-def _say(
-    bench: Bench,
+def _report(
+    context: CheckContext,
     value: float,
     unit: str,
     about: str,
@@ -73,27 +73,27 @@ def _say(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Write a figure down; raises if it misses its target."""
+    """Record a figure; raises ``Violation`` if it misses its target."""
     ok = (least is None or value >= least) and (most is None or value <= most)
     target = f"at least {least:,g}" if least is not None else f"at most {most:,g}"
-    bench.figures.append(
-        Figure(name=bench.name, value=round(value, 3), unit=unit, target=target, ok=ok, about=about)
+    context.figures.append(
+        Figure(name=context.name, value=round(value, 3), unit=unit, target=target, ok=ok, about=about)
     )
     if not ok:
-        raise Violation(f"{value:,.3f} {unit}, want {target}: {about}")
+        raise Violation(f"{value:,.3f} {unit}, the target is {target}: {about}")
 
 
-def _hub(bench: Bench) -> Hub:
-    """One whose labels outlive what is measured on them."""
-    hub = bench.free_hub()
+def _hub(context: CheckContext) -> HttpHub:
+    """Return a hub whose labels stay open during the measurement."""
+    hub = context.hub_without_pow()
     if hub.known.profile.epoch_sec:
-        raise Skip("it takes a hub without epochs: else a label leaves its window while it is measured (§12)")
+        raise Skip("needs a hub without epochs: otherwise a label closes during the measurement (core §12)")
     return hub
 
 
-def _writers(bench: Bench, hub: Hub, count: int, on: str = "log") -> list[Writer]:
-    """Many, with tokens if the hub asks for them."""
-    made = [bench.stranger(hub, f"writer {n}", on=on) for n in range(count)]
+def _writers(context: CheckContext, hub: HttpHub, count: int, on: str = "log") -> list[Writer]:
+    """Return writers, with tokens if the hub is gated."""
+    made = [context.writer_without_token(hub, f"writer {n}", on=on) for n in range(count)]
     if hub.known.gating:
         tokens = [writer.token() for writer in made]
         uvloop.run(load.authorize(hub, [token.encode() for token in tokens]))
@@ -102,31 +102,35 @@ def _writers(bench: Bench, hub: Hub, count: int, on: str = "log") -> list[Writer
     return made
 
 
-def _fill(hub: Hub, writer: Writer, count: int) -> None:
-    """History, in batches."""
+def _fill(hub: HttpHub, writer: Writer, count: int) -> None:
+    """Write ``count`` messages, in batches."""
     while count:
         some = min(count, 10_000)
         uvloop.run(load.drive(hub, [load.batched(load.bodies(writer, some), 256)], sequences=True))
         count -= some
 
 
-def _single(bench: Bench) -> None:
-    """Durable submits a second, one message a request, 256 in flight, to the crypto floor."""
-    hub, each = _hub(bench), sizes(bench).single // IN_FLIGHT
-    _to_floor(bench, hub, [load.bodies(writer, each) for writer in _writers(bench, hub, IN_FLIGHT)], 1, 0.35)
+def _single(context: CheckContext) -> None:
+    """Durable submits per second, one message per request, 256 in flight, divided by the crypto floor."""
+    hub, each = _hub(context), sizes(context).single // IN_FLIGHT
+    _to_floor(
+        context, hub, [load.bodies(writer, each) for writer in _writers(context, hub, IN_FLIGHT)], 1, 0.35
+    )
 
 
-def _batch(bench: Bench) -> None:
-    """Durable submits a second in sequences of 64, 16 requests under way, to the crypto floor."""
-    hub, each = _hub(bench), sizes(bench).batch // LANES
-    prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(bench, hub, LANES)]
-    _to_floor(bench, hub, prepared, load.TOGETHER, 0.8)
+def _batch(context: CheckContext) -> None:
+    """Durable submits per second in sequences of 64, 16 requests in flight, divided by the crypto floor."""
+    hub, each = _hub(context), sizes(context).batch // LANES
+    prepared = [load.batched(load.bodies(writer, each)) for writer in _writers(context, hub, LANES)]
+    _to_floor(context, hub, prepared, load.BATCH, 0.8)
 
 
-def _to_floor(bench: Bench, hub: Hub, lanes: Sequence[list[bytes]], size: int, least: float) -> None:
-    """Requests of ``size`` messages, in rounds, each between two measurements of the floor; at the median.
+def _to_floor(
+    context: CheckContext, hub: HttpHub, lanes: Sequence[list[bytes]], size: int, least: float
+) -> None:
+    """Report the median ratio of several rounds, each between two measurements of the floor.
 
-    A machine's moods last for seconds: they must not fall on one side only.
+    A machine is slow or fast for seconds at a time, which must affect both sides.
     """
     length = len(lanes[0]) // ROUNDS
     ratios, rates, floors = [], [], [crypto_floor()]
@@ -141,32 +145,32 @@ def _to_floor(bench: Bench, hub: Hub, lanes: Sequence[list[bytes]], size: int, l
         f"{rate:,.0f}/s; the floor is {floor:,.0f}/s; "
         f"median of {ROUNDS} rounds, {min(ratios):.2f} to {max(ratios):.2f}"
     )
-    _say(bench, statistics.median(ratios), "of floor", about, least=least)
+    _report(context, statistics.median(ratios), "of floor", about, least=least)
 
 
-def _p50(bench: Bench) -> None:
-    """One client, one message at a time: the median to one verify, one sign and one fdatasync."""
-    own = bench.own()  # only of a hub on this machine the disk is known
+def _p50(context: CheckContext) -> None:
+    """Median latency of one client, divided by one verification, one signature and one fdatasync."""
+    own = context.own_hub()  # the disk must be the one that is measured
     hub = own.start()
-    prepared = load.bodies(bench.writer(hub), sizes(bench).alone)
+    prepared = load.bodies(context.writer(hub), sizes(context).alone)
     with TemporaryDirectory(dir=own.log.parent) as place:
         before = lone_seconds(Path(place))
         p50 = uvloop.run(load.alone(hub, prepared))
         ideal = (before + lone_seconds(Path(place))) / 2
     own.stop()
     about = f"{p50 * 1e3:.2f} ms; verify, sign and fdatasync take {ideal * 1e3:.2f} ms"
-    _say(bench, p50 / ideal, "of ideal", about, most=3.0)
+    _report(context, p50 / ideal, "of ideal", about, most=3.0)
 
 
-def _read(bench: Bench) -> None:
-    """Entries a second to one reader that takes pages and does not verify."""
-    hub, count = _hub(bench), sizes(bench).read
-    writer = bench.writer(hub)
+def _read(context: CheckContext) -> None:
+    """Entries per second to one reader of pages that does not verify."""
+    hub, count = _hub(context), sizes(context).read
+    writer = context.writer(hub)
     _fill(hub, writer, count)
     page = min(1_000, hub.known.max_page_items)
     seconds = min(uvloop.run(load.read_pages(hub, writer.label, count, page)) for _ in range(3))
-    _say(
-        bench,
+    _report(
+        context,
         count / seconds,
         "entries/s",
         f"{count:,} entries, pages of {page:,}, with receipts",
@@ -174,55 +178,55 @@ def _read(bench: Bench) -> None:
     )
 
 
-def _follow(bench: Bench) -> None:
-    """Milliseconds from durable to a follower, at 1,000 messages a second, at the 99th of 100."""
-    hub = _hub(bench)
-    delays = uvloop.run(load.follow_delays(hub, bench.writer(hub), sizes(bench).follow_sec))
+def _follow(context: CheckContext) -> None:
+    """Milliseconds from durable to a follower, 99th percentile, at 1,000 messages per second."""
+    hub = _hub(context)
+    delays = uvloop.run(load.follow_delays(hub, context.writer(hub), sizes(context).follow_sec))
     p99 = delays[int(len(delays) * 0.99)] * 1e3
     about = f"{len(delays):,} messages; median {delays[len(delays) // 2] * 1e3:.2f} ms"
-    _say(bench, p99, "ms", about, most=20.0)
+    _report(context, p99, "ms", about, most=20.0)
 
 
-def _growth(bench: Bench) -> None:
-    """Submit p50 in a label with a long history to that in a label with 1,000 entries."""
-    hub, chosen = _hub(bench), sizes(bench)
-    deep, shallow = bench.writer(hub, on="long"), bench.writer(hub, on="short")
+def _growth(context: CheckContext) -> None:
+    """Median submit latency in a long label, divided by that in a label with 1,000 entries."""
+    hub, chosen = _hub(context), sizes(context)
+    deep, shallow = context.writer(hub, on="long"), context.writer(hub, on="short")
     _fill(hub, deep, chosen.history)
-    _fill(hub, shallow, SHORT)
+    _fill(hub, shallow, SHORT_HISTORY)
     times: dict[Writer, list[float]] = {deep: [], shallow: []}
-    for _turn in range(5):  # in turns, and the best of each: what else the machine does hits both
+    for _turn in range(5):  # alternating, best of each: other load hits both
         for writer, found in times.items():
             found.append(uvloop.run(load.alone(hub, load.bodies(writer, chosen.alone // 3))))
     long, short = min(times[deep]), min(times[shallow])
     about = (
-        f"{chosen.history:,} entries to {SHORT:,}: {long * 1e3:.2f} ms to {short * 1e3:.2f} ms "
+        f"{chosen.history:,} entries to {SHORT_HISTORY:,}: {long * 1e3:.2f} ms to {short * 1e3:.2f} ms "
         "(stated for 1,000,000: --history)"
     )
-    _say(bench, long / short, "x", about, most=1.3)
+    _report(context, long / short, "x", about, most=1.3)
 
 
-def _memory(bench: Bench) -> None:
-    """Resident memory of a hub with a long label and many labels."""
-    own = bench.own()
-    hub, chosen = own.start(), sizes(bench)
-    _fill(hub, bench.writer(hub, on="long"), chosen.history)
-    _many_labels(bench, hub, chosen.labels)
+def _memory(context: CheckContext) -> None:
+    """Resident memory of a hub with one long label and many labels."""
+    own = context.own_hub()
+    hub, chosen = own.start(), sizes(context)
+    _fill(hub, context.writer(hub, on="long"), chosen.history)
+    _many_labels(context, hub, chosen.labels)
     heavy = own.resident_mb()
     own.stop()
     about = (
         f"{chosen.history:,} entries in one label and {chosen.labels:,} labels, the hub and its processes "
         "(stated for 1,000,000 and 100,000)"
     )
-    _say(bench, heavy, "MB", about, most=400)
+    _report(context, heavy, "MB", about, most=400)
 
 
-def _many_labels(bench: Bench, hub: Hub, count: int) -> None:
-    """One entry each, under tokens that name a thousand streams."""
+def _many_labels(context: CheckContext, hub: HttpHub, count: int) -> None:
+    """Write one entry to each label, with tokens that name a thousand streams."""
     assert hub.admin is not None
-    for start in range(0, count, STREAMS_A_TOKEN):
-        names = [f"{bench.name}/{n}" for n in range(start, min(count, start + STREAMS_A_TOKEN))]
-        writer = bench.stranger(hub, f"wide {start}")
-        token = mint(hub.admin, writer.client_id, [stream_id(name) for name in names], LONG)
+    for start in range(0, count, STREAMS_PER_TOKEN):
+        names = [f"{context.name}/{n}" for n in range(start, min(count, start + STREAMS_PER_TOKEN))]
+        writer = context.writer_without_token(hub, f"wide {start}")
+        token = mint(hub.admin, writer.client_id, [stream_id(name) for name in names], LONG_TTL)
         writer.auth_ref = hub.authorize(token).auth_ref
         labels = [bytes(hub.label(stream_id(name), 0)) for name in names]
         hub.accept_many([writer.message(1, label=label) for label in labels])

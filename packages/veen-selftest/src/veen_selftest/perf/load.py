@@ -1,4 +1,4 @@
-"""Load on a hub: raw HTTP on connections that stay open, so that the client costs as little as it can."""
+"""A load generator: raw HTTP on open connections, so that the client uses as little CPU as possible."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from veen_core import cbor
 from veen_core.api import ErrorEnvelope, StreamRequest, wrap_submit
 from veen_core.hashing import H
 from veen_core.ids import Label, StreamSeq
-from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, Hub, outcome_of
-from veen_selftest.peers.writer import Writer, laid_out
+from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, HttpHub, outcome_of
+from veen_selftest.peers.writer import Writer, ciphertext_layout
 from veen_selftest.runner.check import Skip, Violation
 
-TOGETHER = 64
+BATCH = 64
+"""Messages per request in a batch."""
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
-SEALED = laid_out(b"".join(H(bytes([n])) for n in range(32))[:1_000])
-"""Every message has a kilobyte in it."""
+SEALED = ciphertext_layout(b"".join(H(bytes([n])) for n in range(32))[:1_000])
+"""The ciphertext of every message, one kilobyte."""
 
 
-class Line(asyncio.Protocol):
-    """One connection, one request at a time: as little as a client can do beside the hub it measures."""
+class RawConnection(asyncio.Protocol):
+    """One HTTP connection with one request at a time and minimal parsing."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: HttpHub) -> None:
         self._hub = hub
         self._transport: asyncio.Transport | None = None
         self._got = b""
@@ -53,7 +54,7 @@ class Line(asyncio.Protocol):
 
     def _refusal(self, head: bytes, body: bytes) -> Skip | Violation:
         try:
-            self._hub.excuse(body)
+            self._hub.skip_if_announced(body)
         except Skip as why:
             return why
         return Violation(f"refused under load: {head!r} {body[:200]!r}")
@@ -75,10 +76,10 @@ class Line(asyncio.Protocol):
     async def submit_many(self, body: bytes) -> None:
         self._last = await self.post("/v1/submit", body, CBOR_SEQ)
 
-    def must_have_been_taken(self) -> None:
-        """Sequences of one writer: with one message, all after it are refused (I9), so the last answer tells.
+    def require_accepted(self) -> None:
+        """Raise if a message was refused, by the last answer: a refusal entails all later ones (I9).
 
-        Asked when the clock has stopped: to decode costs more than to send.
+        Called after the measurement, since decoding costs more than sending.
         """
         for item in cbor.split_sequence(self._last):
             if isinstance(outcome_of(item), ErrorEnvelope):
@@ -86,9 +87,10 @@ class Line(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def line(hub: Hub) -> AsyncIterator[Line]:
+async def open_connection(hub: HttpHub) -> AsyncIterator[RawConnection]:
+    """Open a connection for load."""
     transport, made = await asyncio.get_running_loop().create_connection(
-        lambda: Line(hub), *hub.address, ssl=hub.context
+        lambda: RawConnection(hub), *hub.address, ssl=hub.context
     )
     try:
         yield made
@@ -96,8 +98,8 @@ async def line(hub: Hub) -> AsyncIterator[Line]:
         transport.close()
 
 
-async def arrivals(hub: Hub, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
-    """Moments at which entries of a live stream came."""
+async def arrivals(hub: HttpHub, label: Label, start: int, marker: bytes) -> AsyncIterator[float]:
+    """Yield the time of arrival of each entry of a live stream."""
     reader, sender = await asyncio.open_connection(*hub.address, limit=2**24, ssl=hub.context)
     try:
         path = f"{hub.prefix}/v1/stream/{label.hex()}?from={start}"
@@ -113,30 +115,33 @@ async def arrivals(hub: Hub, label: Label, start: int, marker: bytes) -> AsyncIt
 
 
 def bodies(writer: Writer, count: int) -> list[bytes]:
-    """The writer's next messages, each an envelope."""
+    """Return the writer's next messages, each in a submit envelope."""
     return [wrap_submit(writer.next(ciphertext=SEALED)) for _ in range(count)]
 
 
-def batched(envelopes: Sequence[bytes], size: int = TOGETHER) -> list[bytes]:
+def batched(envelopes: Sequence[bytes], size: int = BATCH) -> list[bytes]:
     return [b"".join(envelopes[at : at + size]) for at in range(0, len(envelopes), size)]
 
 
-async def authorize(hub: Hub, tokens: Sequence[bytes], lanes: int = 32) -> None:
-    """Many tokens at once: the hub makes them durable in groups."""
+async def authorize(hub: HttpHub, tokens: Sequence[bytes], lanes: int = 32) -> None:
+    """Authorize many tokens concurrently: the hub makes them durable in groups."""
 
     async def some(mine: Sequence[bytes]) -> None:
-        async with line(hub) as connection:
+        async with open_connection(hub) as connection:
             for token in mine:
                 await connection.post("/tooling/authorize", token)
 
     await asyncio.gather(*(some(tokens[lane::lanes]) for lane in range(lanes) if tokens[lane::lanes]))
 
 
-async def drive(hub: Hub, prepared: Sequence[Sequence[bytes]], *, sequences: bool) -> float:
-    """Seconds until all are answered: a connection a lane, one body a request, a message or a sequence."""
+async def drive(hub: HttpHub, prepared: Sequence[Sequence[bytes]], *, sequences: bool) -> float:
+    """Return the seconds until all requests are answered, with one connection per lane.
 
-    async def one(mine: Sequence[bytes]) -> Line:
-        async with line(hub) as connection:
+    Each body is one request: a message, or a sequence of messages.
+    """
+
+    async def one(mine: Sequence[bytes]) -> RawConnection:
+        async with open_connection(hub) as connection:
             send = connection.submit_many if sequences else connection.submit
             for body in mine:
                 await send(body)
@@ -146,14 +151,14 @@ async def drive(hub: Hub, prepared: Sequence[Sequence[bytes]], *, sequences: boo
     lanes = await asyncio.gather(*(one(mine) for mine in prepared))
     seconds = time.perf_counter() - started
     for lane in lanes:
-        lane.must_have_been_taken()
+        lane.require_accepted()
     return seconds
 
 
-async def alone(hub: Hub, prepared: Sequence[bytes]) -> float:
-    """Seconds of one submit while nothing else goes on, at the median."""
+async def alone(hub: HttpHub, prepared: Sequence[bytes]) -> float:
+    """Return the median seconds of a submit while the hub is otherwise idle."""
     times = []
-    async with line(hub) as connection:
+    async with open_connection(hub) as connection:
         for body in prepared:
             started = time.perf_counter()
             await connection.submit(body)
@@ -161,10 +166,10 @@ async def alone(hub: Hub, prepared: Sequence[bytes]) -> float:
     return statistics.median(times)
 
 
-async def read_pages(hub: Hub, label: Label, upto: int, page: int) -> float:
-    """Seconds to read all entries by pages, without verifying; that all came is seen afterwards."""
+async def read_pages(hub: HttpHub, label: Label, upto: int, page: int) -> float:
+    """Return the seconds to read all entries by pages, unverified; their number is checked afterwards."""
     pages: list[bytes] = []
-    async with line(hub) as connection:
+    async with open_connection(hub) as connection:
         started = time.perf_counter()
         for start in range(1, upto + 1, page):
             asked = StreamRequest(
@@ -174,17 +179,19 @@ async def read_pages(hub: Hub, label: Label, upto: int, page: int) -> float:
         seconds = time.perf_counter() - started
     came = sum(each.count(marker_of(hub)) for each in pages)
     if came != upto:
-        raise Skip(f"its pages are shorter than asked for: {came:,} of {upto:,} entries came in {len(pages)}")
+        raise Skip(
+            f"the hub's pages are shorter than asked for: {came:,} of {upto:,} entries in {len(pages)} pages"
+        )
     return seconds
 
 
-def marker_of(hub: Hub) -> bytes:
-    """How every MSG of this hub begins (§4.1)."""
+def marker_of(hub: HttpHub) -> bytes:
+    """Return the bytes with which every MSG of this hub begins (§4.1)."""
     return b"\x8a\x01\x58\x20" + hub.known.profile.profile_id
 
 
-async def follow_delays(hub: Hub, writer: Writer, seconds: int, per_second: int = 1_000) -> list[float]:
-    """Seconds from each submit's answer (so: durable) to its arrival at a follower, sorted."""
+async def follow_delays(hub: HttpHub, writer: Writer, seconds: int, per_second: int = 1_000) -> list[float]:
+    """Return the sorted delays, in seconds, from a submit's answer to its arrival at a follower."""
     prepared = batched(bodies(writer, seconds * per_second), 10)
     count = seconds * per_second
     marker = marker_of(hub)
@@ -198,13 +205,13 @@ async def follow_delays(hub: Hub, writer: Writer, seconds: int, per_second: int 
                 return
 
     async def send() -> None:
-        async with line(hub) as connection:
+        async with open_connection(hub) as connection:
             began = time.perf_counter()
             for at, body in enumerate(prepared):
                 await asyncio.sleep(max(0.0, began + at * 10 / per_second - time.perf_counter()))
                 await connection.submit_many(body)
                 answered.extend([time.perf_counter()] * 10)
-        connection.must_have_been_taken()
+        connection.require_accepted()
 
     follower = asyncio.create_task(take())
     try:

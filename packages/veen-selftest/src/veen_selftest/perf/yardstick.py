@@ -1,4 +1,4 @@
-"""What cannot be had cheaper on this machine: many messages' cryptography, and all that one message needs."""
+"""Lower bounds of this machine: the cryptography of many messages, and all work of a single one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from veen_core.keys import SigningKey, SigningSeed, verify
 KEY = SigningKey(SigningSeed(H(b"floor")))
 PAUSE_SEC = 0.001
 FLOOR_SEC = 0.5
-EACH = 300
+MESSAGES = 300
 SYNCS = 150
-ENTRY = 1_500
-"""Bytes of one message and its receipt, about."""
+ENTRY_BYTES = 1_500
+"""Approximate size of a message with its receipt."""
 
 
 def crypto_floor() -> float:
-    """Messages a second that one thread can verify and sign, doing nothing else."""
-    messages = _signed(EACH)
+    """Return how many messages per second one thread can verify and sign, doing nothing else."""
+    messages = _signed(MESSAGES)
     began, count = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - began) < FLOOR_SEC:
         for digest, signature in messages:
             verify(KEY.public, digest, signature, "")
             KEY.sign(digest)
-        count += EACH
+        count += MESSAGES
     return count / elapsed
 
 
 def lone_seconds(folder: Path) -> float:
-    """One verification, one signature, one small write and ``fdatasync``, at the median.
+    """Return the median time of one verification, one signature, one small write and ``fdatasync``.
 
-    Each after a pause, as between the messages of one client: a machine that idled in between is slower at
-    first, for a hub as for this.
+    Each follows a pause, like the pause between the messages of one client: a machine is slower right after
+    it was idle, and the hub is measured in the same way.
     """
     path = folder / "sync"
     fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -46,7 +46,7 @@ def lone_seconds(folder: Path) -> float:
     def work(at: int, digest: bytes, signature: Signature) -> None:
         verify(KEY.public, digest, signature, "")
         KEY.sign(digest)
-        os.pwrite(fd, bytes(ENTRY), at * ENTRY)
+        os.pwrite(fd, bytes(ENTRY_BYTES), at * ENTRY_BYTES)
         os.fdatasync(fd)
 
     try:
@@ -61,7 +61,7 @@ def lone_seconds(folder: Path) -> float:
 
 
 def _signed(count: int) -> list[tuple[bytes, Signature]]:
-    """Different ones, as messages are: the same again and again verifies a twentieth faster."""
+    """Return different signed digests: repeating one would verify 5 % faster."""
     return [(digest, KEY.sign(digest)) for digest in (H(n.to_bytes(2, "big")) for n in range(count))]
 
 

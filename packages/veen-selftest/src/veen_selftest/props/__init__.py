@@ -1,4 +1,4 @@
-"""The suite ``props``: properties that hold for anything, tried on what the seed draws (TS0.2)."""
+"""The suite ``props``: properties that hold for every input, tested with random input (TS0.2)."""
 
 from __future__ import annotations
 

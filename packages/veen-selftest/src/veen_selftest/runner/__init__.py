@@ -1,1 +1,5 @@
-"""Running checks: suites, their context and the report."""
+"""Running checks: what a check is, what it is given, the suites, and the report."""
+
+from veen_selftest.runner.check import Check, Skip, Violation, require, require_equal, require_one
+
+__all__ = ["Check", "Skip", "Violation", "require", "require_equal", "require_one"]

@@ -1,63 +1,67 @@
-"""A check: a name, the clause it checks, and a function that asks a hub and raises where that is broken.
+"""A check: a name, the clause that it tests, and a function that asks a hub.
 
-Three ways to end, and only the first is a pass: the function returns; it raises ``Violation`` (or one of
-VEEN's own verification errors); it raises ``Skip``, because this cannot be judged here, and says why.
+A check ends in one of three ways, and only the first is a pass: the function returns; it raises ``Violation``
+or one of VEEN's verification errors; it raises ``Skip``, which says why the clause cannot be tested here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from veen_selftest.runner.context import Bench
+    from veen_selftest.runner.context import CheckContext
 
 T = TypeVar("T")
+MAX_SHOWN: Final = 120
+"""Characters of a value in an error."""
 
 
-class Violation(Exception):  # noqa: N818 - what was found, not what went wrong
-    """The hub breaks the clause."""
+class Violation(Exception):  # noqa: N818 - a finding about the hub, not an error of this program
+    """The hub violates the clause."""
 
 
-class Skip(Exception):  # noqa: N818 - no error at all
-    """It cannot be judged here; the message says what would be needed."""
+class Skip(Exception):  # noqa: N818 - not an error
+    """The clause cannot be tested here; the message says what would be needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One row of a suite."""
+    """One check of a suite."""
 
     name: str
     clause: str
-    run: Callable[[Bench], None]
+    run: Callable[[CheckContext], None]
     about: str = ""
-    """What holds if it passes; the first line of the function's docstring where it is not given."""
+    """What holds if the check passes; by default the first line of the function's docstring."""
 
     @property
-    def says(self) -> str:
+    def statement(self) -> str:
+        """What holds if the check passes, as one sentence."""
         return self.about or (self.run.__doc__ or "").strip().partition("\n")[0]
 
 
-def require(holds: object, broken: str) -> None:
-    """The clause, in a form that can fail; ``broken`` says what was found."""
+def require(holds: object, violation: str) -> None:
+    """Raise ``Violation`` unless the condition holds."""
     if not holds:
-        raise Violation(broken)
+        raise Violation(violation)
 
 
-def same(found: object, wanted: object, what: str) -> None:
-    if found != wanted:
-        raise Violation(f"{what}: want {_short(wanted)}, found {_short(found)}")
+def require_equal(found: object, expected: object, what: str) -> None:
+    """Raise ``Violation`` unless the values are equal."""
+    if found != expected:
+        raise Violation(f"{what}: expected {_short(expected)}, found {_short(found)}")
 
 
-def only(items: Iterable[T], what: str) -> T:
-    """The one that there is."""
+def require_one(items: Iterable[T], what: str) -> T:
+    """Return the only item; raise ``Violation`` if there is none, or more than one."""
     found = list(items)
     if len(found) != 1:
-        raise Violation(f"{what}: want one, found {len(found)}")
+        raise Violation(f"{what}: expected one, found {len(found)}")
     return found[0]
 
 
 def _short(value: object) -> str:
     text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= 120 else f"{text[:120]}… ({len(text)})"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text)} characters)"

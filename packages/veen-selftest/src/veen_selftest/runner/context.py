@@ -1,4 +1,4 @@
-"""What a check is handed: hubs to ask, writers of its own, and chance that the seed decides."""
+"""What a check is given: hubs to ask, writers of its own, and random numbers from the seed."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from dataclasses import dataclass, field
 
 from veen_core.hashing import H
 from veen_selftest.hubs.fleet import Fleet
-from veen_selftest.hubs.http_hub import Hub
+from veen_selftest.hubs.http_hub import HttpHub
 from veen_selftest.hubs.own_hub import OwnHub
 from veen_selftest.peers.writer import Writer
 from veen_selftest.runner.check import Skip
-from veen_selftest.runner.hub_setup import PLAIN, Setup
+from veen_selftest.runner.hub_setup import PLAIN, HubSetup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How much of what could go on for ever."""
+class RunOptions:
+    """How long a run may take."""
 
     fuzz_requests: int = 2_000
+    """Requests per check of the suite ``fuzz``."""
     fuzz_seconds: float = 60.0
     crash_rounds: int = 10
-    patience: float = 5.0
-    """Seconds that a check may wait for time to pass."""
+    """Kills per check of the suite ``crash``."""
+    max_wait: float = 5.0
+    """Longest time that a check may wait for an expiry or an epoch, in seconds."""
     quick: bool = True
-    """Of the figures: a few seconds each."""
+    """Whether the suite ``perf`` uses small sizes: a few seconds per figure."""
     history: int | None = None
-    """Of the figures: entries in the long label, if not as many as ``quick`` says."""
+    """Entries in the long label of the suite ``perf``; None: as ``quick`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number that was measured, and what it should be."""
+    """A measured number and its target."""
 
     name: str
     value: float
@@ -42,48 +44,58 @@ class Figure:
     about: str
 
 
-def _silent(_done: int, _of: int) -> None:
+def _ignore_progress(_done: int, _of: int) -> None:
     pass
 
 
 @dataclass(slots=True, kw_only=True)
-class Bench:
-    """For one check; its name is in every stream and key, so that checks do not meet."""
+class CheckContext:
+    """The context of one check. Its streams and keys contain its name, so that checks do not interfere."""
 
     fleet: Fleet
     name: str
     seed: int
-    effort: Effort = field(default_factory=Effort)
-    progress: Callable[[int, int], None] = _silent
+    options: RunOptions = field(default_factory=RunOptions)
+    progress: Callable[[int, int], None] = _ignore_progress
     figures: list[Figure] = field(default_factory=list)
-    chance: random.Random = field(init=False)
+    rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(f"{self.seed}/{self.name}")  # noqa: S311 - to be repeated, not secret
+        self.rng = random.Random(f"{self.seed}/{self.name}")  # noqa: S311 - repeatable, not secret
 
     @property
     def secret(self) -> bytes:
-        """What keys are made from."""
+        """The seed of this check's keys."""
         return H(f"{self.fleet.run}/{self.seed}/{self.name}".encode())
 
-    def hub(self, setup: Setup = PLAIN) -> Hub:
+    def stream_name(self, on: str) -> str:
+        """The name of one of this check's streams."""
+        return f"{self.fleet.run}/{self.seed}/{self.name}/{on}"
+
+    def hub(self, setup: HubSetup = PLAIN) -> HttpHub:
+        """Return a running hub that other checks use too."""
         return self.fleet.hub(setup)
 
-    def free_hub(self) -> Hub:
-        """One that asks for no work: load, and requests that are malformed, bring none."""
+    def hub_without_pow(self) -> HttpHub:
+        """Return a hub that asks for no proof of work: load and malformed requests carry none."""
         hub = self.hub()
         if hub.known.pow_difficulty:
-            raise Skip("it takes a hub that asks for no proof of work")
+            raise Skip("needs a hub that asks for no proof of work")
         return hub
 
-    def own(self, setup: Setup = PLAIN) -> OwnHub:
-        return self.fleet.own(setup)
+    def own_hub(self, setup: HubSetup = PLAIN) -> OwnHub:
+        """Return a hub for this check alone, not started yet."""
+        return self.fleet.own_hub(setup)
 
-    def stranger(self, hub: Hub, who: str = "alice", *, on: str = "log", epoch: int | None = None) -> Writer:
-        """Somebody without a token, on a stream of this check."""
-        return Writer(hub, self.secret, who, f"{self.fleet.run}/{self.seed}/{self.name}/{on}", epoch)
+    def writer_without_token(
+        self, hub: HttpHub, who: str = "alice", *, on: str = "log", epoch: int | None = None
+    ) -> Writer:
+        """Return a writer without a token, on a stream of this check."""
+        return Writer(hub, self.secret, who, self.stream_name(on), epoch)
 
-    def writer(self, hub: Hub, who: str = "alice", *, on: str = "log", epoch: int | None = None) -> Writer:
-        """Somebody who may write, with a token if the hub asks for one."""
-        made = self.stranger(hub, who, on=on, epoch=epoch)
+    def writer(
+        self, hub: HttpHub, who: str = "alice", *, on: str = "log", epoch: int | None = None
+    ) -> Writer:
+        """Return a writer that the hub admits, with a token if the hub is gated."""
+        made = self.writer_without_token(hub, who, on=on, epoch=epoch)
         return made.authorized() if hub.known.gating else made

@@ -1,4 +1,4 @@
-"""What a check needs of a hub: its profile and settings, as data."""
+"""What a check needs of a hub: its profile and its settings, as data."""
 
 from __future__ import annotations
 
@@ -8,55 +8,59 @@ from typing import Any, Final
 
 from veen_core.status import Status
 
-MOST_WORK: Final = 14
-"""Difficulty of the work that is done for each message: some thousand of them in a run, 30 ms each."""
+MAX_POW_DIFFICULTY: Final = 14
+"""Largest proof of work done per message: 30 ms each, for some thousand messages in a run."""
 
 
-def _asks_too_much(status: Status) -> str | None:
-    if status.pow_difficulty <= MOST_WORK:
+def _too_much_work(status: Status) -> str | None:
+    if status.pow_difficulty <= MAX_POW_DIFFICULTY:
         return None
     return (
-        f"this hub asks for proof of work of difficulty {status.pow_difficulty} with each message, and the "
-        f"selftest brings {MOST_WORK} at most: lower pow.difficulty for the run"
+        f"the hub asks for proof of work of difficulty {status.pow_difficulty} per message, more than "
+        f"{MAX_POW_DIFFICULTY}: lower pow.difficulty for the run"
     )
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Setup:
-    """A kind of hub: how to make one, and why one that is already there will not do."""
+class HubSetup:
+    """A kind of hub: how to make one, and why a running hub is not of this kind."""
 
     name: str
     profile: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """As in hub.yaml."""
-    unfit: Callable[[Status], str | None] = _asks_too_much
+    """Settings as in hub.yaml."""
+    unfit: Callable[[Status], str | None] = _too_much_work
+    """Returns why a hub with this status is not of this kind, or None."""
 
 
-def _has_no_epochs(status: Status) -> str | None:
+def _no_epochs(status: Status) -> str | None:
     if not status.profile.epoch_sec:
-        return "it takes a hub whose profile has epochs (rotating)"
-    return _asks_too_much(status)
+        return "needs a hub whose profile has epochs (rotating)"
+    return _too_much_work(status)
 
 
-def _asks_no_work(status: Status) -> str | None:
-    return _asks_too_much(status) if status.pow_difficulty else "it takes a hub that asks for proof of work"
+def _no_work(status: Status) -> str | None:
+    return _too_much_work(status) if status.pow_difficulty else "needs a hub that asks for proof of work"
 
 
-PLAIN: Final = Setup(name="plain")
-"""Gated, without epochs: as ``veen hub init`` makes it. Of a hub that is there, any that asks little work."""
-ROTATING: Final = Setup(name="rotating", profile="rotating", unfit=_has_no_epochs)
+PLAIN: Final = HubSetup(name="plain")
+"""Gated and without epochs, as ``veen hub init`` makes it; any running hub that asks for little work."""
+ROTATING: Final = HubSetup(name="rotating", profile="rotating", unfit=_no_epochs)
 POLICY = CLOCK = "veen-selftest"
-"""The entry points of ``policy`` and ``clock``."""
-TURNING: Final = Setup(name="turning", profile="rotating", settings={"clock": CLOCK}, unfit=_has_no_epochs)
-"""Epochs of three seconds, by a clock that is fast; of a hub that is there, its own clock's."""
-MOST_MESSAGES: Final = 2
-STRICT: Final = Setup(
+"""Names of the entry points of ``hubs.policy`` and ``hubs.clock``."""
+FAST_EPOCHS: Final = HubSetup(
+    name="fast-epochs", profile="rotating", settings={"clock": CLOCK}, unfit=_no_epochs
+)
+"""Epochs of three seconds, by a fast clock; a running hub keeps its own clock."""
+MAX_MESSAGES: Final = 2
+"""Messages that a STRICT hub accepts per client_id and label."""
+STRICT: Final = HubSetup(
     name="strict",
     settings={
         "pow": {"difficulty": 6},
-        "client_keys": {"max_msgs_per_client_id_per_label": MOST_MESSAGES},
+        "client_keys": {"max_msgs_per_client_id_per_label": MAX_MESSAGES},
         "policy": {"name": POLICY},
     },
-    unfit=_asks_no_work,
+    unfit=_no_work,
 )
-"""Asks for work, bounds how often a client_id is used, and has a policy (SH1+ 5.2, KEX1+ 4.1, H6)."""
+"""Asks for proof of work, bounds the use of a client_id, and has a policy (SH1+ 5.2, KEX1+ 4.1, H6)."""

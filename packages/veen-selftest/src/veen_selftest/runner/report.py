@@ -1,4 +1,4 @@
-"""A run's outcome: one JSON object for programs, JUnit for CI, lines for people."""
+"""The report of a run: one JSON object for programs, JUnit for CI, lines for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from veen_selftest.runner.context import Figure
-from veen_selftest.runner.suite import Outcome, Report, Result
+from veen_selftest.runner.suite import Outcome, Result, RunReport
 
 MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAIL", Outcome.SKIPPED: "skip"}
 
 
-def as_object(report: Report) -> dict[str, Any]:
-    """The keys are an interface."""
+def as_object(report: RunReport) -> dict[str, Any]:
+    """Return the report as a JSON object; its keys are an interface."""
     return {
         "ok": report.ok,
         "hub": report.hub,
@@ -27,7 +27,7 @@ def as_object(report: Report) -> dict[str, Any]:
                 "suite": result.suite,
                 "name": result.check.name,
                 "clause": result.check.clause,
-                "says": result.check.says,
+                "says": result.check.statement,
                 "outcome": result.outcome.value,
                 "why": result.why,
                 "seconds": round(result.seconds, 3),
@@ -38,8 +38,8 @@ def as_object(report: Report) -> dict[str, Any]:
     }
 
 
-def as_junit(report: Report) -> bytes:
-    """One ``testsuite`` a suite; a skipped check is skipped there too, never a pass."""
+def as_junit(report: RunReport) -> bytes:
+    """Return the report in JUnit's XML, one ``testsuite`` per suite; a skipped check is not a pass."""
     root = ET.Element("testsuites", _counted("veen-selftest", report.results, report.seconds))
     for name in dict.fromkeys(result.suite for result in report.results):
         mine = [result for result in report.results if result.suite == name]
@@ -56,7 +56,7 @@ def as_junit(report: Report) -> bytes:
 
 
 def _counted(name: str, results: Sequence[Result], seconds: float) -> dict[str, str]:
-    """What every reader of JUnit looks for; a check that breaks is a failure, so there are no errors."""
+    """Return the attributes that JUnit's readers expect. A check that breaks counts as a failure."""
     return {
         "name": name,
         "tests": str(len(results)),
@@ -77,25 +77,25 @@ def _case(suite: ET.Element, result: Result) -> None:
     )
     if result.outcome is Outcome.FAILED:
         failure = ET.SubElement(case, "failure", type=result.check.clause, message=_printable(result.why))
-        failure.text = result.check.says
+        failure.text = result.check.statement
     elif result.outcome is Outcome.SKIPPED:
         ET.SubElement(case, "skipped", message=_printable(result.why))
 
 
 def _printable(text: str) -> str:
-    """XML has no form for control characters."""
+    """Replace control characters, which XML cannot represent."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def line(result: Result) -> str:
-    """For a person, as soon as it is known."""
+    """Return one result as a line for people, with the reason on a second line."""
     check = result.check
-    text = f"{MARKS[result.outcome]:<4}  {check.name:<32}  {check.clause:<18}  {check.says}"
+    text = f"{MARKS[result.outcome]:<4}  {check.name:<32}  {check.clause:<18}  {check.statement}"
     return f"{text}\n      {result.why}" if result.why else text
 
 
 def table(figures: list[Figure]) -> Iterator[str]:
-    """Name, value, target; what each is under it."""
+    """Yield each figure as two lines: name, value and target; then what was measured."""
     for figure in figures:
         value = (
             f"{figure.value:,.3f}".rstrip("0").rstrip(".") if figure.value < 1_000 else f"{figure.value:,.0f}"
@@ -105,11 +105,12 @@ def table(figures: list[Figure]) -> Iterator[str]:
         yield f"{'':<20}  {figure.about}"
 
 
-def summary(report: Report) -> str:
+def summary(report: RunReport) -> str:
+    """Return the counts of a run in one line."""
     counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in Outcome)
     text = f"{counts} in {report.seconds:.1f} s against {report.hub} (seed {report.seed})"
     if report.interrupted:
         return f"interrupted: {text}"
     if not report.count(Outcome.PASSED) and not report.count(Outcome.FAILED):
-        return f"nothing was judged: {text}"
+        return f"nothing was tested: {text}"
     return text

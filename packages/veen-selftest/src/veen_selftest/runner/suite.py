@@ -1,4 +1,4 @@
-"""Suites: what is checked under which name, and the run that goes through them."""
+"""The suites of checks, and a run through them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Final
 from veen_core.errors import VeenError
 from veen_selftest.hubs.fleet import Fleet
 from veen_selftest.runner.check import Check, Skip, Violation
-from veen_selftest.runner.context import Bench, Effort, Figure
+from veen_selftest.runner.context import CheckContext, Figure, RunOptions
 
 SUITES: Final = {
-    "core": "conformance: scenarios, invariants, the admission table, proofs, checkpoints, tokens, keys",
-    "props": "properties of MMR and codec over the wire, drawn from the seed",
-    "fuzz": "malformed requests, drawn from the seed: an envelope each, and the next user is served",
-    "crash": "kill -9 with a ledger of what was acknowledged",
-    "perf": "the figures, beside the crypto floor measured in the same run",
+    "core": "conformance: scenarios, invariants, admission table, proofs, checkpoints, tokens, keys",
+    "props": "properties of the MMR and the codec, tested with random input from the seed",
+    "fuzz": "random malformed requests: each gets an error envelope, and the next user is served",
+    "crash": "kill -9: every acknowledged message is still there, once",
+    "perf": "throughput, latency and memory, compared with the crypto floor of the same run",
 }
-"""Each is the package ``veen_selftest.<name>`` with its ``CHECKS``."""
+"""Each suite is the package ``veen_selftest.<name>`` with its ``CHECKS``."""
 
 
 def checks_of(suite: str) -> tuple[Check, ...]:
@@ -34,7 +34,7 @@ def checks_of(suite: str) -> tuple[Check, ...]:
 
 
 def chosen(suites: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[str, Check]]:
-    """In order; ``only`` are names, or patterns with ``*``, of which one must fit."""
+    """Yield the checks of these suites, in order, whose name matches one of the patterns ``only``."""
     for suite in suites:
         for check in checks_of(suite):
             if not only or any(fnmatchcase(check.name, pattern) for pattern in only):
@@ -42,7 +42,7 @@ def chosen(suites: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[st
 
 
 class Outcome(enum.StrEnum):
-    """Only the first is a pass."""
+    """How a check ended; only PASSED is a pass."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -51,7 +51,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one check ended."""
+    """The result of one check."""
 
     suite: str
     check: Check
@@ -62,8 +62,8 @@ class Result:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
-    """A run, as far as it came."""
+class RunReport:
+    """The results of a run, complete or interrupted."""
 
     hub: str
     seed: int
@@ -77,13 +77,13 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed, and no less was judged than skipped: what was skipped shows nothing."""
-        judged = self.count(Outcome.PASSED) > 0 and not self.too_little
-        return judged and not self.count(Outcome.FAILED) and not self.interrupted
+        """Whether no check failed, at least one passed, and no more were skipped than passed."""
+        conclusive = self.count(Outcome.PASSED) > 0 and not self.inconclusive
+        return conclusive and not self.count(Outcome.FAILED) and not self.interrupted
 
     @property
-    def too_little(self) -> bool:
-        """Some passed, and more were skipped: that is no verdict on a hub."""
+    def inconclusive(self) -> bool:
+        """Whether more checks were skipped than passed: then the run is no verdict on the hub."""
         return 0 < self.count(Outcome.PASSED) < self.count(Outcome.SKIPPED)
 
     @property
@@ -91,29 +91,29 @@ class Report:
         return [figure for result in self.results for figure in result.figures]
 
 
-def judge(suite: str, check: Check, bench: Bench) -> Result:
-    """Run one check; whatever it raises is an outcome."""
+def run_check(suite: str, check: Check, context: CheckContext) -> Result:
+    """Run one check; whatever it raises becomes its outcome."""
     started = time.monotonic()
     outcome, why = Outcome.FAILED, ""
     try:
-        check.run(bench)
+        check.run(context)
         outcome = Outcome.PASSED
     except Skip as exc:
         outcome, why = Outcome.SKIPPED, str(exc)
     except (Violation, VeenError) as exc:
         why = str(exc)
     except (OSError, EOFError, http.client.HTTPException) as exc:
-        why = f"no answer: {type(exc).__name__} {exc}".strip()
-    except Exception as exc:  # noqa: BLE001 - a check that breaks has not passed
+        why = f"no answer from the hub: {type(exc).__name__} {exc}".strip()
+    except Exception as exc:  # noqa: BLE001 - a check that crashes has not passed
         last = traceback.extract_tb(exc.__traceback__)[-1]
-        why = f"the check broke: {type(exc).__name__} {exc} ({last.name}, line {last.lineno})"
+        why = f"the check crashed: {type(exc).__name__} {exc} ({last.name}, line {last.lineno})"
     return Result(
         suite=suite,
         check=check,
         outcome=outcome,
         seconds=time.monotonic() - started,
         why=why,
-        figures=tuple(bench.figures),
+        figures=tuple(context.figures),
     )
 
 
@@ -121,24 +121,24 @@ def run(
     todo: Sequence[tuple[str, Check]],
     fleet: Fleet,
     seed: int,
-    effort: Effort,
-    tell: Callable[[Result | tuple[Check, int, int]], None],
-) -> Report:
-    """All of them in order; Ctrl-C ends it, and the report says so."""
-    report = Report(hub=fleet.describe(), seed=seed)
+    options: RunOptions,
+    on_event: Callable[[Result | tuple[Check, int, int]], None],
+) -> RunReport:
+    """Run the checks in order; Ctrl-C ends the run, and the report says so."""
+    report = RunReport(hub=fleet.describe(), seed=seed)
     started = time.monotonic()
     try:
         for suite, check in todo:
-            tell((check, 0, 0))
-            bench = Bench(
+            on_event((check, 0, 0))
+            context = CheckContext(
                 fleet=fleet,
                 name=check.name,
                 seed=seed,
-                effort=effort,
-                progress=lambda done, of, check=check: tell((check, done, of)),  # type: ignore[misc]
+                options=options,
+                progress=lambda done, of, check=check: on_event((check, done, of)),  # type: ignore[misc]
             )
-            report.results.append(judge(suite, check, bench))
-            tell(report.results[-1])
+            report.results.append(run_check(suite, check, context))
+            on_event(report.results[-1])
     except KeyboardInterrupt:
         report.interrupted = True
     report.seconds = time.monotonic() - started
