@@ -97,14 +97,14 @@ def while_active(name: str, owner: Any, attribute: str, wrong: Callable[..., Any
 def _rows() -> None:
     """``skip ROW`` for any row that is a rule by itself."""
 
-    def stateless(row: rejection.Rejection, holds: Callable[..., bool]) -> Callable[..., bool]:
+    def skip_stateless(row: rejection.Rejection, holds: Callable[..., bool]) -> Callable[..., bool]:
         return lambda *about: _left_out(row) or holds(*about)
 
-    def stateful(row: rejection.Rejection, failure: Callable[..., Any]) -> Callable[..., Any]:
+    def skip_stateful(row: rejection.Rejection, failure: Callable[..., Any]) -> Callable[..., Any]:
         return lambda standing: None if _left_out(row) else failure(standing)
 
-    stateless.STATELESS = tuple((row, stateless(row, holds)) for row, holds in stateless.STATELESS)
-    table.STATEFUL = tuple((row, stateful(row, failure)) for row, failure in table.STATEFUL)
+    stateless.STATELESS = tuple((row, skip_stateless(row, holds)) for row, holds in stateless.STATELESS)
+    table.STATEFUL = tuple((row, skip_stateful(row, failure)) for row, failure in table.STATEFUL)
     table.AUTH_ROWS = tuple(row for row in table.STATEFUL if row[0].stage is rejection.Stage.AUTH)
     table.MESSAGE_ROWS = tuple(row for row in table.STATEFUL if row[0] not in table.WRITER_ROWS)
 
