@@ -61,7 +61,9 @@ class VerifiedLog:
     def read(self) -> VerifiedLog:
         """Read and verify the whole log, page by page."""
         for entry in read_entries(self.hub, self.label):
-            require_equal(entry.receipt.stream_seq, self.tree.size + 1, "stream_seq of the next item (core §10.2)")
+            require_equal(
+                entry.receipt.stream_seq, self.tree.size + 1, "stream_seq of the next item (core §10.2)"
+            )
             self.add(entry)
         return self
 
@@ -69,12 +71,16 @@ class VerifiedLog:
 def read_entries(hub: HttpHub, label: Label) -> Iterator[Entry]:
     """Yield every entry of the log in order, not verified."""
     for item in hub.read_all(label):
-        require(item.receipt is not None, f"entry {item.stream_seq} has no receipt, although it was asked for")
+        require(
+            item.receipt is not None, f"entry {item.stream_seq} has no receipt, although it was asked for"
+        )
         assert item.receipt is not None
         yield Entry(item.msg.label, item.receipt.stream_seq, item.msg.encode(), item.receipt.encode())
 
 
-def verify_entries(hub: HttpHub, label: Label, wires: Sequence[bytes], receipts: Sequence[Receipt]) -> VerifiedLog:
+def verify_entries(
+    hub: HttpHub, label: Label, wires: Sequence[bytes], receipts: Sequence[Receipt]
+) -> VerifiedLog:
     """Verify messages that were sent, with their receipts, as the whole log of a label."""
     log = VerifiedLog(hub, label)
     for wire, receipt in zip(wires, receipts, strict=True):
