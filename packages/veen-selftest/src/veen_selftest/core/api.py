@@ -135,17 +135,17 @@ def _pages(context: CheckContext) -> None:
         shown = list(range(start, end + 1))[: min(items, most)]
         return shown, shown[-1] + 1 if shown and shown[-1] < end else None
 
-    require_equal(page(), wanted(1, 10, most), "all of it, or a page")
+    require_equal(page(), wanted(1, 10, most), "the first page")
     require_equal(page(from_seq=StreamSeq(4), to_seq=StreamSeq(6)), wanted(4, 6, most), "from 4 to 6")
     require_equal(page(max_items=3), wanted(1, 10, 3), "three of ten")
     require_equal(page(cursor=StreamSeq(8), max_items=2), wanted(8, 10, 2), "two from the cursor")
     require_equal(page(cursor=StreamSeq(10)), ([10], None), "the last one")
-    require_equal(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range that a page just holds")
+    require_equal(page(to_seq=StreamSeq(5), max_items=5), wanted(1, 5, 5), "a range as large as a page")
     require_equal(page(from_seq=StreamSeq(11)), ([], None), "beyond the end")
 
 
 def _sequence(context: CheckContext) -> None:
-    """In a sequence each message is judged by itself, and answers come in order (H14)."""
+    """Each message of a sequence is admitted or refused by itself, and answers are in order (H14)."""
     hub = context.hub()
     writer = context.writer(hub)
     wires = [
@@ -160,11 +160,11 @@ def _sequence(context: CheckContext) -> None:
     codes = [outcome.code if isinstance(outcome, ErrorEnvelope) else "ok" for outcome in found]
     require_equal(codes, ["ok", "E.SIG", "E.FORMAT", "ok", "E.SEQ", "ok"], "outcomes of a sequence")
     whole = hub.post("/v1/submit", b"\xff", CBOR_SEQ)
-    require(whole.status != 200, "a sequence that cannot be split was taken")
+    require(whole.status != 200, "a malformed sequence was accepted")
 
 
 def _follow(context: CheckContext) -> None:
-    """A follower gets what is there and then what comes, each once and in order (H15)."""
+    """A follower gets existing entries and then new ones, each once and in order (H15)."""
     hub = context.hub()
     writer = context.writer(hub)
     hub.accept_many(writer.many(3))
@@ -180,15 +180,15 @@ def _follow(context: CheckContext) -> None:
         try:
             return [found.get(timeout=10) for _ in range(count)]
         except queue.Empty:
-            raise Violation("a follower does not get what is there, or what comes (H15)") from None
+            raise Violation("a follower does not get all entries (RESOLUTIONS H15)") from None
 
-    require_equal([item.stream_seq for item in arrived(2)], [2, 3], "what a follower gets of what is there")
+    require_equal([item.stream_seq for item in arrived(2)], [2, 3], "existing entries that a follower gets")
     receipts = hub.accept_many(writer.many(4))
     came = arrived(4)
     last = hub.accept(writer.next())
     came += arrived(1)
-    require_equal([item.stream_seq for item in came], [4, 5, 6, 7, 8], "what a follower gets as it comes")
-    require_equal([item.receipt for item in came], [*receipts, last], "the receipts that it gets")
+    require_equal([item.stream_seq for item in came], [4, 5, 6, 7, 8], "new entries that a follower gets")
+    require_equal([item.receipt for item in came], [*receipts, last], "receipts that a follower gets")
 
 
 def _probes(context: CheckContext) -> None:

@@ -10,7 +10,8 @@ from veen_core import cbor, hub_identity
 from veen_core.api import CheckpointRequest, CheckpointResponse, ConsistencyRequest, ConsistencyResponse
 from veen_core.checkpoint import Checkpoint, check_transition
 from veen_core.consistency import verify_consistency
-from veen_core.ids import Label, StreamSeq
+from veen_core.hashing import H
+from veen_core.ids import HubId, Label, StreamSeq
 from veen_core.status import CheckpointsResponse, LabelRequest
 from veen_selftest.hubs.http_hub import CBOR, CBOR_SEQ, HttpHub
 from veen_selftest.peers.verifier import VerifiedLog
@@ -114,6 +115,10 @@ def _orders(context: CheckContext) -> None:
         "unsigned": ({"Content-Type": CBOR}, "E.UNAUTHORIZED"),
         "by a stranger": (hub.signed(PATH, body, now, stranger), "E.FORBIDDEN"),
         "of another body": (hub.signed(PATH, body + b"\x00", now, hub.admin), "E.FORBIDDEN"),
+        "for another hub": (
+            hub.signed(PATH, body, now, hub.admin, HubId(H(b"another hub"))),
+            "E.FORBIDDEN",
+        ),
         "of another path": (hub.signed("/tooling/anchor", body, now, hub.admin), "E.FORBIDDEN"),
         "too old": (hub.signed(PATH, body, now - 120, hub.admin), "E.UNAUTHORIZED"),
         "from the future": (hub.signed(PATH, body, now + 120, hub.admin), "E.UNAUTHORIZED"),

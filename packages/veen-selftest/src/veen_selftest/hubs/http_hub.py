@@ -27,7 +27,7 @@ from veen_core.api import (
 )
 from veen_core.cap import CapToken, Rate
 from veen_core.errors import DecodeError
-from veen_core.ids import Epoch, Label, StreamId, StreamSeq
+from veen_core.ids import Epoch, HubId, Label, StreamId, StreamSeq, UnixTime
 from veen_core.keys import SigningKey
 from veen_core.receipt import Receipt
 from veen_core.rejection import HTTP_STATUS, Rejection
@@ -159,7 +159,7 @@ class HttpHub:
         body: bytes = b"",
         headers: Mapping[str, str | Sequence[str]] | None = None,
     ) -> HttpResponse:
-        """A header with several values is sent once for each; as many bytes are announced as are there."""
+        """Send a request; a header with several values is sent once per value."""
         announced = {"Content-Length": str(len(body))} if method != "GET" else {}
         probes = path in ("/readyz", "/metrics")
         with contextlib.closing(self.probes_connection() if probes else self.connection()) as connection:
@@ -287,8 +287,12 @@ class HttpHub:
         self._stamp = max(self._stamp + 1, self.status().hub_ts)
         return self.call("POST", path, body, self.signed(path, body, self._stamp, self.admin))
 
-    def signed(self, path: str, body: bytes, at: int, by: SigningKey) -> dict[str, str]:
-        signature = by.sign(admin_digest(self.status().identity.hub_id, "POST", path, body, at))  # type: ignore[arg-type]  # a UnixTime
+    def signed(
+        self, path: str, body: bytes, at: int, by: SigningKey, hub_id: HubId | None = None
+    ) -> dict[str, str]:
+        """Return the headers of an admin request, by default signed for this hub (H19)."""
+        named = hub_id or self.known.identity.hub_id
+        signature = by.sign(admin_digest(named, "POST", path, body, UnixTime(at)))
         return {"Content-Type": CBOR, "VEEN-Admin-Ts": str(at), "VEEN-Admin-Sig": signature.hex()}
 
 
