@@ -1,4 +1,4 @@
-"""The client without ``await``: the same names, the same answers, and an end when interrupted."""
+"""The blocking client: the same methods and results as the asyncio client, and interruptible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
         yield hub
 
 
-def test_the_blocking_twin_does_the_same(open_hub: HubProcess, tmp_path: Path) -> None:
+def test_the_blocking_client_sends_reads_and_proves(open_hub: HubProcess, tmp_path: Path) -> None:
     with connect(open_hub.url, ALICE, trust=open_hub.hub_id, state=tmp_path, retry=QUICK) as hub:
         stream = hub.stream("blocking")
         assert stream.send("one").stream_seq == 1
@@ -47,7 +47,7 @@ def test_the_blocking_twin_does_the_same(open_hub: HubProcess, tmp_path: Path) -
             stream.receipt(9)
 
 
-def test_what_is_sent_may_come_from_the_same_hub(open_hub: HubProcess) -> None:
+def test_bodies_may_be_read_from_the_same_hub(open_hub: HubProcess) -> None:
     with connect(open_hub.url, ALICE, trust=open_hub.hub_id, retry=QUICK) as hub:
         one, other = hub.stream("copied"), hub.stream("copy")
         assert len(list(one.send_many(f"{n}" for n in range(300)))) == 300
@@ -56,7 +56,7 @@ def test_what_is_sent_may_come_from_the_same_hub(open_hub: HubProcess) -> None:
         assert [m.text for m in other.read()] == [f"{n}" for n in range(300)]
 
 
-def test_a_call_that_would_wait_for_itself_is_refused(open_hub: HubProcess) -> None:
+def test_a_call_from_the_own_event_loop_is_refused(open_hub: HubProcess) -> None:
     async def source(_client_id: ClientId, _stream_id: StreamId) -> CapToken:
         return hub.authorize(token_for(ALICE.client_id, "inside"))  # type: ignore[return-value]
 
@@ -91,7 +91,7 @@ ASYNC_ONLY = {"log", "knows", "outbox", "leave", "epochs", "epoch_labels"} | {
     [(BlockingStream, Stream), (BlockingHub, Hub), (BlockingAdmin, Admin)],
     ids=["stream", "hub", "admin"],
 )
-def test_the_blocking_twin_takes_the_same_arguments(twin: type, original: type) -> None:
+def test_the_blocking_methods_take_the_same_arguments(twin: type, original: type) -> None:
     for name in {name for name in vars(original) if not name.startswith("_")} - ASYNC_ONLY:
         assert hasattr(twin, name), name
         if callable(getattr(original, name)):
@@ -152,7 +152,7 @@ loop.close()
 """
 
 
-def test_an_interrupt_is_raised_when_what_it_interrupts_has_ended() -> None:
+def test_an_interrupt_is_raised_once_the_interrupted_call_has_ended() -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=20, check=False
     )

@@ -1,4 +1,4 @@
-"""What survives: kills, lost answers, cancellations, outages of the hub (RESYNC0, H2)."""
+"""The client survives kills, lost answers, cancellations and outages of the hub (RESYNC0, H2)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
 
 
 @pytest.mark.parametrize("others", ["before", "after"])
-def test_a_lost_answer_in_a_long_label_is_not_looked_for_in_all_of_it(
+def test_the_search_for_a_lost_answer_does_not_read_the_whole_label(
     hub: HubProcess, tmp_path: Path, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever others wrote since the last message of this client, or since the one whose answer was lost."""
@@ -192,7 +192,7 @@ def test_a_lost_answer_in_a_long_label_is_not_looked_for_in_all_of_it(
     assert 1 <= len(run(story())) <= 2
 
 
-def test_what_is_looked_for_at_both_ends_is_looked_for_everywhere_once() -> None:
+def test_a_search_from_both_ends_covers_every_entry_once() -> None:
     for last in range(40):
         pieces = list(from_both_ends(5, last, 4))
         assert sorted(n for start, end in pieces for n in range(start, end + 1)) == list(range(5, last + 1))
@@ -221,7 +221,7 @@ def test_a_message_that_never_arrived_is_sent_by_the_next_client(hub: HubProcess
     run(story())
 
 
-def test_a_client_seq_that_somebody_else_used_makes_the_client_go_on_under_another(
+def test_the_client_takes_a_fresh_client_id_if_its_client_seq_was_used(
     hub: HubProcess, tmp_path: Path
 ) -> None:
     """A state restored from a backup: its client_seqs are taken."""
@@ -243,7 +243,7 @@ def test_a_client_seq_that_somebody_else_used_makes_the_client_go_on_under_anoth
     run(story())
 
 
-def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
+def test_retry_after_is_respected_until_the_deadline(hub: HubProcess) -> None:
     answered: list[float] = []
 
     async def busy(path: str) -> web.Response | None:
@@ -276,7 +276,7 @@ def test_retry_after_is_respected_and_patience_ends(hub: HubProcess) -> None:
 
 
 @pytest.mark.parametrize("silent_from", ["the start", "the send on"])
-def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
+def test_a_silent_hub_is_given_up_at_the_deadline(
     hub: HubProcess, silent_from: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("veen_hub.client.sending.proof_of_work.MIN_ANSWER_SECONDS", 0.5)
@@ -315,7 +315,7 @@ def test_a_hub_that_stays_silent_is_waited_for_no_longer_than_patience(
     assert run(story()) < 5  # and not the thirty seconds that a request may take
 
 
-def test_what_a_proxy_says_of_a_message_is_not_believed(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_refusal_by_a_proxy_is_not_believed_without_a_search(hub: HubProcess, tmp_path: Path) -> None:
     """Accepted, then 504 on the way, then a refusal that is final: it is in the log all the same."""
     expired = ErrorEnvelope(code=Code.TIME, message="epoch", detail=ErrorDetail(detail_enum="EPOCH"))
 
@@ -342,7 +342,7 @@ def test_what_a_proxy_says_of_a_message_is_not_believed(hub: HubProcess, tmp_pat
     run(story())
 
 
-def test_a_proxy_that_says_slow_down_is_heeded(hub: HubProcess) -> None:
+def test_the_retry_after_of_a_proxy_is_respected(hub: HubProcess) -> None:
     answered: list[float] = []
 
     async def busy(path: str) -> web.Response | None:
@@ -465,7 +465,7 @@ def test_a_batch_cancelled_at_any_moment_says_how_much_arrived(hub: HubProcess, 
     run(story())
 
 
-def test_a_message_that_cannot_be_written_down_does_not_leave(hub: HubProcess) -> None:
+def test_a_message_is_not_sent_if_the_state_cannot_be_written(hub: HubProcess) -> None:
     class Full(MemoryStateStore):
         full = False
 
@@ -526,7 +526,7 @@ def test_follow_and_send_survive_a_restart_of_the_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", ["something", "nothing"])
-def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> None:
+def test_follow_gives_up_after_max_outage(tmp_path: Path, known: str) -> None:
     patience = Retry(first_delay=0.01, max_delay=0.2, max_outage=1.0)
 
     async def story() -> None:
@@ -545,7 +545,7 @@ def test_follow_gives_up_when_the_hub_stays_away(tmp_path: Path, known: str) -> 
     run(story())
 
 
-def test_a_live_stream_that_ends_at_once_is_asked_for_ever_more_slowly(hub: HubProcess) -> None:
+def test_reconnecting_to_a_live_stream_that_ends_at_once_slows_down(hub: HubProcess) -> None:
     asked: list[float] = []
 
     async def ends(path: str) -> web.Response | None:
@@ -573,7 +573,7 @@ def test_a_live_stream_that_ends_at_once_is_asked_for_ever_more_slowly(hub: HubP
     run(story())
 
 
-def test_a_silent_live_stream_is_asked_for_again(hub: HubProcess) -> None:
+def test_a_silent_live_stream_is_reconnected(hub: HubProcess) -> None:
     async def story() -> None:
         async with (
             between(hub.url) as proxy,
@@ -589,7 +589,7 @@ def test_a_silent_live_stream_is_asked_for_again(hub: HubProcess) -> None:
     run(story())
 
 
-def test_many_live_streams_leave_room_for_requests(hub: HubProcess) -> None:
+def test_many_live_streams_do_not_block_requests(hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(
             hub.url, ALICE, trust=hub.hub_id, retry=QUICK, timeouts=Timeouts(connect=2.0)
@@ -626,7 +626,7 @@ def test_one_label_has_one_writer_at_a_time(hub: HubProcess, tmp_path: Path) -> 
     run(story())
 
 
-def test_what_a_reader_verified_is_written_down_too(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_reader_stores_how_far_it_has_verified(hub: HubProcess, tmp_path: Path) -> None:
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id) as writer:
             async for _ in writer.stream("noted").send_many(["x"] * 10):
@@ -641,7 +641,7 @@ def test_what_a_reader_verified_is_written_down_too(hub: HubProcess, tmp_path: P
     run(story())
 
 
-def test_processes_that_start_at_once_on_one_state_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_stores_opened_at_once_on_one_state_folder_do_not_interfere(tmp_path: Path) -> None:
     store, hub, count = FileStateStore(tmp_path), HubId(bytes(32)), 200
 
     def work(number: int) -> None:
@@ -657,7 +657,7 @@ def test_processes_that_start_at_once_on_one_state_do_not_disturb_each_other(tmp
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_a_piece_that_several_change_loses_no_change(kind: str, tmp_path: Path) -> None:
+def test_concurrent_updates_of_a_record_lose_nothing(kind: str, tmp_path: Path) -> None:
     store = FileStateStore(tmp_path) if kind == "file" else MemoryStateStore()
     hub = HubId(bytes(32))
 
@@ -673,7 +673,7 @@ def test_a_piece_that_several_change_loses_no_change(kind: str, tmp_path: Path) 
         update(store, hub, "counts", lambda held: held or b"", lock_timeout=0.0)
 
 
-def test_tokens_of_two_clients_on_one_state_are_all_kept(tmp_path: Path) -> None:
+def test_tokens_of_two_clients_on_one_state_folder_are_all_kept(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(tmp_path / "hub", gated=True) as hub:
             state = tmp_path / "state"
@@ -692,7 +692,7 @@ def test_tokens_of_two_clients_on_one_state_are_all_kept(tmp_path: Path) -> None
     run(story())
 
 
-def test_a_state_in_the_users_home_is_there(
+def test_a_state_folder_may_start_with_a_tilde(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -732,7 +732,7 @@ def test_state_stores_keep_their_contract(kind: str, tmp_path: Path) -> None:
             assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_what_a_killed_writer_left_beside_is_removed_and_what_is_being_written_is_not(tmp_path: Path) -> None:
+def test_stale_temporary_files_are_removed_and_fresh_ones_kept(tmp_path: Path) -> None:
     hub, store = HubId(bytes(32)), FileStateStore(tmp_path)
     for name in ("ab" * 32, "epochs/" + "cd" * 32):
         store.save(hub, name, b"seeds")
@@ -748,9 +748,7 @@ def test_what_a_killed_writer_left_beside_is_removed_and_what_is_being_written_i
     assert again.load(hub, "ab" * 32) == b"seeds"
 
 
-def test_a_name_never_stands_for_content_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Renaming before the content is on the disk would let a power cut destroy what was durable."""
     steps: list[str] = []
     sync, rename = os.fdatasync, os.rename
@@ -762,7 +760,7 @@ def test_a_name_never_stands_for_content_that_is_not_there(
 
 
 @pytest.mark.parametrize("piece", ["label", "identity", "tokens"])
-def test_a_damaged_piece_of_state_is_named(hub: HubProcess, tmp_path: Path, piece: str) -> None:
+def test_a_damaged_record_is_named(hub: HubProcess, tmp_path: Path, piece: str) -> None:
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path) as client:
             await client.authorize(token_for(ALICE.client_id, "damaged"))
@@ -777,7 +775,7 @@ def test_a_damaged_piece_of_state_is_named(hub: HubProcess, tmp_path: Path, piec
     run(story())
 
 
-def test_a_conflict_is_a_conflict(hub: HubProcess) -> None:
+def test_a_repeated_admin_signature_is_a_conflict(hub: HubProcess) -> None:
     """Signed requests are carried out once; the client signs each afresh."""
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""A hub, or somebody in between, that lies: the client raises, and what is false never comes out (§9)."""
+"""A hub or a proxy that lies: the client raises and never returns anything false (§9)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ PAGE_LIES = [
 
 
 @pytest.mark.parametrize("lie", PAGE_LIES, ids=lambda lie: lie.__name__)
-def test_a_page_with_a_lie_gives_nothing(hub: HubProcess, lie: Callable[..., StreamResponse]) -> None:
+def test_a_page_with_a_false_entry_yields_nothing(
+    hub: HubProcess, lie: Callable[..., StreamResponse]
+) -> None:
     async def story() -> None:
         async with talking(hub, f"pages/{lie.__name__}") as (proxy, _client, stream):
             proxy.lie = on_pages(lie)
@@ -139,7 +141,7 @@ def test_a_page_with_a_lie_gives_nothing(hub: HubProcess, lie: Callable[..., Str
     run(story())
 
 
-def test_a_replayed_older_page_is_no_answer(hub: HubProcess) -> None:
+def test_a_replayed_older_page_is_refused(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "replay") as (proxy, _client, stream):
             first: list[bytes] = []
@@ -159,7 +161,7 @@ def test_a_replayed_older_page_is_no_answer(hub: HubProcess) -> None:
 
 
 @pytest.mark.parametrize("shown", [0, 12, 19], ids=["all", "some", "the-last"])
-def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess, shown: int) -> None:
+def test_the_hub_cannot_hide_a_known_entry(hub: HubProcess, shown: int) -> None:
     async def story() -> None:
         async with talking(hub, f"hidden/{shown}") as (proxy, _client, stream):
             _ = [m async for m in stream.read()]
@@ -174,7 +176,7 @@ def test_an_entry_that_is_known_cannot_be_hidden(hub: HubProcess, shown: int) ->
     run(story())
 
 
-def test_what_is_sent_while_a_page_is_under_way_is_no_lie(hub: HubProcess) -> None:
+def test_a_message_sent_while_a_page_is_read_is_not_a_contradiction(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "meanwhile", sent=5) as (proxy, _client, stream):
             await stream.send("6")
@@ -199,7 +201,7 @@ async def _texts(stream: Stream) -> list[str]:
     return [m.text async for m in stream.read()]
 
 
-def test_pages_that_are_empty_and_promise_more_have_an_end(hub: HubProcess, tmp_path: Path) -> None:
+def test_an_empty_page_with_a_next_cursor_is_refused(hub: HubProcess, tmp_path: Path) -> None:
     lost: list[bytes] = []
 
     def promise(path: str, request: bytes, answer: bytes) -> bytes | None:
@@ -225,7 +227,7 @@ def test_pages_that_are_empty_and_promise_more_have_an_end(hub: HubProcess, tmp_
     run(story())
 
 
-def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_path: Path) -> None:
+def test_the_hub_cannot_take_back_a_checkpoint(hub: HubProcess, tmp_path: Path) -> None:
     async def story() -> None:
         async with (
             connect(hub.url, ALICE, trust=hub.hub_id) as direct,
@@ -258,7 +260,7 @@ def test_checkpoints_that_were_seen_cannot_be_taken_back(hub: HubProcess, tmp_pa
     run(story())
 
 
-def test_a_checkpoint_of_another_label_is_no_answer_to_an_admin(hub: HubProcess) -> None:
+def test_a_checkpoint_of_another_label_does_not_answer_an_admin(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "of another", sent=2) as (proxy, client, stream):
             await client.stream("of one").send("x")
@@ -275,7 +277,7 @@ def test_a_checkpoint_of_another_label_is_no_answer_to_an_admin(hub: HubProcess)
     run(story())
 
 
-def test_a_checkpoint_that_was_asked_for_before_a_newer_one_was_seen_is_no_lie(hub: HubProcess) -> None:
+def test_an_older_checkpoint_asked_for_before_a_newer_one_was_seen_is_accepted(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "overtaken", sent=3) as (proxy, client, stream):
             admin = client.admin(ADMIN)
@@ -297,7 +299,7 @@ def test_a_checkpoint_that_was_asked_for_before_a_newer_one_was_seen_is_no_lie(h
 # --- answers made to cost much
 
 
-def test_an_answer_made_to_cost_much_is_refused_early(hub: HubProcess) -> None:
+def test_a_response_that_is_expensive_to_decode_is_refused_early(hub: HubProcess) -> None:
     def bomb(path: str, _request: bytes, answer: bytes) -> bytes:
         if path == "/v1/stream":
             count = 8_000_000
@@ -317,7 +319,7 @@ def test_an_answer_made_to_cost_much_is_refused_early(hub: HubProcess) -> None:
     run(story())
 
 
-def test_a_live_item_of_many_parts_is_refused_while_it_arrives() -> None:
+def test_a_live_item_of_many_cbor_items_is_refused_while_it_arrives() -> None:
     framer = Framer(1_000_000)
     with pytest.raises(Misbehaved, match="CBOR items"):
         framer.feed(b"\x9a" + (900_000).to_bytes(4, "big") + b"\x00" * 70)
@@ -358,7 +360,7 @@ def test_a_forged_answer_to_a_submit_is_refused_and_the_message_settled(hub: Hub
     run(story())
 
 
-def test_somebody_elses_receipt_is_no_answer_to_a_submit(hub: HubProcess) -> None:
+def test_the_receipt_of_another_message_does_not_answer_a_submit(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "other receipt", sent=3) as (proxy, _client, stream):
             other = await stream.receipt(2)
@@ -409,7 +411,7 @@ def test_false_receipts_proofs_and_consistency_proofs_are_refused(hub: HubProces
     run(story())
 
 
-def test_a_live_stream_with_a_lie_ends_before_it(hub: HubProcess) -> None:
+def test_a_live_stream_ends_before_a_false_entry(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "live lie") as (proxy, _client, stream):
 
@@ -452,7 +454,7 @@ def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Pa
     run(story())
 
 
-def test_another_profile_in_the_status_hides_nothing(hub: HubProcess, tmp_path: Path) -> None:
+def test_another_profile_in_the_status_is_refused(hub: HubProcess, tmp_path: Path) -> None:
     """Labels follow from the profile's epoch_sec: under another one, every stream would seem empty."""
 
     def rotating(path: str, _request: bytes, answer: bytes) -> bytes:
@@ -474,7 +476,7 @@ def test_another_profile_in_the_status_hides_nothing(hub: HubProcess, tmp_path: 
     run(story())
 
 
-def test_a_status_with_a_wrong_time_costs_no_token_and_no_key(tmp_path: Path) -> None:
+def test_a_status_with_a_wrong_time_deletes_no_token_and_no_key(tmp_path: Path) -> None:
     state = tmp_path / "state"
 
     def next_century(path: str, _request: bytes, answer: bytes) -> bytes:
@@ -525,7 +527,7 @@ async def forked(tmp_path: Path, name: str) -> AsyncIterator[tuple[HubProcess, H
 
 
 @pytest.mark.parametrize("step", ["read", "follow", "send", "head", "receipt", "checkpoint", "admin", "all"])
-def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
+def test_a_forked_hub_is_convicted_by_evidence(tmp_path: Path, step: str) -> None:
     async def act(stream: Stream) -> None:
         match step:
             case "read":
@@ -569,7 +571,7 @@ def test_a_forked_hub_is_convicted(tmp_path: Path, step: str) -> None:
     run(story())
 
 
-def test_a_forked_hub_that_falls_silent_has_diverged_all_the_same(
+def test_a_forked_hub_that_falls_silent_has_still_diverged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows another head than before, and nothing more while patience lasts."""
@@ -620,7 +622,7 @@ def _check_saved(error: DivergenceError, state: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in error.folder.iterdir()} == {0o600}
 
 
-def test_a_hub_that_forgot_what_it_acknowledged_is_found_out(tmp_path: Path) -> None:
+def test_a_hub_that_lost_an_acknowledged_message_is_detected(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(tmp_path / "one") as one:
             async with connect(one.url, ALICE, trust=one.hub_id) as client:
@@ -670,7 +672,7 @@ def test_evidence_that_cannot_be_written_is_still_in_the_error(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("step", ["receipt", "proof", "consistency", "checkpoint"])
-def test_evidence_of_a_log_that_shrank_is_not_merely_not_found(tmp_path: Path, step: str) -> None:
+def test_a_shrunken_log_is_a_divergence_and_not_merely_not_found(tmp_path: Path, step: str) -> None:
     async def story() -> None:
         with serving(tmp_path / "one") as one:
             async with connect(one.url, ALICE, trust=one.hub_id) as client:
@@ -698,7 +700,7 @@ def test_evidence_of_a_log_that_shrank_is_not_merely_not_found(tmp_path: Path, s
     run(story())
 
 
-def test_a_head_before_entries_that_are_known_is_refused(hub: HubProcess) -> None:
+def test_a_head_before_known_entries_is_refused(hub: HubProcess) -> None:
     async def story() -> None:
         async with talking(hub, "older head") as (proxy, client, stream):
             _ = await _texts(stream)
@@ -715,7 +717,7 @@ def test_a_head_before_entries_that_are_known_is_refused(hub: HubProcess) -> Non
     run(story())
 
 
-def test_an_entry_that_is_known_cannot_be_denied(hub: HubProcess) -> None:
+def test_the_hub_cannot_deny_a_known_entry(hub: HubProcess) -> None:
     def deny(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
         if path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq != 5:
             return answer

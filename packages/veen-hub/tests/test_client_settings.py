@@ -1,4 +1,4 @@
-"""The client under other hubs' rules: epochs, proof of work, bounds, anchors; and its own patience."""
+"""The client with hubs of other settings: epochs, proof of work, bounds, anchors; and retries."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_messages_go_to_the_label_of_the_hubs_epoch(start_hub: StartHub, tmp_pat
     run(story())
 
 
-def test_following_goes_through_the_epochs(start_hub: StartHub) -> None:
+def test_follow_continues_across_epochs(start_hub: StartHub) -> None:
     clock = SetClock()
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
 
@@ -127,7 +127,7 @@ def test_following_goes_through_the_epochs(start_hub: StartHub) -> None:
     run(story())
 
 
-def test_what_a_crash_left_open_in_a_past_epoch_is_settled(start_hub: StartHub, tmp_path: Path) -> None:
+def test_a_message_pending_since_a_past_epoch_is_settled(start_hub: StartHub, tmp_path: Path) -> None:
     clock = SetClock(BORN)
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
 
@@ -150,7 +150,7 @@ def test_what_a_crash_left_open_in_a_past_epoch_is_settled(start_hub: StartHub, 
 
 
 @pytest.mark.parametrize("lost", ["the message", "its answer"])
-def test_what_is_open_when_its_window_has_passed_is_found_or_given_up(
+def test_a_pending_message_whose_window_has_passed_is_found_or_dropped(
     start_hub: StartHub, tmp_path: Path, lost: str
 ) -> None:
     """On an open hub, which would take a message for any label of a stream that it does not know (H4)."""
@@ -194,7 +194,7 @@ def test_what_is_open_when_its_window_has_passed_is_found_or_given_up(
     run(story())
 
 
-def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
+def test_a_message_pending_when_the_epoch_ends_is_settled_by_the_next_operation(
     start_hub: StartHub, tmp_path: Path
 ) -> None:
     clock = SetClock(BORN)
@@ -221,7 +221,7 @@ def test_what_is_open_when_the_epoch_turns_is_settled_by_the_next_operation(
     run(story())
 
 
-def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path) -> None:
+def test_labels_of_past_epochs_are_released(start_hub: StartHub, tmp_path: Path) -> None:
     """A connection may last for as many epochs as it likes: each label costs a lock while it is held."""
     clock = SetClock(BORN)
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
@@ -247,7 +247,7 @@ def test_labels_of_past_epochs_are_let_go_of(start_hub: StartHub, tmp_path: Path
 # --- other rules
 
 
-def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> None:
+def test_the_client_does_the_proof_of_work_that_a_hub_asks_for(start_hub: StartHub) -> None:
     hub = start_hub(gating=False, pow__difficulty=6)
 
     async def story() -> None:
@@ -261,7 +261,7 @@ def test_the_client_does_the_work_that_a_hub_asks_for(start_hub: StartHub) -> No
     run(story())
 
 
-def test_work_beyond_the_bound_is_not_begun(start_hub: StartHub) -> None:
+def test_proof_of_work_beyond_the_bound_is_not_begun(start_hub: StartHub) -> None:
     hub = start_hub(gating=False, pow__difficulty=6)
 
     async def story() -> None:
@@ -274,7 +274,7 @@ def test_work_beyond_the_bound_is_not_begun(start_hub: StartHub) -> None:
     run(story())
 
 
-def test_work_without_end_is_cancelled_and_has_a_deadline(start_hub: StartHub) -> None:
+def test_proof_of_work_can_be_cancelled_and_has_a_deadline(start_hub: StartHub) -> None:
     hub = start_hub(gating=False, pow__difficulty=255)
 
     async def story() -> None:
@@ -316,7 +316,7 @@ def test_a_hub_with_tighter_bounds_makes_the_client_rotate(start_hub: StartHub) 
     run(story())
 
 
-def test_lifetimes_of_client_ids_are_kept_by_the_hubs_time(start_hub: StartHub, tmp_path: Path) -> None:
+def test_lifetimes_of_client_ids_follow_the_hubs_time(start_hub: StartHub, tmp_path: Path) -> None:
     clock = SetClock()
     hub = start_hub(gating=False, clock=clock)
     bounds = ClientBounds(max_client_id_lifetime_sec=100)
@@ -347,7 +347,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_leaves(start_hub: Star
     run(story())
 
 
-def test_an_attachment_without_end_is_not_read_to_its_end(start_hub: StartHub) -> None:
+def test_an_endless_attachment_is_aborted_at_the_limit(start_hub: StartHub) -> None:
     hub = start_hub(gating=False, limits=Limits(max_attachment_bytes=10_000))
 
     async def story() -> None:
@@ -419,7 +419,7 @@ def test_a_message_is_found_by_its_receipt_when_its_payload_was_pruned(
     run(story())
 
 
-def test_a_lost_state_is_made_up_from_a_pruned_log(start_hub: StartHub) -> None:
+def test_a_lost_state_is_rebuilt_from_a_pruned_log(start_hub: StartHub) -> None:
     """The token names the identity's key, whose client_seq only the log remembers."""
     clock = SetClock()
     hub = start_hub(limits=SMALL, clock=clock, retention__default={"max_age_sec": 100})
@@ -512,7 +512,7 @@ def test_an_anchoring_hub_with_a_certificate_of_its_own_is_believed_if_its_autho
 # --- patience
 
 
-def test_waits_grow_with_jitter_up_to_an_end() -> None:
+def test_delays_grow_with_jitter_up_to_the_deadline() -> None:
     attempts = Retry(max_attempts=6, first_delay=0.1, max_delay=0.5, deadline=100, jitter=lambda: 1.0).begin()
     assert [attempts.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.5, 0.5, None]
     attempts.renew()

@@ -67,7 +67,7 @@ async def collect(messages: AsyncIterator[Message], count: int) -> list[Message]
 # --- sending and reading
 
 
-def test_what_is_sent_to_somebody_is_read_by_them_and_by_nobody_else(open_hub: HubProcess) -> None:
+def test_only_the_recipient_opens_a_message(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with (
             connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
@@ -151,7 +151,7 @@ def test_many_messages_keep_their_order_and_get_one_receipt_each(open_hub: HubPr
     run(story())
 
 
-def test_sending_inside_the_loop_over_receipts_does_not_stand_still(open_hub: HubProcess) -> None:
+def test_sending_inside_the_loop_over_receipts_does_not_deadlock(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id, batch=4) as hub:
             stream = hub.stream("nested")
@@ -162,7 +162,7 @@ def test_sending_inside_the_loop_over_receipts_does_not_stand_still(open_hub: Hu
     run(story())
 
 
-def test_an_error_of_the_source_comes_out_after_what_was_sent(open_hub: HubProcess) -> None:
+def test_an_error_of_the_source_follows_the_receipts(open_hub: HubProcess) -> None:
     async def source() -> AsyncIterator[bytes]:
         yield b"one"
         raise LookupError("the file ended")
@@ -176,7 +176,7 @@ def test_an_error_of_the_source_comes_out_after_what_was_sent(open_hub: HubProce
     run(story())
 
 
-def test_two_writers_interleaved_close_their_gaps_by_proofs(open_hub: HubProcess) -> None:
+def test_interleaved_writers_close_gaps_by_proofs(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with (
             connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
@@ -200,7 +200,7 @@ def test_two_writers_interleaved_close_their_gaps_by_proofs(open_hub: HubProcess
     run(story())
 
 
-def test_follow_gives_what_is_there_and_what_comes(open_hub: HubProcess) -> None:
+def test_follow_yields_existing_and_new_messages(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with (
             connect(open_hub.url, ALICE, trust=open_hub.hub_id) as alice,
@@ -216,7 +216,7 @@ def test_follow_gives_what_is_there_and_what_comes(open_hub: HubProcess) -> None
     run(story())
 
 
-def test_whoever_follows_its_own_stream_while_sending_gets_both(open_hub: HubProcess) -> None:
+def test_a_client_that_follows_its_own_stream_gets_receipts_and_messages(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
             stream = hub.stream("mirror")
@@ -233,7 +233,7 @@ def test_whoever_follows_its_own_stream_while_sending_gets_both(open_hub: HubPro
 # --- attachments
 
 
-def test_attachments_come_back_as_they_were(open_hub: HubProcess, tmp_path: Path) -> None:
+def test_attachments_are_returned_unchanged(open_hub: HubProcess, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(bytes(range(256)) * 4_096 * 2)
 
@@ -282,7 +282,7 @@ def test_an_attachment_that_is_not_there_is_not_found(open_hub: HubProcess) -> N
 # --- authority
 
 
-def test_a_gated_hub_refuses_without_a_token_and_says_what_to_do(gated_hub: HubProcess) -> None:
+def test_a_gated_hub_refuses_without_a_token_and_the_error_names_the_next_step(gated_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
             with pytest.raises(CapRefused, match="authorize a token") as caught:
@@ -329,7 +329,7 @@ def test_a_token_for_a_drawn_client_id_opens_the_gate(gated_hub: HubProcess, tmp
     run(story())
 
 
-def test_a_lost_state_is_made_up_from_the_log(gated_hub: HubProcess) -> None:
+def test_a_lost_state_is_rebuilt_from_the_log(gated_hub: HubProcess) -> None:
     """The token names the identity's key, whose client_seq only the log remembers."""
     token = token_for(ALICE.client_id, "lost state")
 
@@ -411,7 +411,7 @@ def test_a_token_source_gives_each_fresh_client_id_its_token(gated_hub: HubProce
     run(story())
 
 
-def test_a_worn_out_client_id_of_a_token_is_not_used_on(gated_hub: HubProcess) -> None:
+def test_an_exhausted_client_id_of_a_token_is_not_used(gated_hub: HubProcess) -> None:
     token = token_for(ALICE.client_id, "worn")
 
     async def story() -> None:
@@ -427,7 +427,7 @@ def test_a_worn_out_client_id_of_a_token_is_not_used_on(gated_hub: HubProcess) -
 # --- evidence
 
 
-def test_receipts_proofs_and_checkpoints_come_verified(open_hub: HubProcess) -> None:
+def test_receipts_proofs_and_checkpoints_are_verified(open_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(open_hub.url, ALICE, trust=open_hub.hub_id) as hub:
             stream = hub.stream("evidence")

@@ -1,4 +1,4 @@
-"""Whom the client believes: pins, the first use, rotated keys, certificates (§8.4, KEX0.1)."""
+"""Which hub the client trusts: pins, first use, rotated keys, certificates (§8.4, KEX0.1)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def greet(hub: HubProcess, trust: object, state: Path | None = None) -> No
 
 
 @pytest.mark.parametrize("what", ["hub_id", "hub_pk", "hub_id in hex", "hub_pk in hex", "identity"])
-def test_a_hub_is_the_one_that_was_pinned_by(hub: HubProcess, what: str) -> None:
+def test_a_hub_is_accepted_by_each_kind_of_pin(hub: HubProcess, what: str) -> None:
     pins = {
         "hub_id": hub.hub_id,
         "hub_pk": hub.identity.hub_keys[0].hub_pk,
@@ -75,7 +75,7 @@ def test_the_first_use_pins_and_another_hub_is_refused_later(hub: HubProcess, tm
         run(greet(other, pin))
 
 
-def test_of_two_first_uses_at_once_one_pins_and_the_other_is_refused(
+def test_of_two_concurrent_first_uses_one_pins_and_the_other_is_refused(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both saw that nothing is pinned; then they write."""
@@ -98,7 +98,7 @@ def test_of_two_first_uses_at_once_one_pins_and_the_other_is_refused(
 
 
 @pytest.mark.parametrize("said", [errno.EPERM, errno.EOPNOTSUPP])
-def test_a_first_use_pins_also_where_files_have_no_second_name(
+def test_a_first_use_pins_on_file_systems_without_hard_links(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: int
 ) -> None:
     def no_link(*_names: object) -> None:
@@ -142,7 +142,7 @@ def test_an_endorsed_new_key_is_a_successor_and_going_back_is_not(tmp_path: Path
                 run(greet(old, hub.hub_id, state))  # the state store remembers too
 
 
-def test_a_connection_outlives_a_key_rotation(tmp_path: Path) -> None:
+def test_a_connection_survives_a_key_rotation(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(tmp_path / "hub") as hub:
             async with connect(hub.url, ALICE, trust=hub.hub_id, retry=QUICK) as connected:
@@ -249,7 +249,7 @@ def test_tls_needs_the_right_authority_and_certificate(tmp_path: Path) -> None:
             run(greet_by(Tls(ca=tmp_path / "nothing")))
 
 
-def test_tls_that_would_not_be_used_is_refused(hub: HubProcess, tmp_path: Path) -> None:
+def test_tls_settings_for_a_plain_http_address_are_refused(hub: HubProcess, tmp_path: Path) -> None:
     async def story() -> None:
         with pytest.raises(ConfigError, match="https://"):
             async with connect(hub.url, trust=hub.hub_id, tls=Tls(ca=tmp_path / "ca.pem")):
@@ -265,7 +265,7 @@ def test_tls_that_would_not_be_used_is_refused(hub: HubProcess, tmp_path: Path) 
             configuration.load(None, settings)
 
 
-def test_an_address_without_a_hub_says_what_to_check(tmp_path: Path) -> None:
+def test_the_error_of_an_address_without_a_hub_names_the_next_step(tmp_path: Path) -> None:
     async def story() -> None:
         async with connect("http://127.0.0.1:9", ALICE, trust="00" * 32, retry=IMPATIENT):
             pass

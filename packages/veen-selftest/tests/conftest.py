@@ -1,4 +1,4 @@
-"""Fleets that tests judge: the real hub, and one that can be made faulty while it runs."""
+"""Fleets for the tests: the real hub, and one whose faults can be switched while it runs."""
 
 from __future__ import annotations
 

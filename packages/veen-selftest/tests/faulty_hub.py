@@ -1,10 +1,10 @@
-"""A hub that lies, forgets or is careless, as a flag says: the real one, with one thing in it done wrong.
+"""The real hub with one fault at a time.
 
-    python faulty_hub.py --fault-file=FILE … and what veen-hub takes
+    python faulty_hub.py --fault-file=FILE … and the options of veen-hub
 
-FILE names the fault that is active now, or is empty: so that one process can be every kind of faulty hub in
-turn, and a healthy one in between. ``FAULTS`` lists them; ``skip ROW`` leaves out that row of the admission
-table. Whenever such a hub ends, its machine loses power too: what it never synced is gone then.
+FILE names the active fault, or is empty: one process can have each fault in turn, and none in between.
+``FAULTS`` lists the faults; ``skip ROW`` skips that row of the admission table. When such a hub ends, a power
+loss is simulated: data that was never synced is lost.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ STRANGER = SigningKey(SigningSeed(H(b"a stranger's key")))
 
 Fault = Callable[[], None]
 FAULTS: dict[str, Fault] = {}
-"""By name; each puts itself in place, and does something only while it is active."""
+"""Faults by name; each patches the hub at start and takes effect only while it is active."""
 
 
 class Switch:
-    """Which fault is active now."""
+    """Tells which fault is active now."""
 
     file: Path | None = None
 
@@ -80,7 +80,7 @@ def fault(name: str) -> Callable[[Fault], Fault]:
 
 
 def while_active(name: str, owner: Any, attribute: str, wrong: Callable[..., Any]) -> None:
-    """``wrong(right, *arguments)`` in place of ``owner.attribute`` while the fault is active."""
+    """Replace ``owner.attribute`` by ``wrong(right, *arguments)`` while the fault is active."""
     right = getattr(owner, attribute)
 
     @wraps(right)
@@ -95,7 +95,7 @@ def while_active(name: str, owner: Any, attribute: str, wrong: Callable[..., Any
 
 @fault("skips rows")
 def _rows() -> None:
-    """``skip ROW`` for any row that is a rule by itself."""
+    """Implements ``skip ROW`` for every row of the table."""
 
     def skip_stateless(row: rejection.Rejection, holds: Callable[..., bool]) -> Callable[..., bool]:
         return lambda *about: _left_out(row) or holds(*about)
@@ -279,7 +279,7 @@ def _short_pages() -> None:
 
 @fault("equivocates")
 def _equivocation() -> None:
-    """Two receipts for one place, both of them signed."""
+    """Signs two different receipts for one stream_seq."""
     keys: list[HubKeys] = []
     right_init = HubKeys.__init__
 
@@ -300,7 +300,7 @@ def _equivocation() -> None:
 
 @fault("gives a place twice")
 def _places() -> None:
-    """A receipt whose stream_seq somebody else was given, in the answer alone."""
+    """Answers with a receipt whose stream_seq belongs to another message."""
 
     def before(right: Any, outcome: Any, request_id: str) -> bytes:
         if hasattr(outcome, "receipt") and outcome.receipt.stream_seq > 1:
@@ -340,7 +340,7 @@ def _proof() -> None:
 
 @fault("proves at length")
 def _long_proof() -> None:
-    """A proof that leads to the root of another size than was asked for."""
+    """Proves against a tree of another size than was asked for."""
 
     def longer(right: Any, self: Reader, label: Any, seq: Any, tree_size: Any = None) -> Any:
         del tree_size
@@ -554,7 +554,7 @@ def _fragile() -> None:
 
 @fault("changes its mind")
 def _fickle() -> None:
-    """By the request's number, which goes up by one."""
+    """Depends on the request's number, which increases by one."""
 
     def fickle(right: Any, error: AdmissionError | ApiError, *about: Any) -> Any:
         made = right(error, *about)
@@ -590,7 +590,7 @@ def _claims() -> None:
 
 @fault("is slow")
 def _slow() -> None:
-    """Alone, and by the message where there are many."""
+    """Delays each commit, and more for larger batches."""
 
     def later(right: Any, self: Store, batch: Batch) -> None:
         time.sleep(0.02 + 0.001 * batch.length)
@@ -644,15 +644,15 @@ def _hoards() -> None:
 
 @fault("drops fsync")
 def _unsynced() -> None:
-    """``PowerCut`` remembers it."""
+    """``PowerCut`` then reverts unsynced writes."""
     for name in ("sync", "sync_many", "sync_directory"):
         while_active("drops fsync", Files, name, lambda _right, *_about: None)
 
 
 class PowerCut:
-    """What a data directory held when it was last synced: of each file that was changed since, its old self.
+    """Simulates power loss: keeps the last synced content of each changed file, and restores it.
 
-    Of a name, a sync of its folder is what counts; of bytes, that of the file.
+    A file's name is durable after a sync of its folder, its content after a sync of the file.
     """
 
     def __init__(self, root: Path) -> None:
@@ -661,7 +661,7 @@ class PowerCut:
         self._lock = threading.Lock()
 
     def happen(self) -> None:
-        """Everything as it was at its last sync."""
+        """Restore every file to its last synced content."""
         for old in self._held.rglob("*.old"):
             shutil.copyfile(old, self._root / old.relative_to(self._held).with_suffix(""))
         for new in self._held.rglob("*.new"):
@@ -669,7 +669,7 @@ class PowerCut:
         shutil.rmtree(self._held, ignore_errors=True)
 
     def watch(self) -> None:
-        """Every change and every sync from now on."""
+        """Observe every change and every sync from now on."""
         self._before("write", lambda fd, *_: [_path_of(fd)])
         self._before("truncate", lambda fd, *_: [_path_of(fd)])
         self._before("rename", lambda source, target: [source, target])
@@ -721,7 +721,7 @@ class PowerCut:
 
 
 def _from_backup(root: Path) -> None:
-    """A copy is made at every start; ``starts from a backup`` goes on from the one before."""
+    """Copy the directory at every start; ``starts from a backup`` continues from the previous copy."""
     copy = root.with_name("backup")
     if copy.exists() and active(BACKUP):
         shutil.rmtree(root)

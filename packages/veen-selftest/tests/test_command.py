@@ -1,4 +1,4 @@
-"""``veen selftest`` and ``veen-selftest``: what they print, write and end with."""
+"""``veen selftest`` and ``veen-selftest``: output, reports and exit codes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def key_file(healthy: OwnFleet, tmp_path: Path) -> Path:
     return path
 
 
-def test_veen_finds_it_by_entry_point() -> None:
+def test_veen_finds_the_command_by_entry_point() -> None:
     (entry,) = entry_points(group="veen.commands", name="selftest")
     assert entry.load() is selftest.selftest
     (script,) = entry_points(group="console_scripts", name="veen-selftest")
@@ -122,7 +122,7 @@ def test_a_run_against_a_hub_that_is_there_writes_every_report(
     assert sum(case.find("skipped") is not None for case in cases) == 2
 
 
-def test_lines_for_people_and_nothing_when_quiet(healthy: OwnFleet, key_file: Path) -> None:
+def test_it_prints_lines_for_people_and_nothing_when_quiet(healthy: OwnFleet, key_file: Path) -> None:
     about = ("--only=scenario.A", "--only=identity.restart", f"--admin-key={key_file}")
     hub = healthy.hub(PLAIN).url
     done = run(*about, VEEN_HUB=hub)
@@ -152,7 +152,7 @@ def test_a_faulty_hub_ends_with_5_and_the_report_says_why(tmp_path: Path) -> Non
     assert "accepted what SIG_INVALID refuses" in (failure.get("message") or "")
 
 
-def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: OwnFleet) -> None:
+def test_a_run_in_which_all_checks_were_skipped_ends_with_5(healthy: OwnFleet) -> None:
     done = run("crash", f"--hub={healthy.hub(PLAIN).url}")
     assert done.returncode == 5
     assert done.stdout.splitlines()[-1].startswith("nothing was tested: 0 passed, 0 failed, 2 skipped")
@@ -197,7 +197,9 @@ def test_a_run_in_which_all_was_skipped_shows_nothing_and_ends_with_5(healthy: O
         "a hub that does not start",
     ],
 )
-def test_what_is_wrong_is_one_line_and_a_code(arguments: list[str], code: int, says: str) -> None:
+def test_wrong_usage_prints_one_line_and_sets_the_exit_code(
+    arguments: list[str], code: int, says: str
+) -> None:
     done = run(*arguments)
     assert done.returncode == code, done.stdout + done.stderr
     assert says in done.stderr
@@ -205,7 +207,7 @@ def test_what_is_wrong_is_one_line_and_a_code(arguments: list[str], code: int, s
     assert len(done.stderr.splitlines()) == (1 if says else 0)
 
 
-def test_what_answers_and_is_no_hub_is_said_to_be_none(healthy: OwnFleet) -> None:
+def test_a_server_that_is_not_a_hub_is_reported(healthy: OwnFleet) -> None:
     done = run(f"--hub={healthy.hub(PLAIN).url}/healthz")
     assert done.returncode == 2
     assert "no hub answers" in done.stderr
@@ -215,9 +217,7 @@ def test_what_answers_and_is_no_hub_is_said_to_be_none(healthy: OwnFleet) -> Non
     assert "http:// or https://" in tls.stderr
 
 
-def test_a_key_that_is_not_the_admins_is_refused_before_anything_is_judged(
-    healthy: OwnFleet, tmp_path: Path
-) -> None:
+def test_a_wrong_admin_key_is_refused_before_any_check(healthy: OwnFleet, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(bytes(range(32)))
     done = run(f"--hub={healthy.hub(PLAIN).url}", f"--admin-key={tmp_path / 'key'}")
     assert (done.returncode, done.stdout) == (4, "")
@@ -225,13 +225,13 @@ def test_a_key_that_is_not_the_admins_is_refused_before_anything_is_judged(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_own_starts_a_hub_whatever_the_environment_says() -> None:
+def test_own_starts_a_hub_even_if_the_environment_names_one() -> None:
     done = run("--only=api.version", "--own", VEEN_HUB="http://127.0.0.1:1")
     assert done.returncode == 0, done.stderr
     assert "against its own" in done.stdout
 
 
-def test_what_is_set_for_another_hub_is_not_for_its_own(tmp_path: Path) -> None:
+def test_variables_of_another_hub_do_not_affect_its_own(tmp_path: Path) -> None:
     """Else a key of a hub that is thrown away would stay among the operator's."""
     keys = tmp_path / "keys"
     done = run("--only=scenario.A", "--own", VEEN_KEYS_DIR=str(keys), VEEN_ROLE="nobody's")
@@ -239,7 +239,7 @@ def test_what_is_set_for_another_hub_is_not_for_its_own(tmp_path: Path) -> None:
     assert not keys.exists()
 
 
-def test_a_file_of_the_working_directory_is_no_part_of_its_hub(
+def test_its_hub_imports_nothing_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "queue.py").write_text("raise SystemExit('not the library')")
@@ -313,7 +313,7 @@ def test_checks_are_listed_without_a_hub() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--junit", "--report"])
-def test_a_report_that_cannot_be_written_is_said_before_the_run(flag: str, tmp_path: Path) -> None:
+def test_an_unwritable_report_file_is_refused_before_the_run(flag: str, tmp_path: Path) -> None:
     for target in (tmp_path / "nowhere" / "report", tmp_path):
         done = run("core", flag, str(target))
         assert (done.returncode, done.stdout) == (1, "")
@@ -321,7 +321,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(flag: str, tmp_p
         assert flag in done.stderr
 
 
-def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(healthy: OwnFleet) -> None:
+def test_the_verdict_is_printed_even_if_the_report_cannot_be_written(healthy: OwnFleet) -> None:
     done = run("--only=api.version", f"--hub={healthy.hub(PLAIN).url}", "--junit=/dev/full")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].startswith("1 passed, 0 failed, 0 skipped in ")
@@ -345,7 +345,7 @@ def test_a_full_disk_under_stdout_is_one_line_and_a_code() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_what_is_said_to_a_closed_stream_goes_nowhere(closed: str) -> None:
+def test_closed_output_streams_are_no_error(closed: str) -> None:
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *SCRIPT, "--list"],
         capture_output=True,
@@ -355,7 +355,7 @@ def test_what_is_said_to_a_closed_stream_goes_nowhere(closed: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_hub_that_never_says_that_it_listens_is_waited_for_once(tmp_path: Path) -> None:
+def test_a_hub_that_never_listens_is_waited_for_once(tmp_path: Path) -> None:
     program = tmp_path / "hub"
     program.write_text("#!/bin/sh\ncase $1 in --init) ;; *) exec sleep 600 ;; esac\n")
     program.chmod(0o700)
@@ -405,7 +405,7 @@ main()
 """
 
 
-def test_interrupted_while_it_still_imports_it_says_nothing() -> None:
+def test_an_interrupt_during_the_imports_prints_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 

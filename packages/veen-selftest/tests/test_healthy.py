@@ -1,4 +1,4 @@
-"""The hub as it is: on hubs of the run's own every check is made, and passes."""
+"""The real hub passes every check, with hubs that the selftest starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .conftest import LITTLE
 
 @pytest.mark.parametrize("suite", ["core", "props", "fuzz", "crash"])
 def test_the_real_hub_passes(healthy: OwnFleet, suite: str) -> None:
-    report = run(list(chosen([suite])), healthy, 1, LITTLE, lambda _news: None)
+    report = run(list(chosen([suite])), healthy, 1, LITTLE, lambda _event: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is not Outcome.PASSED] == []
     assert report.ok
     assert len(report.results) == len(checks_of(suite))
@@ -24,7 +24,7 @@ def test_the_real_hub_passes(healthy: OwnFleet, suite: str) -> None:
 @pytest.mark.parametrize("name", ["hub.read", "hub.follow_p99_ms", "hub.growth"])
 def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet, name: str) -> None:
     """Whether it reaches its target is the machine's business, not this test's."""
-    report = run(list(chosen(["perf"], [name])), healthy, 2, LITTLE, lambda _news: None)
+    report = run(list(chosen(["perf"], [name])), healthy, 2, LITTLE, lambda _event: None)
     (figure,) = report.figures
     assert figure.name == name
     assert figure.value > 0
@@ -32,9 +32,9 @@ def test_a_figure_is_measured_and_says_what_it_was_measured_on(healthy: OwnFleet
     assert report.ok is figure.ok
 
 
-def test_what_is_measured_to_the_floor_shows_the_floor(healthy: OwnFleet) -> None:
+def test_a_figure_relative_to_the_floor_shows_the_floor(healthy: OwnFleet) -> None:
     report = run(
-        list(chosen(["perf"], ["hub.single"])), healthy, 3, RunOptions(quick=True), lambda _news: None
+        list(chosen(["perf"], ["hub.single"])), healthy, 3, RunOptions(quick=True), lambda _event: None
     )
     (figure,) = report.figures
     rate, floor = (float(number.replace(",", "")) for number in re.findall(r"([\d,]+)/s", figure.about))

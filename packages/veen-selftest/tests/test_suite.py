@@ -1,4 +1,4 @@
-"""What the suites hold: nothing of the specification's lists is left out, and every check says what it is."""
+"""The suites are complete: no row, invariant or scenario is left out, and every check has a statement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_figure_of_the_hub_is_measured() -> None:
     ]
 
 
-def test_names_are_unique_and_every_check_has_a_clause_and_says_what_it_shows() -> None:
+def test_names_are_unique_and_every_check_has_a_clause_and_a_statement() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for _suite, check in ALL.values():
         assert check.clause
@@ -60,7 +60,7 @@ def test_checks_are_chosen_by_name_and_by_pattern() -> None:
     assert list(chosen(["core"], ["nothing"])) == []
 
 
-def test_a_hub_is_known_by_its_public_api_alone() -> None:
+def test_the_selftest_imports_no_part_of_a_hub_but_its_client() -> None:
     """import-linter says so too; this also looks inside functions."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -91,14 +91,14 @@ def test_the_conformance_table_names_only_checks_and_files_that_exist() -> None:
         assert path.with_suffix(".py").exists() or path.is_dir(), module
 
 
-def test_the_page_counts_the_checks_there_are() -> None:
+def test_the_guide_counts_the_checks() -> None:
     text = (DOCS / "selftest.md").read_text(encoding="utf-8")
     for name in (*SUITES, "all"):
         count = len(list(chosen(SUITES if name == "all" else [name])))
         assert f"| `{name}` | {count} |" in text
 
 
-def test_the_conformance_table_names_every_package_that_answers_for_a_section() -> None:
+def test_the_conformance_table_names_every_package_that_implements_a_section() -> None:
     text = (DOCS / "conformance.md").read_text(encoding="utf-8")
     for package in ("veen_core", "veen_storage", "veen_hub", "veen_overlays", "veen_spark"):
         assert f"`{package}." in text

@@ -1,4 +1,4 @@
-"""A hub that is there already: judged through its URL, left as it was; the rest is skipped and says why."""
+"""Testing a running hub through its URL: it is left as it was, and checks that cannot run are skipped."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def admin(healthy: OwnFleet) -> SigningKey:
     return key
 
 
-def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
+def test_with_the_admin_key_only_checks_that_need_their_own_hub_are_skipped(
     url: str, admin: SigningKey
 ) -> None:
     fleet = RemoteFleet(url, "with-key", admin)
     quick = [
         (suite, check) for suite, check in chosen(["core"]) if not check.name.startswith(("proof", "epoch"))
     ]
-    report = run(quick, fleet, 1, RunOptions(max_wait=0), lambda _news: None)
+    report = run(quick, fleet, 1, RunOptions(max_wait=0), lambda _event: None)
     assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
     skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
     assert skipped.keys() == {
@@ -74,7 +74,7 @@ def test_with_the_admins_key_all_is_judged_but_what_needs_a_hub_of_its_own(
     assert "rotating" in skipped["scenario.C"]
 
 
-def test_without_a_key_what_takes_a_token_is_skipped_and_says_so(url: str) -> None:
+def test_without_a_key_checks_that_need_a_token_are_skipped(url: str) -> None:
     fleet = RemoteFleet(url, "without-key")
     for name in ("scenario.A", "admission.SIG_INVALID", "cap.receipt", "fuzz.submit"):
         result = run_check(name, fleet)
@@ -100,7 +100,7 @@ def test_an_open_hub_needs_no_key() -> None:
         fleet.close()
 
 
-def test_a_hub_with_epochs_is_judged_by_the_same_checks(healthy: OwnFleet) -> None:
+def test_a_hub_with_epochs_passes_the_same_checks(healthy: OwnFleet) -> None:
     hub = healthy.hub(ROTATING)
     there = RemoteFleet(hub.url, "epochs", hub.admin)
     for name in ("scenario.A", "scenario.C", "checkpoint.chain", "cap.receipt", "resync.client", "mmr.roots"):
@@ -125,7 +125,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     return cert, secret
 
 
-def test_a_hub_behind_tls_is_judged_if_its_certificate_is_believed(tmp_path: Path) -> None:
+def test_a_hub_behind_tls_is_tested_if_its_certificate_is_trusted(tmp_path: Path) -> None:
     cert, key = self_signed(tmp_path)
     fleet = OwnFleet(b"tls")
     try:
@@ -142,7 +142,7 @@ def test_a_hub_behind_tls_is_judged_if_its_certificate_is_believed(tmp_path: Pat
         fleet.close()
 
 
-def test_a_hub_that_demands_a_certificate_is_judged_by_whoever_shows_one(tmp_path: Path) -> None:
+def test_a_hub_that_demands_a_client_certificate_is_tested_with_one(tmp_path: Path) -> None:
     cert, key = self_signed(tmp_path)
     fleet = OwnFleet(b"mtls")
     try:
@@ -165,13 +165,13 @@ def test_a_hub_that_demands_a_certificate_is_judged_by_whoever_shows_one(tmp_pat
 BOUNDED = {"client_keys": {"max_msgs_per_client_id_per_label": 2}}
 
 
-def test_a_hub_that_bounds_client_ids_and_says_so_is_not_blamed() -> None:
+def test_a_refusal_by_announced_bounds_skips_the_check() -> None:
     fleet = OwnFleet(b"bounds")
     try:
         hub = fleet.own_hub(HubSetup(name="bounds", settings=BOUNDED)).start()
         there = RemoteFleet(hub.url, "bounds", hub.admin)
         few = RunOptions(max_wait=0, fuzz_requests=20)
-        report = run(list(chosen(["core", "props", "fuzz"])), there, 1, few, lambda _news: None)
+        report = run(list(chosen(["core", "props", "fuzz"])), there, 1, few, lambda _event: None)
         assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
         skipped = {r.check.name: r.why for r in report.results if r.outcome is Outcome.SKIPPED}
         for name in ("scenario.A", "resync.client", "mmr.roots", "fuzz.submit"):
@@ -185,7 +185,7 @@ def test_a_hub_that_bounds_client_ids_and_says_so_is_not_blamed() -> None:
         fleet.close()
 
 
-def test_a_hub_that_pads_and_says_so_is_not_blamed(healthy: OwnFleet) -> None:
+def test_a_refusal_by_announced_padding_skips_the_check(healthy: OwnFleet) -> None:
     hub = RemoteFleet(healthy.hub(PLAIN).url, "pads").hub(PLAIN)
     refusal = envelope_of(AdmissionError(PADDING, "not a multiple of 256")).encode()
     hub.excuse(refusal)
@@ -201,7 +201,7 @@ WORKED = (
 )
 
 
-def test_a_hub_that_asks_for_work_gets_it_and_one_that_asks_for_much_is_not_blamed() -> None:
+def test_a_hub_that_asks_for_work_gets_it_up_to_a_bound() -> None:
     fleet = OwnFleet(b"work")
     try:
         hub = fleet.own_hub(HubSetup(name="work", settings={"pow": {"difficulty": 4}})).start()
@@ -234,14 +234,14 @@ LOW = {
 }
 
 
-def test_a_hub_with_lower_limits_is_not_blamed_for_them() -> None:
+def test_a_hub_with_lower_limits_passes() -> None:
     """§14.1 allows it."""
     fleet = OwnFleet(b"low")
     try:
         hub = fleet.own_hub(HubSetup(name="low", settings=LOW)).start()
         todo = [each for each in chosen(["core", "props"]) if not each[1].name.startswith(("epoch", "mmr"))]
         report = run(
-            todo, RemoteFleet(hub.url, "low", hub.admin), 1, RunOptions(max_wait=0), lambda _news: None
+            todo, RemoteFleet(hub.url, "low", hub.admin), 1, RunOptions(max_wait=0), lambda _event: None
         )
         assert [(r.check.name, r.why) for r in report.results if r.outcome is Outcome.FAILED] == []
         assert report.count(Outcome.PASSED) > 70
@@ -249,10 +249,10 @@ def test_a_hub_with_lower_limits_is_not_blamed_for_them() -> None:
         fleet.close()
 
 
-def test_two_runs_with_one_seed_do_not_meet(url: str, admin: SigningKey) -> None:
+def test_two_runs_with_one_seed_use_different_streams(url: str, admin: SigningKey) -> None:
     for run_id in ("one", "two"):
         fleet = RemoteFleet(url, run_id, admin)
-        report = run(list(chosen(["core"], ["scenario.A"])), fleet, 5, RunOptions(), lambda _news: None)
+        report = run(list(chosen(["core"], ["scenario.A"])), fleet, 5, RunOptions(), lambda _event: None)
         assert report.ok, report.results
 
 
@@ -268,7 +268,7 @@ def _ends(*outcomes: Exception | None) -> RunReport:
         return Check("some.check", "§0", check, "says something")
 
     fleet = RemoteFleet("http://127.0.0.1:1", "none")
-    return run([("core", ending(how)) for how in outcomes], fleet, 1, RunOptions(), lambda _news: None)
+    return run([("core", ending(how)) for how in outcomes], fleet, 1, RunOptions(), lambda _event: None)
 
 
 ENDINGS: list[tuple[list[Exception | None], bool]] = [
@@ -284,7 +284,7 @@ ENDINGS: list[tuple[list[Exception | None], bool]] = [
 
 
 @pytest.mark.parametrize(("outcomes", "ok"), ENDINGS)
-def test_a_run_is_good_only_if_something_passed_and_nothing_failed(
+def test_a_run_is_ok_only_if_a_check_passed_and_none_failed(
     outcomes: list[Exception | None], ok: bool
 ) -> None:
     assert _ends(*outcomes).ok is ok
@@ -304,5 +304,5 @@ def test_ctrl_c_ends_the_run_and_the_report_says_so() -> None:
         list(Stopped())
 
     todo = [("core", Check("first", "§0", lambda _bench: None)), ("core", Check("second", "§0", check))] * 2
-    report = run(todo, RemoteFleet("http://127.0.0.1:1", "none"), 1, RunOptions(), lambda _news: None)
+    report = run(todo, RemoteFleet("http://127.0.0.1:1", "none"), 1, RunOptions(), lambda _event: None)
     assert (len(report.results), report.interrupted, report.ok) == (1, True, False)
