@@ -1,4 +1,4 @@
-"""A store of which one write fails: before it happened, or after."""
+"""A store with one failing write: the write fails before or after it takes effect."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from veen_overlays.summary_tree.store import MemoryStore
 
 
 class DiskFullError(VeenError):
-    """What a store on disk would say."""
+    """The error of a store on a full disk."""
 
 
 class FailingStore(MemoryStore):
-    """``fail_in`` counts writes down to the one that fails."""
+    """``fail_in`` is the number of writes until one fails."""
 
     def __init__(self, *, happens: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Logs by hand: one record after the other, numbered as a hub would."""
+"""Logs made of records, numbered as a hub numbers messages."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def log_of(*records: Record, start: int = 1) -> list[Message]:
 
 
 def state_of(overlay: Overlay[Any], records: Iterable[Record]) -> Any:
-    """The state after these records, as it is shown."""
+    """The view of the state after these records."""
     return overlay.view(overlay.fold(log_of(*records)).inner)

@@ -1,4 +1,4 @@
-"""A label of a hub in memory, to read and write: real keys, real seals, real receipts and proofs."""
+"""A label of a hub in memory, with real keys, sealed messages, receipts and proofs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WRITER = SigningKey(SigningSeed(b"\x04" * 32))
 
 
 class MemoryLog:
-    """One label, one writer."""
+    """A log of one label with one writer."""
 
     def __init__(self, label: Label = LABEL) -> None:
         self.label = label
@@ -49,13 +49,13 @@ class MemoryLog:
         self.mmr = Mmr()
         self.nodes: dict[tuple[int, int], bytes] = {}
         self.read = 0
-        """How many entries were handed out."""
+        """Number of entries that were read."""
         self._grown = asyncio.Condition()
 
     # --- writing
 
     def seal(self, record: Record, reader: DhKey = READER, parent_id: LeafHash | None = None) -> Msg:
-        """The writer's next message."""
+        """Seal a record as the writer's next message."""
         seq = self.mmr.size
         binding = Binding(
             profile_id=DEFAULT_PROFILE.profile_id,

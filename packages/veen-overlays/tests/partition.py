@@ -1,4 +1,4 @@
-"""The work of one process over its part of a log; importable by name, so that a process can be given it."""
+"""The fold of one part of a log in another process; a module, so that processes can import it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veen_overlays.wallet.ledger import LEDGER
 
 
 def in_a_random_tree(seed: int, events: list[Event | IgnoredMessage]) -> bytes:
-    """A partition, as another process gets it: settled events in, canonical bytes out."""
+    """Fold the distinct events of a partition into canonical bytes."""
     rng = random.Random(seed)
     parts = [LEDGER.summarise(event) for event in events]
     while len(parts) > 1:

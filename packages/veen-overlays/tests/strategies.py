@@ -1,4 +1,4 @@
-"""Hypothesis strategies read off the declarations: any record, and logs of any overlay's records."""
+"""Hypothesis strategies derived from declarations: any record, and logs of any overlay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veen_overlays.identifiers import CtxId, RealmId, WalletId, device_id, walle
 from veen_overlays.schema.record import MAX_NESTING, Record
 
 SMALL_POOL = 3
-"""Few distinct identifiers and keys, so that events of one log meet."""
+"""Few distinct identifiers and keys, so that events of a log concern the same objects."""
 
 
 WALLETS = tuple(wallet_id(RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32), "USD") for n in range(SMALL_POOL))
@@ -32,7 +32,7 @@ def nested(depth: int) -> Any:
 
 
 def free_values() -> st.SearchStrategy[Any]:
-    """Shallow ones of all sorts, and some as deep as a record may hold beside the map around them."""
+    """Free values: shallow ones of all kinds, and some as deep as a record may contain."""
     leaves = st.none() | st.booleans() | st.integers(-(2**64), U64_MAX) | st.binary() | st.text()
     shallow = st.recursive(
         leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
@@ -88,14 +88,14 @@ def values_of(codec: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 @cache
 def records(shape: type[Record]) -> st.SearchStrategy[Record]:
-    """Any record of a shape that keeps its rules."""
+    """Any record of a shape that obeys its rules."""
     adjust = ADJUST.get(shape.NAME, lambda values: values)
     built = values_of(shape.codec).map(lambda values: shape(**adjust(values)))
     return built.filter(lambda record: record.broken_rule() is None)
 
 
 def _open_wallet(values: dict[str, Any]) -> dict[str, Any]:
-    """Mostly one of the wallets that the other events of a drawn log name."""
+    """A wallet, mostly one that other events of the log name."""
     currency = values["currency"] if values["currency"] in ("a", "b") else "USD"
     realm, ctx = values["realm_id"], CtxId(values["realm_id"])
     wallet = wallet_id(realm, ctx, currency)
@@ -124,7 +124,7 @@ ADJUST: dict[str, Any] = {
     "id.org.profile.v1": _with_map("metadata"),
     "id.external.v1": _with_map("attributes"),
 }
-"""Records whose rules tie fields together: how to make drawn values keep them."""
+"""For records whose rules connect fields: how to make drawn values obey them."""
 
 
 def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
@@ -132,7 +132,7 @@ def messages_of(drawn: list[tuple[bytes, bytes]]) -> list[Message]:
 
 
 def logs(overlay: Overlay[Any], max_size: int = 24) -> st.SearchStrategy[list[Message]]:
-    """A log in stream order: the overlay's records, some garbage, some of another overlay's."""
+    """A log in stream order: records of the overlay, broken bodies, and records of another overlay."""
     return _logs(overlay.schemas, max_size)
 
 
@@ -147,7 +147,7 @@ def _logs(schemas: tuple[type[Record], ...], max_size: int) -> st.SearchStrategy
 
 
 def lifted(overlay: Overlay[Any], log: list[Message]) -> list[Summary[Any]]:
-    """One summary per distinct event, the way the definition says it."""
+    """One summary per distinct event, by the definition."""
     seen = MemorySeenKeys()
     events = (overlay.distinct(message, seen) for message in log)
     return [overlay.summarise(event) for event in events if event is not None]

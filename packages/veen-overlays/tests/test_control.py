@@ -1,4 +1,4 @@
-"""The control plane, clause by clause (spec-2; H6, H7)."""
+"""The control plane, clause by clause (spec-2; RESOLUTIONS H6, H7)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_record_is_active_from_ts_for_ttl_seconds() -> None:
 
 
 def test_of_two_active_records_the_earlier_counts_until_it_ends() -> None:
-    """H7: a lease cannot be stolen before it ends, by whatever order it arrives in."""
+    """RESOLUTIONS H7: a record in force cannot be replaced before it ends, whatever the order of arrival."""
     mine, theirs = authority(HERE, NOW, 100), authority(THERE, NOW + 10, 1_000)
     for order in ((mine, theirs), (theirs, mine)):
         state = AUTHORITIES.fold(log_of(*order)).inner
@@ -131,7 +131,7 @@ def test_of_two_records_of_one_time_the_lower_primary_counts() -> None:
 
 
 def test_only_the_primary_of_a_stream_accepts() -> None:
-    """3.3."""
+    """spec-2 3.3."""
     theirs = view(authorities=bound(AUTHORITIES, authority(THERE)))
     why = theirs.not_primary(STREAM, NOW)
     assert why is not None
@@ -143,7 +143,7 @@ def test_only_the_primary_of_a_stream_accepts() -> None:
 
 
 def test_streams_with_several_primaries_are_counted_in_the_status() -> None:
-    """3.3, step 3: SHOULD record that a label is multi-primary, for operational monitoring."""
+    """spec-2 3.3, step 3: SHOULD record that a label is multi-primary, for operational monitoring."""
     many = bound(AUTHORITIES, authority(THERE, policy="multi-primary"))
     held = view(Level.FEDERATED, authorities=many)
     assert (held.multi_primary(NOW), held.multi_primary(NOW + 100)) == ({STREAM}, set())
@@ -195,7 +195,7 @@ TOKEN, AUTH = TokenHash(b"\x04" * 32), AuthRef(b"\x05" * 32)
     ("kind", "target"), [("client-id", CLIENT), ("auth-ref", AUTH), ("cap-token", TOKEN)]
 )
 def test_a_revoked_target_is_refused_during_its_period(kind: str, target: bytes) -> None:
-    """4.3."""
+    """spec-2 4.3."""
     held = view(revocations=bound(REVOCATIONS, revocation(kind, target, ttl=10, reason="lost")))
     assert held.revoked(CLIENT, AUTH, TOKEN, NOW) == f"{kind} revoked at {format_utc(NOW)}: lost"
     assert held.revoked(CLIENT, AUTH, TOKEN, NOW - 1) is None
@@ -219,7 +219,7 @@ def test_a_revocation_on_another_admin_stream_does_not_count() -> None:
 
 
 def test_a_label_is_handled_by_its_class() -> None:
-    """6.2."""
+    """spec-2 6.2."""
     wallet = LabelClass(label=LABEL, class_="wallet", retention_hint=60)
     held = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_="log"), wallet))
     assert held.handling(LABEL) == HANDLING["wallet"]
@@ -248,7 +248,7 @@ OWN = Rate(per_sec=10, burst=3)
 def test_a_class_gets_a_share_of_the_tokens_rate_or_its_configured_rate(
     class_: str, own: Rate | None, wanted: Rate | None
 ) -> None:
-    """6.2: rates of None are the token's own, if it has one."""
+    """spec-2 6.2: rates of None are the token's own, if it has one."""
     held = view(classes=bound(LABEL_CLASSES, LabelClass(label=LABEL, class_=class_)))
     assert held.rate(LABEL, own, {"log": Rate(per_sec=1, burst=2)}) == wanted
     assert held.rate(Label(b"\x09" * 32), own, {"log": OWN}) is None
@@ -303,7 +303,7 @@ def test_a_schema_is_described_by_its_latest_registration() -> None:
     ],
 )
 def test_a_level_enforces_and_needs_the_profiles_it_includes(level: Level, streams: set[str]) -> None:
-    """§8."""
+    """spec-2 §8."""
     held = view(
         level,
         authorities=bound(AUTHORITIES, authority(THERE)),

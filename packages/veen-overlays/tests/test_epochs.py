@@ -1,4 +1,4 @@
-"""A stream whose label changes with every epoch, as one log (§12)."""
+"""The view of a stream whose label changes with every epoch (core §12)."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def label_of(epoch: Epoch) -> Label:
 
 @dataclass
 class Stream:
-    """A hub's stream: it takes messages in the epochs around ``now``."""
+    """A stream at a hub that accepts messages for the epochs around ``now``."""
 
     now: int = FIRST_EPOCH
     logs: Logs = field(default_factory=Logs)
     forgotten: list[Label] = field(default_factory=list)
     since: Epoch = FIRST_EPOCH
     behind: int | None = None
-    """The hub's epoch, where our clock runs ahead of it."""
+    """The hub's epoch, if the local clock is ahead of it."""
 
     @staticmethod
     def label_of(epoch: Epoch) -> Label:
@@ -72,7 +72,7 @@ class Stream:
         return EpochView(self.overlay, self, self.logs, key=READER, store=store, block_height=BLOCK_HEIGHT)  # type: ignore[arg-type]
 
     def in_order(self) -> list[Message]:
-        """All messages, numbered along."""
+        """All messages with their positions as seq."""
         found: list[Message] = []
         for epoch in range(FIRST_EPOCH, self.now + 2):
             for entry in self.logs.at(label_of(Epoch(epoch))).entries:
@@ -121,7 +121,7 @@ STEPS = st.lists(
 def test_the_view_is_the_fold_of_its_labels_in_order(
     steps: list[tuple[int, str, int, bool] | int],
 ) -> None:
-    """Whatever is written where in the window, however the epochs turn, with restarts in between."""
+    """For any writes in the window and any passing of epochs, with restarts in between."""
 
     async def check() -> None:
         stream, store = Stream(now=FIRST_EPOCH + 1), MemoryStore()
@@ -156,7 +156,7 @@ def root_of(messages: list[Message]) -> MmrRoot:
 def test_any_prefix_and_range_is_the_fold_of_its_labels_in_order(
     steps: list[tuple[int, str, int, bool] | int], data: st.DataObject
 ) -> None:
-    """WAL §1: several labels fold in one total order, so a prefix of them means something (§11.3)."""
+    """WAL §1: several labels have one total order, so prefixes and ranges are defined (core §11.3)."""
 
     async def check() -> None:
         stream, store = Stream(now=FIRST_EPOCH + 1), MemoryStore()
@@ -241,7 +241,7 @@ def test_a_view_names_every_label_it_is_folded_from() -> None:
 
 
 def test_a_label_is_closed_only_by_the_hubs_own_time() -> None:
-    """Else a clock that runs ahead would have a follower miss what is still written."""
+    """Otherwise a follower whose clock is ahead would miss messages that are still accepted."""
 
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
@@ -314,7 +314,7 @@ def test_a_label_that_contradicts_the_folded_one_is_reported_as_evidence(epoch: 
 
 
 def test_a_prefix_never_gets_a_receipt_of_another_history() -> None:
-    """A hub that shows a passed label differently later: the state is right, and its receipt would not be."""
+    """A hub later shows another history of a closed label: the folded state is right, its receipt is not."""
 
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
@@ -331,7 +331,7 @@ def test_a_prefix_never_gets_a_receipt_of_another_history() -> None:
 
 
 def test_two_views_on_one_store_do_not_disturb_each_other() -> None:
-    """Two commands at once: the slower one writes an older cursor after the faster one's rows."""
+    """Of two concurrent commands the slower one writes an older cursor after the rows of the faster one."""
 
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
@@ -355,7 +355,7 @@ def test_two_views_on_one_store_do_not_disturb_each_other() -> None:
 
 
 def test_a_label_that_another_process_closed_stays_in_this_views_window() -> None:
-    """What it folds beyond its own tree came before nothing, though the shared index knows it already."""
+    """Keys that the other process has already stored do not make this view's messages duplicates."""
 
     async def check() -> None:
         stream, store = Stream(), MemoryStore()
@@ -371,7 +371,7 @@ def test_a_label_that_another_process_closed_stays_in_this_views_window() -> Non
 @pytest.mark.parametrize("happens", [False, True], ids=["before it happened", "after it happened"])
 @pytest.mark.parametrize("fail_in", range(1, 14))
 def test_a_write_that_fails_loses_no_message(fail_in: int, happens: bool) -> None:
-    """Rows, cursor and tree are written in turn; whoever goes on with the view, or anew, has it all."""
+    """Rows, cursor and tree are written one after the other; no failure in between loses a message."""
 
     async def check() -> None:
         stream, store = Stream(), FailingStore(happens=happens)

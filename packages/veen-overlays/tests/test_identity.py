@@ -1,4 +1,4 @@
-"""ID, clause by clause (id-spec)."""
+"""The identity overlay, clause by clause (id-spec, cited as ID)."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_an_invalid_handle_is_refused(handle: str) -> None:
 
 
 def test_a_link_and_a_revocation_need_a_target() -> None:
-    """10.2, 11.1: at least one of."""
+    """ID 10.2, 11.1: at least one of."""
     assert ExternalLink(realm_id=REALM, provider="p", external_sub="s", ts=NOW).broken_rule() is not None
     assert Revoke(principal_pk=ANN_PK, ts=NOW).broken_rule() is not None
     assert Revoke(device_id=device_id(PHONE_PK), ts=NOW).broken_rule() is None
@@ -206,14 +206,14 @@ ACTIVE_CASES: dict[str, tuple[tuple[Record, ...], str | None]] = {
 def test_a_device_is_active_by_its_last_record_and_unless_revoked(
     case: tuple[tuple[Record, ...], str | None],
 ) -> None:
-    """6.2, 11.1."""
+    """ID 6.2, 11.1."""
     records, why = case
     found = directory(*records).inactive(ANN_PK, device_id(PHONE_PK), NOW)
     assert found is None if why is None else why in (found or "")
 
 
 def test_a_principal_speaks_only_on_its_own_stream() -> None:
-    """6.1, 6.2: principal_pk MUST be the stream's; 11.1: nobody revokes on another's."""
+    """ID 6.1, 6.2: principal_pk must be the stream's; ID 11.1: nor may it revoke on another's stream."""
     mallory = PrincipalPk(key("mallory").public)
     foreign = replace(device(), principal_pk=mallory)
     stream = principal_stream(ANN_PK)
@@ -266,7 +266,7 @@ def group(at: int, add: tuple[CtxId, ...] = (), remove: tuple[CtxId, ...] = (), 
 
 
 def test_a_member_is_an_account_whose_last_addition_precedes_no_removal() -> None:
-    """8.2."""
+    """ID 8.2."""
     both = (ANN_CTX, BEN_CTX)
     assert directory(group(1, add=both)).members(ORG, OPS) == set(both)
     assert directory(group(1, add=both), group(2, remove=(ANN_CTX,))).members(ORG, OPS) == {BEN_CTX}
@@ -286,7 +286,7 @@ def role(name: str, **more: Any) -> Role:
 
 
 def test_roles_add_up_directly_and_through_groups() -> None:
-    """8.3."""
+    """ID 8.3."""
     held = directory(
         group(1, add=(ANN_CTX,)),
         role("editor", targets_ctx=(ANN_CTX,)),
@@ -313,7 +313,7 @@ def handle(target: CtxId, ts: int, kind: Any = "ctx", realm: Any = REALM) -> Han
 
 
 def test_a_handle_resolves_by_its_latest_record() -> None:
-    """10.1, and our reassignment policy: whoever may write the namespace's stream may reassign."""
+    """ID 10.1: every writer of the realm's handle stream may reassign a handle."""
     assert directory(handle(ANN_CTX, 5), handle(BEN_CTX, 6)).resolve(REALM, "@ann") == BEN_CTX
     assert directory(handle(ANN_CTX, 5), handle(BEN_CTX, 4)).resolve(REALM, "@ann") == ANN_CTX
     assert directory(handle(CtxId(ORG), 5, "org")).resolve(REALM, "@ann") == ORG
@@ -373,7 +373,7 @@ def test_a_device_with_its_principals_token_is_the_account() -> None:
 
 
 def test_a_principal_is_known_by_its_device_records_alone() -> None:
-    """§14: level Core asks for id.device.v1, and for no principal record."""
+    """ID §14: level Core asks for id.device.v1, and for no principal record."""
     devices = [record for record in BASE if not isinstance(record, Principal)]
     assert len(devices) < len(BASE)
     assert isinstance(authenticate(claim(token()), directory(*devices)), Authenticated)
@@ -432,7 +432,7 @@ def test_a_revocation_in_one_realm_leaves_the_others() -> None:
 def test_an_organisations_revocation_counts_for_questions_on_its_behalf(
     revoked: dict[str, Any], step: Step
 ) -> None:
-    """11.1, "Stream: stream_id_principal or stream_id_org"; to others it has nothing to say."""
+    """ID 11.1, "Stream: stream_id_principal or stream_id_org"; for others it does not count."""
     mine, theirs = principal_stream(ANN_PK), org_stream(ORG)
     record = Revoke(org_id=ORG, ts=NOW, **revoked)
     held = Directory(
@@ -455,7 +455,7 @@ def test_required_roles_are_found_through_groups() -> None:
 
 
 def test_rotating_a_device_disables_the_old_one_and_publishes_the_new_one() -> None:
-    """11.2."""
+    """ID 11.2."""
     new = device(DevicePk(LAPTOP.public))
     held = directory(*BASE, *rotate_device(device(), new, NOW, auth_ref=AuthRef(token().auth_ref)))
     old = authenticate(claim(token()), held)

@@ -1,4 +1,4 @@
-"""KV and queue as folds (§11.4)."""
+"""The map and the queue (core §11.4)."""
 
 from __future__ import annotations
 

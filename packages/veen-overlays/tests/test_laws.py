@@ -1,4 +1,4 @@
-"""The laws of §11.1 and §11.3, once, over every overlay of the package."""
+"""The laws of core §11.1 and §11.3, tested on every overlay of the registry."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_log_of_copies_is_the_same_events(name: str, data: st.DataObject) -> N
 @every_overlay
 @given(data=st.data())
 def test_a_message_that_answers_another_is_an_event_of_its_own(name: str, data: st.DataObject) -> None:
-    """RPC0.1 names what is answered as the parent too: only the same payload is a copy of it (ID 12.1)."""
+    """An answer names its question as parent (RPC0.1), but only the same payload makes a copy (ID 12.1)."""
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay, 12))
     said = set()
@@ -127,7 +127,7 @@ def test_a_message_that_answers_another_is_an_event_of_its_own(name: str, data: 
 @every_overlay
 @given(data=st.data())
 def test_a_forged_parent_cannot_suppress_a_copy_that_has_not_arrived(name: str, data: st.DataObject) -> None:
-    """A writer that names a message as its parent first, with another payload, takes nothing from it."""
+    """A message with another payload and the same parent does not suppress the copy."""
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay, 8))
     squatters = [
@@ -173,7 +173,7 @@ def _is_event(overlay: Overlay[Any], message: Message) -> bool:
 @every_overlay
 @given(data=st.data())
 def test_duplicates_can_be_found_by_grouping_in_any_order(name: str, data: st.DataObject) -> None:
-    """What a distributed fold does: first of an identity, then first of each key."""
+    """As a distributed fold does: group by identity first, then by each key."""
     overlay = OVERLAYS[name]
     log = data.draw(logs(overlay))
     copies = [m._replace(seq=len(log) + m.seq, msg_id=H(m.msg_id), parent_id=m.msg_id) for m in log[::2]]
@@ -206,7 +206,7 @@ sys.stdout.buffer.write(overlay.encode(summary) + overlay.state_hash(summary))
 
 @every_overlay
 def test_any_process_gives_the_same_bytes(name: str) -> None:
-    """Not a property of one interpreter's string hashes: two seeds, two processes, one answer."""
+    """Two processes with different hash seeds give the same bytes."""
     import pickle  # noqa: PLC0415
 
     overlay = OVERLAYS[name]
@@ -238,13 +238,13 @@ def test_any_process_gives_the_same_bytes(name: str) -> None:
 @record("later.addition.v1", section="tests")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later(Record):
-    """A record that a newer version of an overlay knows."""
+    """A record that only a newer version of the overlay knows."""
 
     n: int
 
 
 def newer(overlay: Overlay[Any]) -> Overlay[Any]:
-    """The overlay as a later version may be: one record more, which changes nothing old."""
+    """A later version of the overlay with one more record."""
     return Overlay(
         name=overlay.name,
         title=overlay.title,
@@ -259,7 +259,7 @@ def newer(overlay: Overlay[Any]) -> Overlay[Any]:
 @every_overlay
 @given(data=st.data())
 def test_old_logs_fold_under_new_overlays_and_new_logs_under_old_ones(name: str, data: st.DataObject) -> None:
-    """§0 Interpret, §1: older logs stay valid; what an older overlay does not know is foreign to it."""
+    """Core §0, §1: older logs stay valid, and an older overlay ignores records it does not know."""
     old, new = OVERLAYS[name], newer(OVERLAYS[name])
     log = data.draw(logs(old))
     assert new.encode(new.fold(log)) == old.encode(old.fold(log))

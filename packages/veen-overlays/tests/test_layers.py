@@ -1,4 +1,4 @@
-"""A map in two layers is the map."""
+"""A map in two layers behaves like a plain map."""
 
 from __future__ import annotations
 

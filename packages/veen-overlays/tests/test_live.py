@@ -1,4 +1,4 @@
-"""The materializer over a log with real seals, receipts and proofs (§11.3, spec-3 §7)."""
+"""The materializer over a log with real seals, receipts and proofs (core §11.3, spec-3 §7)."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_snapshot_is_published_read_back_and_verified() -> None:
 
 
 def test_snapshots_of_two_classes_coexist_and_the_latest_of_one_counts() -> None:
-    """S1; a stream's id is a good name for its state under every class."""
+    """Spec-3 S1: one state_id may have snapshots of several classes."""
 
     async def check() -> None:
         log, published = ledger_log(9), MemoryLog()
@@ -276,7 +276,7 @@ async def _caught_up(log: MemoryLog) -> Materializer[Any]:
 def test_a_snapshot_of_another_state_root_class_or_prefix_is_refused(
     changes: dict[str, Any], why: str
 ) -> None:
-    """S2."""
+    """Spec-3 S2."""
 
     async def check() -> None:
         view = await _caught_up(ledger_log(30))
@@ -292,7 +292,7 @@ def test_the_schema_of_a_snapshot_is_the_published_one() -> None:
 
 
 def test_an_authorize_entry_is_ignored_by_every_overlay() -> None:
-    """H5: a control entry holds a token where a MSG would stand."""
+    """RESOLUTIONS H5: an authorize entry contains a token instead of a MSG."""
     entry = replace(ledger_log(1).entries[0], msg_bytes=b"token", flags=1)
     message = open_entry(entry, entry.receipt, READER)
     assert (message.schema, message.body) == (bytes(32), b"")

@@ -183,7 +183,7 @@ def test_a_key_set_with_a_weak_broken_or_doubled_key_is_refused() -> None:
     ids=["for encryption", "another algorithm", "another type's algorithm", "other operations", "no list"],
 )
 def test_a_key_declared_for_another_use_verifies_nothing(said: dict[str, Any]) -> None:
-    """RFC 7517 4.2-4.4: what the provider says a key is for holds."""
+    """RFC 7517 4.2-4.4: a key is used only for its declared purpose."""
     key = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(ED.public_key().public_bytes_raw())}
     assert set(jwks_keys(_set(key))) == {"ed"}
     assert set(jwks_keys(_set(key | {"alg": "EdDSA", "key_ops": ["verify"]}))) == {"ed"}
@@ -191,7 +191,7 @@ def test_a_key_declared_for_another_use_verifies_nothing(said: dict[str, Any]) -
 
 
 def test_a_key_of_small_order_verifies_nothing() -> None:
-    """The neutral element as a key: R = B, S = 1 verifies over every text where small orders are let in."""
+    """With the neutral element as key, R = B and S = 1 would verify every text."""
     weak = {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": b64(b"\x01" + bytes(31))}
     provider = Provider(name="p", issuer="https://id.example", audience="app", keys=jwks_keys(_set(weak)))
     head, claims, _ = token(CLAIMS).split(".")

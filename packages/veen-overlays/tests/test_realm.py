@@ -1,4 +1,4 @@
-"""A hub's policy, kept up to date from its realm's admin streams (spec-2, H6)."""
+"""A hub's policy, kept up to date from its realm's admin streams (spec-2, RESOLUTIONS H6)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Logs:
 
 
 class HubServices(NamedTuple):
-    """What a hub hands to its policy."""
+    """What a hub provides to its policy."""
 
     reader: Logs
     label_of: Callable[[StreamId], Label]
@@ -127,7 +127,7 @@ class HubServices(NamedTuple):
 
     @staticmethod
     def epochs_of(_stream: StreamId) -> None:
-        """It has none."""
+        """None: this hub has no epochs."""
 
 
 def label_of(stream: StreamId) -> Label:
@@ -155,7 +155,7 @@ def policy_of() -> ViewPolicy:
 
 
 def realm_policy(folder: Path, level: str, refresh_sec: float) -> RealmPolicy:
-    """As a hub makes it, with the realm's key in a file."""
+    """A policy as a hub makes it, with the realm's key in a file."""
     secrets = Secrets(id_sign=SigningSeed(bytes(32)), id_dh=READER_SECRET, created_at=NOW)
     (folder / "key").write_bytes(secrets.encode())
     (folder / "key").chmod(0o600)
@@ -182,7 +182,7 @@ def test_a_view_names_the_streams_of_its_authority_records() -> None:
 
 
 def test_a_policy_teaches_streams_to_the_hub_before_the_view_takes_effect(tmp_path: Path) -> None:
-    """Else a replica could not tell their labels, and would accept for them."""
+    """Otherwise a replica would not know their labels and would accept messages for them."""
     policy = realm_policy(tmp_path, "federated", refresh_sec=0.001)
     known: dict[Label, StreamId] = {}
     before: list[str | None] = []
@@ -273,7 +273,7 @@ OTHER_READER = DhKey(DhSecret(b"\x66" * 32))
 
 
 def test_a_key_that_opens_no_message_of_a_stream_gives_no_view() -> None:
-    """What it cannot read may revoke anybody: fail closed. One record that it opens, and it goes on."""
+    """An unreadable stream may revoke anyone, so the view fails closed until the key opens one record."""
 
     async def check() -> None:
         logs, clock = Logs(), Clock()
@@ -314,7 +314,7 @@ def test_a_schema_registry_that_cannot_be_read_keeps_no_message_out(case: str) -
 
 
 def test_an_invalid_record_neither_stops_a_fold_nor_undoes_others() -> None:
-    """§11.1: malformed, foreign, or sealed to somebody else; the records around it hold."""
+    """Core §11.1: malformed, foreign or sealed to another key; the other records still count."""
 
     @dataclass(frozen=True)
     class Malformed:
@@ -360,7 +360,7 @@ class Turning:
 
 
 def test_a_class_never_prunes_admin_labels_of_any_epoch() -> None:
-    """LCLASS0 6.2: a hub that lost what its view is folded from could not start again."""
+    """LCLASS0 6.2: a hub that lost what its view is folded from could not start."""
 
     async def check() -> None:
         logs, streams = Logs(), {}
@@ -452,7 +452,7 @@ def test_a_restarted_follower_continues_from_its_store() -> None:
 
 @pytest.mark.parametrize("case", ["rolled back", "rewritten", "gone"])
 def test_a_restarted_follower_notices_a_log_that_lost_entries(case: str) -> None:
-    """Also of a block that was not complete, so that nothing of it is in the stored tree."""
+    """Even if the lost entry was in an incomplete block, which the stored tree does not contain."""
 
     async def check() -> None:
         clock, store = Clock(), MemoryStore()

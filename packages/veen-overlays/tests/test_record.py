@@ -1,4 +1,4 @@
-"""Declarations: codec, rules, totality, schema ids (§4.7, B2, B3, B14)."""
+"""Declared records: codec, rules, decoding, schema ids (core §4.7; RESOLUTIONS B2, B3, B14)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Both(Record):
 
 
 def without_pattern(shape: type[Record], body: bytes) -> Record | None:
-    """What the general decoder makes of it."""
+    """The result of the general decoder."""
     try:
         found = shape.codec.read(cbor.decode_items(body))
     except DecodeError:
@@ -67,7 +67,7 @@ def test_a_record_survives_the_trip_through_its_bytes(shape: type[Record], data:
 def test_decoding_never_raises_and_agrees_with_the_general_decoder(
     shape: type[Record], data: st.DataObject
 ) -> None:
-    """Flip a bit, cut, or append: never an exception, and the pattern never decides alone."""
+    """A flipped bit, a cut or an appended byte: no exception, and the same result as the general decoder."""
     body = bytearray(data.draw(records(shape)).encode())
     at = data.draw(st.integers(0, len(body) - 1))
     match data.draw(st.sampled_from(("flip", "cut", "append", "keep"))):
@@ -117,7 +117,7 @@ LONG_FORMS = [b"\x18\x05", b"\x19\x00\x05", b"\x1a\x00\x00\x00\x05", b"\x1b" + b
     "long_form", [*LONG_FORMS, b"\x19\x00\xff", b"\x1a\x00\x00\xff\xff", b"\x1b" + bytes(4) + b"\xff" * 4]
 )
 def test_integers_in_a_longer_form_are_refused(long_form: bytes) -> None:
-    """B3, in a record that has a pattern."""
+    """RESOLUTIONS B3, in a record that has a pattern."""
     assert CounterAdd.PATTERN is not None
     good = CounterAdd(shard=ShardId(b"\x00" * 32), delta=5).encode()
     assert good[-1:] == b"\x05"
@@ -171,7 +171,7 @@ def test_operations_have_prefixed_schema_ids() -> None:
 
 
 def test_a_free_value_nests_no_deeper_than_a_state_can_encode() -> None:
-    """§3.1 bounds nesting at 32 and a state nests records: one deep value would leave all without a hash."""
+    """Core §3.1 allows 32 levels, and a state contains its records: a deeper value would prevent its hash."""
     assert decode_record((Both,), Both(a=1, free=nested(MAX_NESTING)).encode()) is not None
     with pytest.raises(EncodeError, match="nests at most 16 deep"):
         Both(a=1, free=nested(MAX_NESTING + 1)).encode()

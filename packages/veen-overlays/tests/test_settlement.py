@@ -20,7 +20,7 @@ FUNDED = (opened(), deposit(100))
 
 
 def mirrored(message: Message, seq: int) -> Message:
-    """As a producer or a bridge copies it into the destination's log."""
+    """A copy of a message, as a producer or a bridge writes it to the destination's log."""
     return message._replace(seq=seq, msg_id=b"copy" + message.msg_id[4:], parent_id=message.msg_id)
 
 
@@ -65,7 +65,7 @@ FORGED = {
 def test_a_credit_without_its_debit_is_reported_in_the_payees_log(
     source: tuple[Record, ...], why: str
 ) -> None:
-    """§6 credits it all the same: nothing in the payee's own log can tell."""
+    """WAL §6 credits it, and nothing in the payee's log shows that it was not debited."""
     _, destination = paid(transfer(5, b"t"))
     assert list(violations(destination)) == []
     [found] = between(log_of(*source), destination)
@@ -81,7 +81,7 @@ def test_a_credit_to_a_closed_wallet_is_not_a_credit() -> None:
 
 
 def test_one_transfer_id_settles_one_transfer() -> None:
-    """5.5: it is globally unique. Another payer's under the same id is neither credited nor passed over."""
+    """WAL 5.5: an id is unique; another payer's transfer under it is reported, not credited."""
     source, destination = paid(transfer(5, b"t"))
     other = log_of(transfer(9, b"t", source=THIRD), start=9)[0]
     log = [destination[0], mirrored(other, 2), mirrored(source[2], 3)]
@@ -93,7 +93,7 @@ def test_one_transfer_id_settles_one_transfer() -> None:
 
 
 def test_two_payees_under_one_transfer_id_are_reported_in_the_payers_log() -> None:
-    """The second is credited by nobody's debit (5.5)."""
+    """No debit matches the second credit (WAL 5.5)."""
     log = log_of(*FUNDED, transfer(5, b"t"), transfer(5, b"t", to=THIRD), transfer(5, b"t"))
     found = [(each.seq, each.wallet_id, each.code) for each in violations(log)]
     assert found == [(4, bytes(W), WalCode.DUPLICATE_TRANSFER)]
@@ -115,7 +115,7 @@ def test_a_log_names_the_counterparties_of_other_logs() -> None:
 
 @given(st.lists(st.integers(1, 50), max_size=8), st.data())
 def test_two_settled_logs_hold_together_what_was_deposited(amounts: list[int], data: st.DataObject) -> None:
-    """Neither lost nor made, whatever the order of the copies; and one copy too few or too many shows."""
+    """For any order of the copies; a missing or an extra copy is reported."""
     source, destination = paid(*(transfer(amount, bytes([n])) for n, amount in enumerate(amounts)))
     copies = data.draw(st.permutations(destination[1:]))
     log = [destination[0], *(each._replace(seq=n) for n, each in enumerate(copies, 2))]

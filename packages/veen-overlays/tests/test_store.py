@@ -1,4 +1,4 @@
-"""The contract of ``Store``; every implementation is to pass it."""
+"""The contract of ``Store``, which every implementation must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary tree: any range, any damage, any restart gives what a plain fold gives (§11.3)."""
+"""The summary tree: any range, any damage, any restart gives the result of a plain fold (core §11.3)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ledger_log(size: int, seed: int = 0) -> list[Message]:
 
 
 class Log:
-    """Serves messages, and counts what it was asked for."""
+    """A log that counts the messages it returns."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
@@ -67,7 +67,7 @@ def grown(
 
 
 def plain(overlay: Overlay[Any], messages: list[Message], from_seq: int, to_seq: int) -> Summary[Any]:
-    """The range, with everything before it known."""
+    """The plain fold of a range, with the keys of all earlier messages known."""
     seen = MemorySeenKeys()
     overlay.fold(messages[: from_seq - 1], seen)
     return overlay.fold(messages[from_seq - 1 : to_seq], seen)
@@ -123,7 +123,7 @@ def test_a_folded_prefix_has_the_root_of_its_log() -> None:
 
 
 def test_a_range_carries_the_consistency_path_between_its_ends() -> None:
-    """B11: with the peaks before it, the hashes prove that the range lies between two roots."""
+    """RESOLUTIONS B11: with the peaks before it, the hashes prove that the range lies between two roots."""
     messages = ledger_log(50)
     tree = grown(LEDGER, messages)
     roots, peaks, mmr = {}, {}, Mmr()
@@ -223,7 +223,7 @@ def test_a_node_of_another_log_or_position_is_found_and_replaced() -> None:
 
 
 def test_a_node_of_the_same_leaves_after_another_prefix_is_stale() -> None:
-    """Duplicates are settled against everything before, so a node is bound to the root, not to its leaves."""
+    """A summary depends on all earlier messages, so a node is bound to the log's root, not to its leaves."""
     messages, store, other = ledger_log(16), MemoryStore(), MemoryStore()
     elsewhere = [*ledger_log(8, seed=5), *messages[8:]]
     changed = [m._replace(msg_id=bytes([n]) * 32) for n, m in enumerate(elsewhere[:8])] + messages[8:]
@@ -287,7 +287,7 @@ def _one_by_one(tree: SummaryTree[Any], messages: list[Message]) -> None:
 def test_a_write_that_fails_leaves_the_tree_as_it_was(
     fail_in: int, grow: Callable[[SummaryTree[Any], list[Message]], None], happens: bool
 ) -> None:
-    """Whoever goes on with the same tree gets the same answers, and so does the next one to take it up."""
+    """The tree gives the same answers afterwards, and so does a tree loaded from the same store."""
     messages, store = ledger_log(60), FailingStore(happens=happens)
     tree, log = SummaryTree(LEDGER, LABEL, store, BLOCK_HEIGHT), Log(messages)
     drive(tree.load(), log.read)
@@ -325,7 +325,7 @@ def test_a_range_needs_logarithmically_many_nodes_and_two_edges_of_the_log() -> 
 
 
 def test_an_evicted_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is bounded; what falls out of it comes from the store."""
+    """The cache is bounded; evicted nodes are read from the store."""
     monkeypatch.setattr("veen_overlays.summary_tree.nodes.MAX_CACHED_NODES", 3)
     messages = ledger_log(200)
     tree, log = grown(LEDGER, messages), Log(messages)
@@ -337,7 +337,7 @@ def test_an_evicted_node_is_read_and_verified_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_node_that_names_other_children_is_recomputed() -> None:
-    """Whole and in its place, but wrong about what is below it: the way down does not follow it."""
+    """A node with a correct checksum and position that names wrong children is not followed."""
     messages, store = ledger_log(16), MemoryStore()
     grown(LEDGER, messages, store)
     place = NodeBinding(ClassId(LEDGER.class_id), LABEL)

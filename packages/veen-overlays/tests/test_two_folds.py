@@ -1,4 +1,4 @@
-"""Two independent folds of one log of 10^5 events: one by one here, in random trees elsewhere (§11.3)."""
+"""Two independent folds of 10^5 events: sequential here, in random trees in other processes (core §11.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 100_000
 
 
 def settled(log: list[Message]) -> list[Event | IgnoredMessage]:
-    """Duplicates settled, which has to see the whole log once."""
+    """The distinct events; finding duplicates needs one pass over the whole log."""
     seen = MemorySeenKeys()
     events = (LEDGER.distinct(message, seen) for message in log)
     return [event for event in events if event is not None]

@@ -1,4 +1,4 @@
-"""WAL, clause by clause, and its fold against §6's pseudocode (wallet-spec)."""
+"""The wallet overlay, clause by clause, and compared with the pseudocode of WAL §6."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ TIMES = (0, 1, 5, DAY_SEC - 1, DAY_SEC, DAY_SEC + 7, 2 * DAY_SEC, NOON)
 
 
 def tight_record(rng: random.Random) -> Record:
-    """Few amounts, few times around midnight and 0: where windows and resets meet."""
+    """Few amounts, and times around midnight and 0, where windows begin and end."""
     n = rng.randrange(3)
     wallet, ts, amount = WALLETS[n], rng.choice(TIMES), rng.choice(AMOUNTS)
     realm, ctx = RealmId(bytes([n]) * 32), CtxId(bytes([n]) * 32)
@@ -170,7 +170,7 @@ def test_published_schema_ids_are_derived(word: str) -> None:
 
 
 def test_a_transfer_id_can_be_derived_before_sealing() -> None:
-    """B15 overrules the published formula, which needs the msg_id of the message that holds it."""
+    """RESOLUTIONS B15 replaces the published formula, which needs the msg_id of its own message."""
     vector = json.loads((PUBLISHED / "transfer_id.json").read_bytes())
     assert Ht("wallet/xfer", b"\x44" * 32).hex() == vector["expected"]
     client = ClientId(VerifyKey(b"\x07" * 32))
@@ -186,7 +186,7 @@ def test_approvers_sign_the_core_fields() -> None:
 
 
 def test_an_open_with_another_wallets_id_is_undecodable() -> None:
-    """5.1: wallet_id MUST equal its derivation."""
+    """WAL 5.1: wallet_id MUST equal its derivation."""
     right = opened()
     wrong = right.encode().replace(bytes(W), bytes(TO))
     log = [Message(1, b"m" * 32, right.SCHEMA, wrong)]
@@ -218,7 +218,7 @@ def test_a_frozen_wallet_pays_nothing_out_and_still_takes_in() -> None:
 
 
 def test_the_daily_window_starts_again_each_day() -> None:
-    """5.4, 5.7: day = floor(ts / 86400)."""
+    """WAL 5.4, 5.7: day = floor(ts / 86400)."""
     state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + 60))
     assert (state.pending_daily_spent, state.last_limit_reset_ts) == (15, NOON)
     state = after(opened(), deposit(100), limit(50), withdraw(10), withdraw(5, NOON + DAY_SEC))
@@ -251,7 +251,7 @@ def test_the_published_transfer_is_folded_as_stated() -> None:
 
 
 def test_a_transfer_mirrored_into_the_destinations_stream_is_credited_once() -> None:
-    """5.5: the destination's stream holds a copy, and perhaps the original too."""
+    """WAL 5.5: the destination's stream has a copy, and perhaps the original too."""
     source = log_of(opened(), deposit(50), transfer(20, b"t"))
     copy = source[2]._replace(msg_id=H(b"copy"), parent_id=source[2].msg_id)
     home = log_of(opened(OTHER))
@@ -266,7 +266,7 @@ def test_the_same_transfer_id_to_another_wallet_debits_no_second_time() -> None:
 
 
 def test_a_transfer_to_the_same_wallet_is_a_debit() -> None:
-    """§6 says "else if": the credit side is not looked at."""
+    """WAL §6 says "else if": the credit is not considered."""
     assert after(opened(), deposit(9), transfer(4, b"t", to=W)).balance == 5
 
 
@@ -279,7 +279,7 @@ def test_bridged_events_count_once_by_parent_id() -> None:
 
 
 def test_metadata_and_ref_change_no_balance() -> None:
-    """§10."""
+    """WAL §10."""
     plain = transfer(4, b"t")
     rich = Transfer(
         **{f.name: getattr(plain, f.name) for f in plain.codec.fields} | {"metadata": {"note": "x"}}
@@ -323,6 +323,6 @@ def test_the_state_is_section_4_in_its_order() -> None:
 
 
 def test_a_currency_is_ascii() -> None:
-    """2.2."""
+    """WAL 2.2."""
     with pytest.raises(EncodeError, match="ASCII"):
         wallet_id(REALM, CTX, "€")

@@ -1,4 +1,4 @@
-"""What a wallet does not allow (WAL 5.3-5.6, §8, §9, §13)."""
+"""The rules of wallets (WAL 5.3-5.6, §8, §9, §13)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_allowed_event_is_neither_refused_nor_reported() -> None:
 
 
 def test_a_second_open_and_closing_with_money_are_refused_but_not_reported() -> None:
-    """5.1, 5.2: producers SHOULD; the fold defines both."""
+    """WAL 5.1, 5.2: producers SHOULD; the fold defines both."""
     for record, code in ((opened(), WalCode.ALREADY_OPEN), (CLOSE, WalCode.NOT_EMPTY)):
         refused = refusal(after(*FUNDED), record)
         assert refused is not None
@@ -103,7 +103,7 @@ def test_a_copy_of_a_transfer_is_not_reported_again() -> None:
 
 
 def test_a_second_payout_under_one_ref_is_reported() -> None:
-    """§7; of one that was not paid out the second is the first. The fold is §6's and pays both."""
+    """WAL §7: a withdrawal that was not paid uses up no ref. The fold (WAL §6) pays both."""
     paid = replace(withdraw(3), ref=b"bank 17")
     log = log_of(*FUNDED, FREEZE, paid, Unfreeze(wallet_id=W, ts=NOON), paid, withdraw(3), withdraw(3), paid)
     found = [(each.seq, each.code) for each in violations(log)]
@@ -122,7 +122,7 @@ def test_a_credit_lost_in_a_closed_wallet_is_reported() -> None:
 
 
 def test_a_mirrored_transfer_is_not_reported_as_a_payment_of_an_unknown_wallet() -> None:
-    """5.5: its source lies in another log. Written here as the first of its kind, it would be one."""
+    """WAL 5.5: its source is in another log. Without a parent it would be a payment of this log."""
     log = log_of(opened(OTHER), transfer(5, b"t"))
     assert [found.code for found in violations(log)] == [WalCode.NOT_OPEN]
     mirrored = log[1]._replace(parent_id=b"\x01" * 32)
@@ -132,7 +132,7 @@ def test_a_mirrored_transfer_is_not_reported_as_a_payment_of_an_unknown_wallet()
 
 
 def test_a_policy_restricts_currencies_and_operators() -> None:
-    """2.2, §8."""
+    """WAL 2.2, §8."""
     refused = refusal(NEVER_OPENED, opened(), WalletPolicy(currencies=frozenset(("JPY",))))
     assert refused is not None
     assert refused.code is WalCode.INVALID_CURRENCY
@@ -147,7 +147,7 @@ def test_a_policy_restricts_currencies_and_operators() -> None:
 
 
 def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
-    """2.2, §8: every record whose author is no operator, and wallets in other currencies."""
+    """WAL 2.2, §8: operator records by other authors, and wallets in other currencies."""
     log = log_of(*FUNDED, withdraw(1))
     policy = WalletPolicy(currencies=frozenset(), operators=frozenset((b"bank",)))
 
@@ -161,7 +161,7 @@ def test_a_verifier_reports_what_the_deployments_policy_forbids() -> None:
 
 @given(logs(LEDGER, max_size=40))
 def test_a_log_without_violations_never_had_a_negative_balance(log: list[Message]) -> None:
-    """§15: what producers refuse is enough to keep every prefix of every wallet from going below zero."""
+    """WAL §15: the refusals of producers keep every prefix of every wallet from going below zero."""
     clean: list[Message] = []
     for message in log:
         if not list(violations([*clean, message])):

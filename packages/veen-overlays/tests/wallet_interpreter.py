@@ -1,4 +1,5 @@
-"""WAL §6's pseudocode, line by line, for one wallet: the yardstick of the monoid. Slow on purpose.
+"""WAL §6's pseudocode, line by line, for one wallet: the independent reference for the monoid. Slow on
+purpose.
 
 Written from the document, sharing nothing with the package but its records. Duplicates as 5.5 and 11.4
 say: a set of identities, and a set of transfer_ids for each direction.
