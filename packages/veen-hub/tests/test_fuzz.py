@@ -306,7 +306,7 @@ def test_whatever_is_asked_the_answer_is_an_envelope_and_the_next_user_is_served
 def test_every_route_of_the_application_is_fuzzed(hub: RunningHub, alice: Writer) -> None:
     routes = {
         (route.method, route.resource.canonical)
-        for route in hub.server._runner.app.router.routes()
+        for route in hub.server._api_runner.app.router.routes()
         if route.resource is not None and route.method != "HEAD"
     }
     asked = {(request.method, request.path.split("?")[0]) for request in good_requests(hub, alice)}

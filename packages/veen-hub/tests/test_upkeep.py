@@ -76,7 +76,7 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(tmp_path: Path, line: int
 def test_a_file_that_is_no_ledger_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("Something that somebody wants to keep. " * 10)
-    with pytest.raises(AnchorError, match="name another file"):
+    with pytest.raises(AnchorError, match=r"set anchor\.path to another one"):
         publish(path, 1)
     assert path.read_text().startswith("Something")
 

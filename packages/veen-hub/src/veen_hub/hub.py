@@ -148,7 +148,7 @@ class Hub:
         self._state = ViewStore(store.layout.view("hub"))
         self.admin_replays = AdminReplayGuard(self._state)
         self.seen_evidence = SeenEvidence()
-        self.attachment_quota = AttachmentQuota(config.attachments, self._state)
+        self.attachment_quota = AttachmentQuota(config.attachments, self._state, self.log)
         self.authorization = Authorization(
             self.log,
             store.read,

@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections import Counter
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Final
 from veen_core.errors import ApiError
 from veen_core.rejection import Code
 from veen_hub.ops.config import AttachmentLimits
+from veen_hub.pipeline.log_access import LogAccess
 from veen_storage import ViewStore
 
 _USAGE: Final = struct.Struct(">QQ")
@@ -32,9 +34,11 @@ class Reservation:
 class AttachmentQuota:
     """The quotas of one hub; used from the event loop only."""
 
-    def __init__(self, limits: AttachmentLimits, state: ViewStore) -> None:
+    def __init__(self, limits: AttachmentLimits, state: ViewStore, log: LogAccess) -> None:
         self._limits = limits
         self._state = state
+        self._log = log
+        self._counting = asyncio.Lock()
         self._reserved: Counter[bytes] = Counter()
         self._uploads: Counter[bytes] = Counter()
         self.stored_bytes = 0
@@ -71,11 +75,13 @@ class AttachmentQuota:
         if not self._uploads[writer]:
             del self._reserved[writer], self._uploads[writer]
 
-    def count(self, reservation: Reservation, stored_bytes: int) -> None:
+    async def count(self, reservation: Reservation, stored_bytes: int) -> None:
         """Record a successful put durably; ``stored_bytes`` is 0 if the hub had the attachment already."""
-        puts, used = self.usage(reservation.writer)
-        self._state.write({_PREFIX + reservation.writer: _USAGE.pack(puts + 1, used + stored_bytes)})
         self.stored_bytes += stored_bytes
+        async with self._counting:  # a count is read, changed and written as one step
+            puts, used = self.usage(reservation.writer)
+            row = {_PREFIX + reservation.writer: _USAGE.pack(puts + 1, used + stored_bytes)}
+            await self._log.read(lambda: self._state.write(row))
 
 
 def _exceeded(key: str, limit: int, what: str) -> ApiError:

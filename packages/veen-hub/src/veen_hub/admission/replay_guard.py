@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Final
 
 from veen_core.ids import UnixTime
@@ -19,24 +20,22 @@ _AFTER_ADMIN: Final = b"admin0"
 class AdminReplayGuard:
     """Digests of the admin requests that were carried out, on disk, so that a restart forgets none (H19).
 
-    A digest is kept for as long as its signature could be presented again.
+    A digest is kept for as long as its signature could be presented again. May be used from several threads.
     """
 
     def __init__(self, state: ViewStore) -> None:
         self._state = state
+        self._lock = threading.Lock()
 
     def is_replay(self, digest: bytes, signed_at: UnixTime, now: UnixTime) -> bool:
         """Record the digest durably, and return whether it was recorded before."""
-        key = _ADMIN + digest
-        if self._state.get(key) is not None:
-            return True
-        oldest = now - 2 * MAX_ADMIN_AGE
-        expired = [
-            other
-            for other, packed in self._state.scan(_ADMIN, _AFTER_ADMIN)
-            if _TIME.unpack(packed)[0] < oldest
-        ]
-        self._state.write({key: _TIME.pack(signed_at)}, expired)
+        key, oldest = _ADMIN + digest, now - 2 * MAX_ADMIN_AGE
+        with self._lock:  # of two equal requests at the same time, one is the replay
+            if self._state.get(key) is not None:
+                return True
+            recorded = self._state.scan(_ADMIN, _AFTER_ADMIN)
+            expired = [other for other, packed in recorded if _TIME.unpack(packed)[0] < oldest]
+            self._state.write({key: _TIME.pack(signed_at)}, expired)
         return False
 
 

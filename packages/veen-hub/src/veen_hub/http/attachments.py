@@ -74,7 +74,7 @@ async def _store_within_quota(request: web.Request, coid: Coid, writer: bytes) -
         raise
     try:
         stored, size = await _store(request, coid)
-        quota.count(room, size if stored else 0)
+        await quota.count(room, size if stored else 0)
     finally:
         quota.release(room)
     metrics.attachment_puts.inc()
@@ -112,10 +112,8 @@ async def _store(request: web.Request, coid: Coid) -> tuple[bool, int]:
     try:
         body = request.content.iter_chunked(256 * 1_024)
         while not writing.done():
-            too_slow, stalled = (
-                began + timeout + size / MIN_READ_RATE,
-                loop.time() + timeout,
-            )  # it occupies a thread
+            # Slow uploads occupy threads: bound both a stall and the whole.
+            too_slow, stalled = began + timeout + size / MIN_READ_RATE, loop.time() + timeout
             async with asyncio.timeout_at(min(too_slow, stalled)):
                 part = await anext(body, None)
             if part is None:

@@ -39,5 +39,5 @@ class LogAccess:
         return outcome  # type: ignore[no-any-return]  # what the action returned
 
     async def read(self, read: Callable[[], T]) -> T:
-        """Run a read that may touch the disk in a reader thread."""
+        """Run work that may touch the disk, but not the log's order, in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
