@@ -282,11 +282,12 @@ def test_an_attachment_that_is_not_there_is_not_found(open_hub: HubProcess) -> N
 # --- authority
 
 
-def test_a_gated_hub_refuses_without_a_token_and_the_error_names_the_next_step(gated_hub: HubProcess) -> None:
+def test_a_refusal_without_a_token_names_the_stream_and_the_next_step(gated_hub: HubProcess) -> None:
     async def story() -> None:
         async with connect(gated_hub.url, ALICE, trust=gated_hub.hub_id) as hub:
-            with pytest.raises(CapRefused, match="authorize a token") as caught:
-                await hub.stream("orders").send("hello")
+            for attachments in ([], [b"attached"]):
+                with pytest.raises(CapRefused, match=r"stream orders: .*; authorize a token") as caught:
+                    await hub.stream("orders").send("hello", attachments=attachments)
             assert (caught.value.code, caught.value.detail_enum) == (Code.CAP, "CAP_MISSING")
             assert caught.value.request_id
             assert isinstance(caught.value, Denied | Refused)

@@ -45,7 +45,7 @@ from veen_hub.client.sending.attachments import AttachingMessage, Source
 from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer, Draft, encode_body
 from veen_hub.client.sending.outbox import Outbox
-from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue
+from veen_hub.client.sending.send_many import MAX_CONTINUATIONS, Sending, can_continue, name_stream
 from veen_hub.client.sending.settling import Delivery
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Stream:
                 return delivery.receipts[0]
             except (Refused, BoundsReached) as exc:
                 if continuation + 1 == MAX_CONTINUATIONS or not await can_continue(self, exc):
-                    raise
+                    raise name_stream(self, exc) from None
         raise AssertionError("the last attempt returns or raises")
 
     # --- reading

@@ -11,7 +11,7 @@ from veen_core.errors import VeenError
 from veen_core.ids import AuthRef, LeafHash
 from veen_core.receipt import Receipt
 from veen_core.rejection import EPOCH
-from veen_hub.client.errors import BoundsReached, Refused
+from veen_hub.client.errors import BoundsReached, CapRefused, Refused
 from veen_hub.client.sending.batching import Lookahead
 from veen_hub.client.sending.body import Draft
 from veen_hub.client.sending.outbox import BatchDelivery
@@ -34,6 +34,13 @@ async def can_continue(stream: Stream, failure: VeenError) -> bool:
         await stream.rotate()
         return True
     return False
+
+
+def name_stream(stream: Stream, failure: VeenError) -> VeenError:
+    """Name the stream in a refusal of a token: the hub knows only the label."""
+    if isinstance(failure, CapRefused):
+        return failure.with_message(f"stream {stream.name}: {failure.hub_message}")
+    return failure
 
 
 class Sending:
@@ -116,7 +123,7 @@ class Sending:
                 elif continuations < MAX_CONTINUATIONS and await can_continue(self._stream, delivery.failure):
                     continuations += 1
                 else:
-                    raise delivery.failure
+                    raise name_stream(self._stream, delivery.failure)
 
     async def _deliver_batch(
         self, batch: list[Draft], ahead: list[Draft], ready: SealedBatch | None, delivery: BatchDelivery
