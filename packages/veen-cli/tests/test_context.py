@@ -95,7 +95,7 @@ def test_what_no_command_could_use_is_not_taken_into_a_context(
 
 def test_what_is_not_there_yet_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "add", "one", "--client", "nobody"]) == Exit.OK
-    assert "nobody yet (--client)" in capsys.readouterr().err
+    assert "nobody does not exist yet" in capsys.readouterr().err
 
 
 def test_a_command_of_another_distribution_gets_the_context_below_flag_and_variable(

@@ -394,7 +394,7 @@ def test_explain_lists_everything_and_refuses_what_is_no_code() -> None:
     assert len(veen("explain", "--json").json["codes"]) == len(Code) + len(TABLE)
     assert "expired" in veen("explain", "E.TIME / CAP_TTL").ok().out
     veen("explain", "NONSENSE").failed(Exit.USAGE)
-    assert veen("explain", "").failed(Exit.USAGE).startswith("veen: empty: no such code")
+    assert veen("explain", "").failed(Exit.USAGE).startswith("veen: there is no code (empty)")
 
 
 def test_a_proof_of_work_is_found_for_a_message_and_verifies(town: Town, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ LATER = (
 BEFORE = {
     "veen hub init --data-dir hub --admin admin": "veen keygen --out admin --no-passphrase",
     "veen hub export --data-dir hub --stream orders --out evidence": "rm -r evidence",
-    "veen hub export --data-dir hub --stream orders --from 10 --to 20 --out evidence": "rm -r evidence",
+    "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence": "rm -r evidence",
     "veen wallet close WALLET": "veen wallet withdraw WALLET 240",
     "veen completion fish > ~/.config/fish/completions/veen.fish": "mkdir -p .config/fish/completions",
 }

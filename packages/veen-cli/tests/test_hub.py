@@ -41,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for text in ("one", "two", "three"):
             veen("send", text, "-s", "log", *flags).ok()
         veen("hub", "checkpoint", *flags).ok()
-        assert "nothing to do" in veen("hub", "checkpoint", *flags).ok().out
+        assert "no label has grown" in veen("hub", "checkpoint", *flags).ok().out
         veen("hub", "stop", "--data-dir", root / "hub").ok()
     finally:
         end_hubs(root)
@@ -467,4 +467,4 @@ def certificate(cert: Path, key: Path) -> None:
 def test_as_a_process_it_says_the_same(town: Town) -> None:
     done = process(town.root, "hub", "status", "--hub", town.url, "--trust", town.hub_id, "--json")
     assert done.json["identity"]["hub_id"] == town.hub_id
-    assert "there is no such data directory" in process(town.root, "hub", "fsck", "-d", "nowhere").failed(1)
+    assert "there is no data directory" in process(town.root, "hub", "fsck", "-d", "nowhere").failed(1)

@@ -52,7 +52,7 @@ def test_the_passphrase_comes_from_a_file_or_the_environment_and_a_wrong_one_is_
 ) -> None:
     issue = ("cap", "issue", "--issuer", sealed, "--subject", sealed, "-s", "s", "--out", tmp_path / "token")
     veen(*issue).ok()
-    assert "exists already" in veen(*issue).failed(Exit.USAGE)
+    assert "token exists" in veen(*issue).failed(Exit.USAGE)
     (tmp_path / "token").unlink()
     monkeypatch.setenv("VEEN_PASSPHRASE", "wrong")
     assert "VEEN_PASSPHRASE" in veen(*issue).failed(Exit.USAGE)

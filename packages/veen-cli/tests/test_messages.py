@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
-from veen_cli.commands.send import split_lines
+from veen_cli.commands.line_input import split_lines
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import escape_controls
 
 from .conftest import STREAM, Town
-from .running import environment, process, veen
+from .running import SCRIPTS, environment, process, veen
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +48,12 @@ def read(town: Town, who: str, *args: object) -> dict[str, object]:
 def test_a_message_is_read_by_whom_it_was_sealed_to_and_by_nobody_else(town: Town) -> None:
     told = town.as_("alice", "send", "two coffees", "-s", STREAM, "--to", town / "bob", "--json").json
     at = told["stream_seq"]
-    (message,) = read(town, "bob", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    (message,) = read(town, "bob", "--from", at, "--upto", at)["messages"]  # type: ignore[misc, attr-defined]
     assert (message["text"], message["id"], message["open"]) == ("two coffees", told["id"], True)
-    (closed,) = read(town, "alice", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    (closed,) = read(town, "alice", "--from", at, "--upto", at)["messages"]  # type: ignore[misc, attr-defined]
     assert (closed["open"], "text" in closed) == (False, False)
-    shown = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--to", at).ok()
-    assert "sealed to somebody else" in shown.out
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--upto", at).ok()
+    assert "sealed to another reader" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -70,14 +72,14 @@ def test_a_body_comes_from_argument_file_or_stdin(
     (tmp_path / "body.txt").write_text("from a file\n")
     given = [str(tmp_path / "body.txt") if arg == "FILE" else arg for arg in args]
     at = town.as_("alice", "send", *given, "-s", STREAM, "--json", stdin=stdin).json["stream_seq"]
-    raw = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--to", at, "--out", "raw").ok()
+    raw = town.as_("alice", "stream", "-s", STREAM, "--from", at, "--upto", at, "--out", "raw").ok()
     assert raw.out == text
 
 
 def test_an_argument_that_is_no_text_is_sent_as_its_bytes_and_is_no_name(town: Town) -> None:
     typed = os.fsdecode(b"caf\xe9")  # as a terminal in Latin-1 writes it
     seq = town.as_("alice", "send", typed, "-s", STREAM, "--json").json["stream_seq"]
-    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--to", seq, "--json").json["messages"]
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--upto", seq, "--json").json["messages"]
     assert shown[0]["body"] == b"caf\xe9".hex()
     assert "not UTF-8" in town.as_("alice", "send", "x", "-s", STREAM, "--schema", typed).failed(Exit.USAGE)
 
@@ -87,7 +89,7 @@ def test_parent_schema_and_expiry_reach_the_reader(town: Town) -> None:
     options = ("--parent", first["stream_seq"], "--schema", "example.answer.v1", "--expires", "+1h")
     second = town.as_("alice", "send", "an answer", "-s", STREAM, *options, "--json").json
     at = second["stream_seq"]
-    (message,) = read(town, "alice", "--from", at, "--to", at)["messages"]  # type: ignore[misc, attr-defined]
+    (message,) = read(town, "alice", "--from", at, "--upto", at)["messages"]  # type: ignore[misc, attr-defined]
     assert message["parent"] == first["id"]
     assert message["expires_at"] > second["hub_ts"]
     same = town.as_("alice", "send", "again", "-s", STREAM, "--parent", first["id"]).ok()
@@ -107,7 +109,7 @@ def test_what_was_sent_and_cannot_be_told_is_not_to_be_sent_again(town: Town) ->
             check=False,
         )
     assert done.returncode == Exit.USAGE
-    assert done.stderr.startswith("veen: done, but the answer cannot be written to stdout: No space left")
+    assert "the command has succeeded, but its answer cannot be written to stdout: No space" in done.stderr
     assert done.stderr.count("\n") == 1
     assert "once" in town.as_("alice", "stream", "-s", STREAM, "--quiet").ok().out
 
@@ -121,7 +123,7 @@ def test_a_batch_sends_each_line_and_tells_the_rate(town: Town, tmp_path: Path) 
     last = told["last"]["stream_seq"]
     out = town.as_("alice", "stream", "-s", STREAM, "--from", last - 199, "--out", "jsonl").ok().out
     assert [json.loads(line)["text"] for line in out.splitlines()] == [f"line {n}" for n in range(200)]
-    assert "no line" in town.as_("alice", "send", "--batch", "--file", "/dev/null", "-s", STREAM).failed(1)
+    assert "no lines" in town.as_("alice", "send", "--batch", "--file", "/dev/null", "-s", STREAM).failed(1)
 
 
 def test_a_batch_takes_lines_as_they_come_and_ends_with_its_input(town: Town) -> None:
@@ -147,7 +149,7 @@ def test_an_input_that_cannot_be_read_is_told_and_not_waited_for(town: Town) -> 
 
 def test_proofs_are_fetched_and_verified_for_each_message(town: Town) -> None:
     town.as_("alice", "send", "prove me", "-s", STREAM).ok()
-    told = read(town, "alice", "--to", 3, "--proofs")
+    told = read(town, "alice", "--upto", 3, "--proofs")
     assert all(message["proof"] and message["receipt"] for message in told["messages"])  # type: ignore[attr-defined]
 
 
@@ -231,9 +233,9 @@ def test_trust_on_first_use_is_an_explicit_choice_and_is_kept(town: Town, tmp_pa
     me = tmp_path / "me"
     veen("keygen", "--out", me, "--no-passphrase").ok()
     where = ("--hub", town.url, "--client", me, "-s", STREAM)
-    veen("stream", *where, "--to", 1).failed(Exit.POLICY)
-    veen("stream", *where, "--to", 1, "--trust", "first").ok()
-    veen("stream", *where, "--to", 1).ok()
+    veen("stream", *where, "--upto", 1).failed(Exit.POLICY)
+    veen("stream", *where, "--upto", 1, "--trust", "first").ok()
+    veen("stream", *where, "--upto", 1).ok()
 
 
 def test_a_hub_that_does_not_answer_is_a_network_failure(town: Town) -> None:
@@ -247,7 +249,7 @@ def test_a_hub_that_does_not_answer_is_a_network_failure(town: Town) -> None:
         "--wait",
         "0.1",
     )
-    assert "veen hub start" in veen("send", "x", "-s", STREAM, *flags).failed(Exit.NETWORK)
+    assert "check that the hub runs" in veen("send", "x", "-s", STREAM, *flags).failed(Exit.NETWORK)
 
 
 def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,16 +268,16 @@ def test_variables_and_contexts_fill_in_the_flags(town: Town, monkeypatch: pytes
 
 def test_a_stream_of_nothing_says_so_and_wrong_ranges_are_refused(town: Town) -> None:
     unknown = town.as_("alice", "stream", "-s", "never-used")
-    assert "nothing was ever written to never-used" in unknown.ok().out
+    assert "never-used has no messages at this hub" in unknown.ok().out
     town.as_("alice", "send", "so that there is one", "-s", STREAM).ok()
     told = town.as_("alice", "stream", "-s", STREAM, "--from", 100_000, "--json").json
     assert told["count"] == 0
     assert told["newest"] > 0
     beyond = town.as_("alice", "stream", "-s", STREAM, "--from", 100_000)
     assert f"its newest message is number {told['newest']}" in beyond.ok().out
-    town.as_("alice", "stream", "-s", STREAM, "--follow", "--to", 3).failed(Exit.USAGE)
-    reversed_ = town.as_("alice", "stream", "-s", STREAM, "--from", 3, "--to", 2)
-    assert "ends before it begins" in reversed_.failed(Exit.USAGE)
+    town.as_("alice", "stream", "-s", STREAM, "--follow", "--upto", 3).failed(Exit.USAGE)
+    reversed_ = town.as_("alice", "stream", "-s", STREAM, "--from", 3, "--upto", 2)
+    assert "the range is empty" in reversed_.failed(Exit.USAGE)
     town.as_("alice", "stream", "-s", STREAM, "--json", "--out", "jsonl").failed(Exit.USAGE)
     assert os.environ.get("VEEN_HUB") is None
 
@@ -286,3 +288,101 @@ def test_a_message_cannot_drive_the_readers_terminal_or_look_like_another_line()
     assert not set(shown) & set("\x1b\x07\r\u202e")
     assert shown.splitlines()[1].startswith(" " * 8)
     assert escape_controls("two coffees, ☕ \t and tea") == "two coffees, ☕ \t and tea"
+
+
+def test_an_interrupted_batch_says_exactly_which_lines_arrived(square: Town) -> None:
+    """Lines flow faster than the hub answers when Ctrl-C comes: a user who resumes sends none twice."""
+    flags = ("--hub", square.url, "--trust", square.hub_id, "--client", str(square / "alice"))
+    running = subprocess.Popen(
+        [SCRIPTS / "veen", "send", "--batch", "-s", "interrupted", "--json", *flags],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdin is not None
+    lines = b"".join(b"line %d\n" % n for n in range(5_000))
+    feeder = threading.Thread(target=feed, args=(running.stdin.fileno(), lines))
+    feeder.start()
+    wait_for_messages(square, "interrupted")
+    running.send_signal(signal.SIGINT)
+    assert running.stdout is not None
+    out = running.stdout.read()
+    running.wait(60)
+    feeder.join()
+    for stream in (running.stdin, running.stdout, running.stderr):
+        assert stream is not None
+        stream.close()
+    assert running.returncode == Exit.INTERRUPTED
+    report = json.loads(out)
+    there = square.as_("alice", "read", "-s", "interrupted", "--json").json
+    assert there["count"] == report["sent"]
+    assert report["unanswered"] == 0
+    assert [each["text"] for each in there["messages"]] == [f"line {n}" for n in range(report["sent"])]
+
+
+def feed(fd: int, lines: bytes) -> None:
+    """Write until the reader ends."""
+    with contextlib.suppress(BrokenPipeError):
+        while lines:
+            lines = lines[os.write(fd, lines) :]
+
+
+def wait_for_messages(town: Town, stream: str) -> None:
+    while not town.as_("alice", "read", "-s", stream, "--last", 1, "--json").json["count"]:
+        pass
+
+
+def test_read_and_tail_show_the_whole_stream_and_its_end(square: Town) -> None:
+    lines = b"".join(b"%d\n" % n for n in range(1, 16))
+    square.as_("alice", "send", "--batch", "-s", "long", stdin=lines).ok()
+
+    def texts(*words: object) -> list[str]:
+        return [each["text"] for each in square.as_("alice", *words, "-s", "long", "--json").json["messages"]]
+
+    assert texts("read") == [str(n) for n in range(1, 16)]
+    assert texts("tail") == [str(n) for n in range(6, 16)]
+    assert texts("tail", "-n", 2) == texts("stream", "--last", 2) == ["14", "15"]
+    assert texts("read", "--last", 99) == texts("read")
+    assert texts("read", "--from", 3, "--upto", 4) == ["3", "4"]
+    both = square.as_("alice", "read", "-s", "long", "--last", 2, "--from", 3)
+    assert "omit --from" in both.failed(Exit.USAGE)
+
+
+def test_the_streams_that_an_identity_has_used_are_listed(square: Town) -> None:
+    square.as_("alice", "send", "x", "-s", "listed").ok()
+    hubs = veen("streams", "--client", square / "alice", "--json").json["hubs"]
+    (row,) = [row for hub in hubs for row in hub["streams"] if row["stream"] == "listed"]
+    assert row["stream_seq"] == 1
+    assert "listed  verified up to message 1" in veen("streams", "--client", square / "alice").ok().out
+    assert "has not read or written" in veen("streams", "--client", square / "realm").ok().out
+    missing = square.as_("alice", "read", "-s", "lisetd").ok().out
+    assert "has no messages at this hub; `veen streams`" in missing
+
+
+def test_a_refused_message_names_its_stream(town: Town) -> None:
+    refused = town.as_("bob", "send", "x", "-s", STREAM, "--json")
+    error = json.loads(refused.err)["error"]
+    assert (refused.code, error["code"]) == (Exit.REFUSED, "CAP_MISSING")
+    assert f"for stream {STREAM}" in error["message"]
+
+
+def test_a_token_for_another_identity_is_not_authorized(town: Town) -> None:
+    refused = town.as_("bob", "cap", "authorize", town / "alice.cap").failed(Exit.POLICY)
+    assert "not for this identity" in refused
+    town.as_("alice", "cap", "authorize", town / "alice.cap").ok()
+
+
+def test_the_tokens_that_an_identity_holds_are_listed(town: Town) -> None:
+    (token,) = veen("cap", "list", "--client", town / "alice", "--json").json["tokens"]
+    assert token["hub_id"] == town.hub_id
+    assert token["expired"] is False
+    assert token["auth_ref"] in veen("cap", "list", "--client", town / "alice").ok().out
+    assert "holds no tokens" in veen("cap", "list", "--client", town / "bob").ok().out
+
+
+def test_a_hub_counts_its_entries_for_who_can_read_its_directory(square: Town) -> None:
+    square.as_("alice", "send", "x", "-s", "counted").ok()
+    status = ("hub", "status", "--hub", square.url, "--trust", square.hub_id)
+    assert "entries" not in veen(*status, "--json").json
+    counted = veen(*status, "--data-dir", square / "hub", "--json").json
+    assert counted["entries"] >= counted["labels"] >= 1

@@ -84,7 +84,7 @@ def test_a_hub_that_listens_to_everybody_says_so_to_its_operator_and_in_its_log(
         done = process(tmp_path, *start, "--quiet")
         assert (done.code, done.out) == (0, "")
         assert done.err.startswith("warning: http://0.0.0.0:")
-        assert "plain HTTP beyond this machine" in (tmp_path / "hub.log").read_text()
+        assert "set tls in hub.yaml" in (tmp_path / "hub.log").read_text()
         veen("hub", "stop", "-d", tmp_path / "hub").ok()
         assert "plain HTTP" in process(tmp_path, *start, "--json").json["warnings"][0]
         veen("hub", "stop", "-d", tmp_path / "hub").ok()

@@ -150,7 +150,7 @@ def test_an_overlay_record_is_named_if_its_form_is_that_of_one_schema_only(
 ) -> None:
     seq = town.as_("alice", "kv", "put", "colour", "blue", "-s", STREAM, "--json").json["stream_seq"]
     put = Put(key=b"colour", value=b"blue")
-    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--to", seq, "-q").ok().out.strip()
+    shown = town.as_("alice", "stream", "-s", STREAM, "--from", seq, "--upto", seq, "-q").ok().out.strip()
     assert shown == put.encode().hex()
     (tmp_path / "record").write_text(shown)
     (told,) = veen("inspect", tmp_path / "record", "--json").json["objects"]
@@ -291,7 +291,7 @@ def test_a_pruned_chunk_is_its_head_and_pruned_form_of_its_entries(entry: Entry,
     told = veen("inspect", tmp_path / "pruned", "--json").json["objects"]
     assert [each["kind"] for each in told] == ["pruned chunk", "pruned entry"]
     (tmp_path / "pruned").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert "places of its entries" in veen("inspect", tmp_path / "pruned").failed(Exit.PROTOCOL)
+    assert "offsets" in veen("inspect", tmp_path / "pruned").failed(Exit.PROTOCOL)
 
 
 def test_a_damaged_chunk_is_not_called_foreign(entry: Entry, tmp_path: Path) -> None:

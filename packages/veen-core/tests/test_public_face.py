@@ -61,6 +61,7 @@ def names(hub: Hub) -> dict[str, object]:
     hub.write("bob", b"1", b"2", b"3", b"4", b"5")
     return {
         "receipt_bytes": hub.receipt(3).encode(),
+        "newest_bytes": hub.receipt(3).encode(),
         "proof_bytes": hub.proof(3).encode(),
         "pinned": hub.hub_pk.hex(),
     }

@@ -287,7 +287,7 @@ def test_the_key_of_a_sealed_identity_is_opened_with_its_passphrase(
 
 
 def test_the_reference_names_every_option_with_its_help() -> None:
-    page = (Path(__file__).parents[3] / "docs/cli.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/reference/cli/selftest.md").read_text(encoding="utf-8")
     section = page.partition("## `veen selftest`")[2].partition("\n## ")[0]
     for each in selftest.selftest.params:
         if isinstance(each, click.Option) and each.name not in ("as_json", "quiet"):

@@ -1,4 +1,4 @@
-"""``veen attachment``: what came with a message (§4.6)."""
+"""``veen attachment``: the attachments of a message (core §4.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from veen_cli.arguments import private_files
 from veen_cli.arguments.numbers import Integer
-from veen_cli.commands.stream import readers_of
+from veen_cli.commands.stream import reader_keys
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
@@ -23,56 +23,67 @@ from veen_hub.client import Message
 
 COMMANDS: Final = {
     "get": LazyCommand(
-        "veen_cli.commands.attachment:get", "Fetch an attachment, check it, open it and write it to a file."
+        "veen_cli.commands.attachment:get", "Fetch an attachment, verify it, open it and write it to a file."
     ),
     "verify": LazyCommand(
-        "veen_cli.commands.attachment:verify", "Compare a file with the attachment that a message names."
+        "veen_cli.commands.attachment:verify", "Compare a file with an attachment of a message."
     ),
 }
 attachment = Group("attachment", COMMANDS, path="attachment", help="Attachments: fetch, open, compare.")
 
 index_argument = click.argument("index", type=Integer(0), default=0)
 epoch_option = click.option(
-    "--epoch", type=Integer(0), help="Of this epoch's label [default: the current one's]."
+    "--epoch", type=Integer(0), help="Epoch of the message, at a hub with epochs [default: the current one]."
 )
 reader_option = click.option(
-    "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
+    "--reader",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the identity that a shared stream is sealed to; may be repeated.",
 )
 
 
 def check_index(message: Message, index: int) -> None:
-    """Refuse what the message does not have."""
-    opened = message.opened  # raises if it was sealed to somebody else
+    """Refuse an index that the message does not have."""
+    opened = message.opened  # raises if it is sealed to another reader
     count = len(message.attachments) if opened.header.att_root is not None else 0
     if index >= count:
         seq = message.stream_seq
-        there = "no attachment" if not count else "one, attachment 0" if count == 1 else f"{count}, from 0 on"
+        there = (
+            "no attachment"
+            if not count
+            else f"attachments 0 to {count - 1}"
+            if count > 1
+            else "attachment 0 only"
+        )
         raise CommandFailed(
-            f"message {seq} has {there}: see `veen stream --from {seq} --to {seq}`", Exit.USAGE
+            f"message {seq} has {there}", Exit.USAGE, f"see it with `veen stream --from {seq} --upto {seq}`"
         )
 
 
 def fetch(
     target: Target, stream: str, seq: int, index: int, *, epoch: int | None, reader: tuple[Path, ...]
 ) -> tuple[Message, bytes]:
-    """The verified message, and its attachment's plaintext, checked against coid, place and size."""
+    """Return the verified message and its attachment, verified by hash, position and size, and opened."""
 
     async def work() -> tuple[Message, bytes]:
         async with target.connect() as hub:
-            place = hub.stream(stream, readers=readers_of(reader, target))
+            source = hub.stream(stream, readers=reader_keys(reader, target))
             at = Epoch(epoch) if epoch is not None else None
             with target.out.progress("fetching"):
-                async for message in place.read(seq, seq, epoch=at):
+                async for message in source.read(seq, seq, epoch=at):
                     check_index(message, index)
-                    return message, await place.attachment(message, index)
+                    return message, await source.attachment(message, index)
         raise CommandFailed(
-            f"{stream} has no message {seq}: `veen stream --stream {quote(stream)}` lists them", Exit.REFUSED
+            f"stream {stream} has no message {seq}",
+            Exit.REFUSED,
+            f"see its messages with `veen stream --stream {quote(stream)}`",
         )
 
     return loop.run(work())
 
 
-def _told(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, Any]:
+def _attachment_dict(message: Message, index: int, plain: bytes, **more: Any) -> dict[str, Any]:
     return {
         "stream_seq": message.stream_seq,
         "index": index,
@@ -104,15 +115,15 @@ def get(
     reader: tuple[Path, ...],
     file: Path,
 ) -> Answer:
-    """Fetch an attachment, check it, open it and write it to a file.
+    """Fetch an attachment, verify it, open it and write it to a file.
 
-    SEQ is the message, INDEX which of its attachments, from 0. A new file is readable by you alone.
+    SEQ is the number of the message, INDEX that of the attachment, from 0. Only you can read a new file.
     """
     del out
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     private_files.write(file, plain)
     return Answer(
-        _told(message, index, plain, file=str(file)),
+        _attachment_dict(message, index, plain, file=str(file)),
         [f"wrote {file}: {len(plain)} bytes, attachment {index} of message {seq}, verified"],
     )
 
@@ -136,18 +147,19 @@ def verify(
     epoch: int | None,
     reader: tuple[Path, ...],
 ) -> Answer:
-    """Compare a file with the attachment that a message names.
+    """Compare a file with an attachment of a message.
 
-    The attachment is fetched, checked against the message's coid and size, opened, and compared.
+    The attachment is fetched, verified by the hash and size in the message, opened, and compared.
     """
     message, plain = fetch(target, stream, seq, index, epoch=epoch, reader=reader)
     if file.read_bytes() != plain:
-        out.print_json_only(_told(message, index, plain, file=str(file), holds=False))
+        out.print_json_only(_attachment_dict(message, index, plain, file=str(file), holds=False))
         raise CommandFailed(
-            f"{file} is not attachment {index} of message {seq}: fetch that with `veen attachment get`",
+            f"{file} is not attachment {index} of message {seq}",
             Exit.PROTOCOL,
+            "fetch the attachment with `veen attachment get`",
         )
     return Answer(
-        _told(message, index, plain, file=str(file), holds=True),
+        _attachment_dict(message, index, plain, file=str(file), holds=True),
         [f"{file} is attachment {index} of message {seq}, byte for byte"],
     )

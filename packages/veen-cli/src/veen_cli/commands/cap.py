@@ -1,4 +1,4 @@
-"""``veen cap``: tokens that let somebody write to a stream of a gated hub (§6)."""
+"""``veen cap``: capability tokens, which let an identity write to streams of a gated hub (core §6)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,39 @@ from veen_cli.arguments import completions, times
 from veen_cli.arguments.numbers import parse_unsigned
 from veen_cli.arguments.object_files import read_object, write_new
 from veen_cli.arguments.passphrase import Passphrase, passphrase_option
-from veen_cli.frame import loop
+from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
+from veen_cli.identity.hub_records import CheckedStateStore, hub_folders
 from veen_cli.identity.identity_folder import Folder, verify_key_named
+from veen_cli.identity.known_streams import known_streams
 from veen_core.cap import CapToken, Rate, mint, verify_token
 from veen_core.errors import DecodeError
 from veen_core.ids import AuthRef, ClientId
 from veen_core.limits import DEFAULT_LIMITS
 from veen_core.stream import stream_id
-from veen_hub.client import NotFound
+from veen_hub.client import Hub, NotFound
+from veen_hub.client.state.records import HeldTokens
+from veen_hub.client.tokens import TOKENS_RECORD
 
 COMMANDS: Final = {
     "issue": LazyCommand(
         "veen_cli.commands.cap:issue", "Sign a token that lets an identity write to streams."
     ),
     "authorize": LazyCommand(
-        "veen_cli.commands.cap:authorize", "Hand a token to the hub; messages use it from then on."
+        "veen_cli.commands.cap:authorize", "Give a token to the hub; messages use it from then on."
     ),
+    "list": LazyCommand("veen_cli.commands.cap:list_", "List the tokens that an identity holds."),
     "inspect": LazyCommand(
-        "veen_cli.commands.cap:inspect", "Show what a token allows, and whether its signatures hold."
+        "veen_cli.commands.cap:inspect", "Show what a token allows, and verify its signatures."
     ),
-    "status": LazyCommand("veen_cli.commands.cap:status", "Ask what the hub knows of a token."),
+    "status": LazyCommand("veen_cli.commands.cap:status", "Ask the hub about a token."),
 }
 cap = Group(
-    "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, for how long, how fast."
+    "cap", COMMANDS, path="cap", help="Tokens: who may write to which stream, for how long and how fast."
 )
 
 token_argument = click.argument(
@@ -57,17 +62,17 @@ class RateType(click.ParamType[Rate]):
             return value
         per_sec, _, burst = str(value).partition(",")
         if not (per_sec.isdecimal() and burst.isdecimal()):
-            self.fail(f"{value!r} is no rate: write PER_SECOND,BURST as in 100,200", param, ctx)
+            self.fail(f"{value!r} is not a rate PER_SECOND,BURST such as 100,200", param, ctx)
         fastest, largest = DEFAULT_LIMITS.max_cap_rate_per_sec, DEFAULT_LIMITS.max_cap_rate_burst
         each, together = parse_unsigned(per_sec), parse_unsigned(burst)
         if each is None or together is None or each > fastest or together > largest:
-            self.fail(f"{value!r} is more than any hub allows: at most {fastest},{largest}", param, ctx)
+            self.fail(f"{value!r} is above the maximum of {fastest},{largest}", param, ctx)
         if not together:
-            self.fail(f"{value!r} lets nobody write: a burst of at least 1, as in 100,200", param, ctx)
+            self.fail(f"{value!r} allows no message: the burst must be at least 1, as in 100,200", param, ctx)
         return Rate(per_sec=each, burst=together)
 
 
-def told(token: CapToken) -> dict[str, Any]:
+def token_dict(token: CapToken) -> dict[str, Any]:
     rate = token.allow.rate
     return {
         "auth_ref": token.auth_ref.hex(),
@@ -79,7 +84,7 @@ def told(token: CapToken) -> dict[str, Any]:
     }
 
 
-def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
+def token_lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
     rate, names = token.allow.rate, names or {}
     return fields(
         {
@@ -89,8 +94,10 @@ def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
                 f"stream {n}": f"{each.hex()}{names.get(each.hex(), '')}"
                 for n, each in enumerate(token.allow.stream_ids, 1)
             },
-            "valid for": f"{token.allow.ttl} s after the hub has it",
-            "rate": f"{rate.per_sec} a second, bursts of {rate.burst}" if rate is not None else "not limited",
+            "valid for": f"{times.format_duration(token.allow.ttl)} from its authorization",
+            "rate": f"{rate.per_sec} messages per second, bursts of {rate.burst}"
+            if rate is not None
+            else "not limited",
             "auth_ref": token.auth_ref.hex(),
         }
     )
@@ -104,7 +111,7 @@ def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
     "--issuer",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder of the identity that signs: the hub's admin, or an issuer in its hub.yaml.",
+    help="Folder of the identity that signs: the hub's admin, or an issuer named in hub.yaml.",
 )
 @click.option(
     "--subject",
@@ -118,7 +125,7 @@ def lines(token: CapToken, names: dict[str, str] | None = None) -> list[str]:
     type=times.Duration(1),
     default="1d",
     show_default=True,
-    help="How long it holds once the hub has it.",
+    help="How long it is valid, from its authorization.",
 )
 @click.option("--rate", type=RateType(), help="PER_SECOND,BURST [default: not limited].")
 @click.option(
@@ -138,64 +145,128 @@ def issue(
 ) -> Answer:
     """Sign a token that lets an identity write to streams.
 
-    Give the file to the subject: it is authorized by `veen cap authorize`, or named with `veen send --cap`.
+    Give the file to the subject, who runs `veen cap authorize`, or `veen send --cap`.
     """
     del out
     if not all(streams):
-        raise click.UsageError("--stream is empty: a variable of your shell that is not set?")
+        raise click.UsageError("--stream is empty: is a shell variable not set?")
     subject_pk = ClientId(verify_key_named(subject))
     key = Folder(issuer).unlock(Passphrase(passphrase_file)).signing_key
     names = {stream_id(name).hex(): f" ({name})" for name in streams}
     token = mint(key, subject_pk, [stream_id(name) for name in streams], ttl, rate)
     verify_token(token)
     write_new(target, token.encode())
-    return Answer({**told(token), "file": str(target)}, [f"wrote {target}", *lines(token, names)])
+    return Answer({**token_dict(token), "file": str(target)}, [f"wrote {target}", *token_lines(token, names)])
 
 
 @command("veen cap authorize alice.cap --client alice")
 @token_argument
 @connects
 def authorize(out: Output, *, target: Target, token: Path) -> Answer:
-    """Hand a token to the hub; messages use it from then on.
+    """Give a token to the hub; messages use it from then on.
 
-    Its time runs from the receipt that comes back. Doing it again changes nothing, and never renews it.
+    The token's lifetime starts with the hub's receipt. Authorizing it again changes nothing. The token must
+    be for the identity in --client, or for its client_id of one of the token's streams.
     """
     del out
     made = read_object(CapToken, token)
 
     async def work() -> Any:
         async with target.connect() as hub:
+            if not await _is_subject(hub, made):
+                raise CommandFailed(
+                    f"{token} is a token for {made.subject_pk.hex()}, not for this identity",
+                    Exit.POLICY,
+                    "run it with --client of the token's identity, or ask for a token for yours",
+                )
             receipt = await hub.authorize(made)
             return receipt, await hub.cap_status(made.auth_ref)
 
     receipt, status = loop.run(work())
     expires = status.expires_at
     data = {
-        **told(made),
+        **token_dict(made),
         "issued_at": receipt.hub_ts,
         "expires_at": expires,
         "receipt": receipt.encode().hex(),
     }
-    until = f", holds until {times.format_utc(expires)}" if expires is not None else ""
+    until = f", valid until {times.format_utc(expires)}" if expires is not None else ""
     return Answer(
         data,
         [f"authorized at {times.format_utc(receipt.hub_ts)}{until}", f"  auth_ref {made.auth_ref.hex()}"],
     )
 
 
+async def _is_subject(hub: Hub, token: CapToken) -> bool:
+    """Return whether the token is for the connected identity, or for its client_id of one of the streams."""
+    identity = hub.connection.identity
+    assert identity is not None  # only anonymous connections have none
+    if token.subject_pk == identity.client_id:
+        return True
+    for each in token.allow.stream_ids:
+        if await hub.stream(each.hex()).client_id() == token.subject_pk:
+            return True
+    return False
+
+
+@command("veen cap list --client alice", name="list")
+@click.option(
+    "--client",
+    envvar="VEEN_CLIENT",
+    show_envvar=True,
+    shell_complete=completions.folders,
+    help="Folder of the identity.",
+)
+def list_(out: Output, *, client: str | None) -> Answer:
+    """List the tokens that an identity holds.
+
+    These are the tokens that it has authorized. No hub is asked; `veen cap status` asks the hub.
+    """
+    del out
+    folder = Folder(Path(settings.required_value("client", client)).expanduser())
+    folder.must_exist()
+    names = {stream_id(name).hex(): name for known in known_streams(folder).values() for name in known}
+    rows, lines = [], []
+    for hub, _ in hub_folders(folder):
+        content = CheckedStateStore(folder.state).load(hub, TOKENS_RECORD)
+        held = HeldTokens.decode(content).tokens if content is not None else ()
+        for each in held:
+            expired = each.expires_at < times.now()
+            rows.append(
+                {
+                    "hub_id": hub.hex(),
+                    **token_dict(each.token),
+                    "expires_at": each.expires_at,
+                    "expired": expired,
+                }
+            )
+            streams = ", ".join(names.get(one.hex(), one.hex()) for one in each.token.allow.stream_ids)
+            until = times.format_utc(each.expires_at) + (" (EXPIRED)" if expired else "")
+            lines += fields(
+                {
+                    "auth_ref": each.token.auth_ref.hex(),
+                    "  hub": hub.hex(),
+                    "  streams": streams,
+                    "  subject": each.token.subject_pk.hex(),
+                    "  valid until": until,
+                }
+            )
+    return Answer({"tokens": rows}, lines or [f"{folder.root} holds no tokens"])
+
+
 @command("veen cap inspect alice.cap", name="inspect")
 @token_argument
 def inspect(out: Output, *, token: Path) -> Answer:
-    """Show what a token allows, and whether its signatures hold.
+    """Show what a token allows, and verify its signatures.
 
-    Whether a hub accepts the issuer, only the hub can tell: `veen cap status`.
+    Only the hub decides whether it accepts the issuer: see `veen cap status`.
     """
     del out
     made = read_object(CapToken, token)
     verify_token(made)
     return Answer(
-        {**told(made), "signatures": len(made.sig_chain), "holds": True},
-        [*lines(made), f"its {len(made.sig_chain)} signature(s) by the issuer hold"],
+        {**token_dict(made), "signatures": len(made.sig_chain), "holds": True},
+        [*token_lines(made), f"verified: {plural(len(made.sig_chain), 'signature')} of the issuer"],
     )
 
 
@@ -207,8 +278,9 @@ def _auth_ref(text: str) -> AuthRef:
         return AuthRef.from_hex(text)
     except DecodeError:
         raise CommandFailed(
-            f"{text}: neither a token's file nor an auth_ref in hex; `veen cap inspect` shows a token's",
+            f"{text} is neither a token file nor an auth_ref in hex",
             Exit.USAGE,
+            "see a token's auth_ref with `veen cap inspect`",
         ) from None
 
 
@@ -216,9 +288,9 @@ def _auth_ref(text: str) -> AuthRef:
 @click.argument("token", metavar="TOKEN|AUTH_REF", shell_complete=completions.files)
 @connects
 def status(out: Output, *, target: Target, token: str) -> Answer:
-    """Ask what the hub knows of a token.
+    """Ask the hub about a token.
 
-    Exits with 4 if it knows nothing of it.
+    Exits with 4 if the hub does not know it.
     """
     del out
     auth_ref = _auth_ref(token)
@@ -229,8 +301,9 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
                 return await hub.cap_status(auth_ref), hub.connection.time.now()
             except NotFound:
                 raise CommandFailed(
-                    f"the hub has never seen token {auth_ref.hex()}: hand it over with `veen cap authorize`",
+                    f"the hub does not know token {auth_ref.hex()}",
                     Exit.REFUSED,
+                    "give it to the hub with `veen cap authorize`",
                 ) from None
 
     found, now = loop.run(work())
@@ -244,7 +317,7 @@ def status(out: Output, *, target: Target, token: str) -> Answer:
             {
                 "auth_ref": found.auth_ref.hex(),
                 "authorized": times.format_utc(found.issued_at),
-                "holds until": expires,
+                "valid until": expires,
                 "issuer": found.issuer_pk.hex() if found.issuer_pk else None,
                 "subject": found.subject_pk.hex() if found.subject_pk else None,
             }

@@ -1,4 +1,4 @@
-"""``veen completion``: a script that lets a shell complete commands and options."""
+"""``veen completion``: a script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def completion(out: Output, shell: str) -> Answer:
     Put `eval "$(veen completion bash)"` into ~/.bashrc, or the same with zsh into ~/.zshrc after compinit;
     for fish, write the script to ~/.config/fish/completions/veen.fish.
     """
-    made = get_completion_class(shell)
-    assert made is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     root = click.get_current_context().find_root().command
-    script = made(root, {}, "veen", "_VEEN_COMPLETE").source()
+    script = completion_class(root, {}, "veen", "_VEEN_COMPLETE").source()
     if out.quiet and not out.as_json:
-        click.echo(script)  # it is what was asked for
+        click.echo(script)  # requested data, which --quiet keeps
     return Answer({"shell": shell, "where": WHERE[shell], "script": script}, [script])

@@ -1,4 +1,4 @@
-"""``veen context``: named sets of defaults, so that ``--hub`` and ``--client`` need not be said again."""
+"""``veen context``: named sets of defaults for ``--hub``, ``--client`` and other options."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from veen_cli.arguments import completions
 from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.command_groups import Group, LazyCommand
+from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output, fields
 from veen_cli.frame.settings import Context
 
 COMMANDS: Final = {
-    "add": LazyCommand("veen_cli.commands.context:add", "Make a context, or replace it."),
+    "add": LazyCommand("veen_cli.commands.context:add", "Create a context, or replace it."),
     "use": LazyCommand("veen_cli.commands.context:use", "Choose the context to use from now on."),
-    "list": LazyCommand("veen_cli.commands.context:list_", "Show all contexts; the one in use is marked."),
-    "remove": LazyCommand("veen_cli.commands.context:remove", "Forget a context."),
+    "show": LazyCommand("veen_cli.commands.context:show", "Show a context, by default the current one."),
+    "list": LazyCommand("veen_cli.commands.context:list_", "List all contexts; the current one is marked."),
+    "remove": LazyCommand("veen_cli.commands.context:remove", "Remove a context."),
 }
 context = Group(
-    "context", COMMANDS, path="context", help="Named sets of defaults: which hub, which identity."
+    "context", COMMANDS, path="context", help="Named sets of defaults: hub, identity, stream and more."
 )
 
 
@@ -40,26 +42,26 @@ def _absolute(text: str | None) -> str | None:
 @click.option(
     "--data-dir", shell_complete=completions.folders, help="Data directory, for commands that work on one."
 )
-@click.option("--stream", help="The stream to send to and read from.")
+@click.option("--stream", help="Stream to send to and read from.")
 @click.option(
     "--ca",
     shell_complete=completions.files,
     help="PEM file of the authority that signed the hub's certificate.",
 )
 @click.option(
-    "--cert", shell_complete=completions.files, help="PEM file of the certificate to show to the hub."
+    "--cert", shell_complete=completions.files, help="PEM file of the client certificate to present."
 )
 @click.option("--cert-key", shell_complete=completions.files, help="PEM file of that certificate's key.")
-@click.option("--use", "use_it", is_flag=True, help="Use it from now on.")
+@click.option("--use", "use_it", is_flag=True, help="Make it the current context.")
 def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
-    """Make a context, or replace it."""
+    """Create a context, or replace it."""
     if not name.isprintable():
-        raise click.UsageError("a context's name is one line of printable characters.")
+        raise click.UsageError("the name of a context is one line of printable characters.")
     if not name.strip() or all(each is None for each in given.values()):
-        raise click.UsageError("a context has a name and at least one of the options.")
+        raise click.UsageError("a context needs a name and at least one option.")
     for key in ("ca", "cert", "cert_key"):
         if (file := given[key]) is not None and not Path(file).expanduser().is_file():
-            raise click.UsageError(f"{settings.flag(key)} {file}: there is no such file.")
+            raise click.UsageError(f"{settings.flag(key)} {file} does not exist.")
     made = Context(
         hub=settings.parse_hub_url(hub) if (hub := given["hub"]) is not None else None,
         trust=settings.parse_trust(given["trust"]),
@@ -73,7 +75,7 @@ def add(out: Output, *, name: str, use_it: bool, **given: str | None) -> Answer:
     used = contexts.current == name
     for flag, path in (("--client", made.client), ("--data-dir", made.data_dir)):
         if path is not None and not Path(path).is_dir():
-            out.note(f"note: there is no {path} yet ({flag})")
+            out.note(f"note: {flag} {path} does not exist yet")
     return Answer(
         {"name": name, "in_use": used, **made.as_dict()},
         [
@@ -94,9 +96,32 @@ def use(out: Output, name: str) -> Answer:
     return Answer({"name": name}, [f"using context {name}"])
 
 
+@command("veen context show", "veen context show work --json")
+@click.argument("name", required=False, shell_complete=completions.contexts)
+def show(out: Output, *, name: str | None) -> Answer:
+    """Show a context, by default the current one.
+
+    The current one is chosen by --context, VEEN_CONTEXT or `veen context use`, in this order.
+    """
+    del out
+    contexts = settings.load()
+    name = name if name is not None else settings.current_name(contexts)
+    if name is None:
+        raise CommandFailed(
+            "no context is in use",
+            Exit.USAGE,
+            "choose one with `veen context use NAME`, or see `veen context list`",
+        )
+    found = contexts.get(name)
+    return Answer(
+        {"name": name, "in_use": name == settings.current_name(contexts), **found.as_dict()},
+        [f"context {name}", *fields({f"  {key}": value for key, value in found.as_dict().items()})],
+    )
+
+
 @command("veen context list", name="list")
 def list_(out: Output) -> Answer:
-    """Show all contexts; the one in use is marked."""
+    """List all contexts; the current one is marked."""
     del out
     contexts = settings.load()
     lines = []
@@ -106,14 +131,14 @@ def list_(out: Output) -> Answer:
     data = {name: each.as_dict() for name, each in sorted(contexts.named.items())}
     return Answer(
         {"current": contexts.current, "contexts": data},
-        lines or ["no contexts yet: make one with `veen context add NAME --hub URL`"],
+        lines or ["there are no contexts; create one with `veen context add NAME --hub URL`"],
     )
 
 
 @command("veen context remove work")
 @click.argument("name", shell_complete=completions.contexts)
 def remove(out: Output, name: str) -> Answer:
-    """Forget a context."""
+    """Remove a context."""
     del out
     contexts = settings.load()
     contexts.get(name)

@@ -1,4 +1,4 @@
-"""``veen explain``: what a code that a hub answered with means, and what to do."""
+"""``veen explain``: the meaning of a refusal code or exit code, and the next step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _lines(found: Explanation) -> list[str]:
     name = f"{found.code} / {found.name}" if found.code else found.name
     return [
         f"{name}: {found.means}",
-        *fields({"  what to do": found.next, "  stage": found.stage, "  HTTP": found.http}),
+        *fields({"  next step": found.next, "  stage": found.stage, "  HTTP": found.http}),
     ]
 
 
@@ -28,9 +28,9 @@ def _exit(text: str) -> Exit | None:
 @command("veen explain CAP_TTL", "veen explain E.SEQ", "veen explain 4", "veen explain")
 @click.argument("code", required=False, shell_complete=completions.codes)
 def explain(out: Output, *, code: str | None) -> Answer:
-    """Say what a code means, and what to do: a hub's refusal, or an exit code of veen.
+    """Explain a hub's refusal code or an exit code of veen.
 
-    Without a code, all of them.
+    Without a code, all codes are listed.
     """
     del out
     if code is None:
@@ -52,6 +52,6 @@ def explain(out: Output, *, code: str | None) -> Answer:
         )
     if (found := find(code)) is None:
         raise CommandFailed(
-            f"{code.strip() or 'empty'}: no such code; `veen explain` lists them all", Exit.USAGE
+            f"there is no code {code.strip() or '(empty)'}", Exit.USAGE, "list all codes with `veen explain`"
         )
     return Answer(found._asdict(), _lines(found))

@@ -1,4 +1,4 @@
-"""``veen id``: show an identity, give out its card, renew its keys. Other distributions add to this group."""
+"""``veen id``: identities, their cards, keys and client_ids, and their records in a realm."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from veen_core.ids import UnixTime
 
 _RECORDS: Final = "veen_cli.overlays.identity"
 COMMANDS: Final = {
-    "show": LazyCommand("veen_cli.commands.id:show", "Show an identity: its keys, and how they are kept."),
+    "show": LazyCommand(
+        "veen_cli.commands.id:show", "Show an identity: its keys, and whether they are sealed."
+    ),
     "card": LazyCommand(
-        "veen_cli.commands.id:card", "Write the identity card, to give to whoever is to write to you."
+        "veen_cli.commands.id:card", "Write the identity card, which others need to write to you."
     ),
     "rotate": LazyCommand(
-        "veen_cli.commands.id:rotate", "Make a fresh receiving key, and a card that names it."
+        "veen_cli.commands.id:rotate", "Create a new receiving key, and a card that names it."
     ),
     "client-id": LazyCommand(
         "veen_cli.commands.id:client_id", "Show or renew the client_id that writes to a stream."
@@ -33,7 +35,7 @@ COMMANDS: Final = {
     "principal": LazyCommand(
         f"{_RECORDS}:principal", "Publish yourself as a principal: the root of devices and accounts."
     ),
-    "device": LazyCommand(f"{_RECORDS}:device", "Publish a device of yours, or switch it off."),
+    "device": LazyCommand(f"{_RECORDS}:device", "Publish one of your devices, or disable it."),
     "ctx": LazyCommand(f"{_RECORDS}:ctx", "Publish the profile of your account in a realm."),
     "org": LazyCommand(f"{_RECORDS}:org", "Publish the profile of an organisation."),
     "group": LazyCommand(
@@ -41,17 +43,19 @@ COMMANDS: Final = {
     ),
     "role": LazyCommand(f"{_RECORDS}:role", "Give a role of your organisation to accounts and groups."),
     "handle": LazyCommand(f"{_RECORDS}:handle", "Give a handle of a realm to an account or an organisation."),
-    "link": LazyCommand(f"{_RECORDS}:link", "Say who your account is at another provider."),
-    "revoke": LazyCommand(f"{_RECORDS}:revoke", "End a device, a token, your account or your organisation."),
+    "link": LazyCommand(f"{_RECORDS}:link", "Link your account to a subject at an external provider."),
+    "revoke": LazyCommand(
+        f"{_RECORDS}:revoke", "Revoke a device, a token, your account or your organisation."
+    ),
     "whois": LazyCommand(
-        "veen_cli.overlays.authentication:whois", "Say whom a handle names, and how the account shows itself."
+        "veen_cli.overlays.authentication:whois", "Show the account that has a handle, and its profile."
     ),
     "authenticate": LazyCommand(
         "veen_cli.overlays.authentication:authenticate",
-        "Show which account sent a message.",
+        "Show which account sent a message, or why it cannot be authenticated.",
     ),
 }
-id_ = Group("id", COMMANDS, path="id", help="Identities: whom you act as, and how others reach you.")
+id_ = Group("id", COMMANDS, path="id", help="Identities: keys, cards, client_ids, and records in a realm.")
 
 client_option = click.option(
     "--client",
@@ -66,7 +70,7 @@ def _folder(client: str | None) -> Folder:
     return Folder(Path(settings.required_value("client", client)).expanduser())
 
 
-def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
+def _identity_dict(folder: Folder, card: IdentityCard) -> dict[str, Any]:
     return {
         "folder": str(folder.root),
         "id_sign": card.id_sign.hex(),
@@ -77,7 +81,7 @@ def _told(folder: Folder, card: IdentityCard) -> dict[str, Any]:
     }
 
 
-def _lines(folder: Folder, card: IdentityCard) -> list[str]:
+def _identity_lines(folder: Folder, card: IdentityCard) -> list[str]:
     prekeys = [f"{each.dh_pk.hex()} until {times.format_utc(each.expires_at)}" for each in card.prekeys]
     return [
         str(folder.root),
@@ -96,25 +100,28 @@ def _lines(folder: Folder, card: IdentityCard) -> list[str]:
 @command("veen id show --client alice")
 @client_option
 def show(out: Output, *, client: str | None) -> Answer:
-    """Show an identity: its keys, and how they are kept.
+    """Show an identity: its keys, and whether they are sealed.
 
     Only the card is read, so no passphrase is needed.
     """
     del out
     folder = _folder(client)
     card = folder.card()
-    return Answer(_told(folder, card), _lines(folder, card))
+    return Answer(_identity_dict(folder, card), _identity_lines(folder, card))
 
 
 @command("veen id card --client alice --out alice.pub", name="card")
 @client_option
 @click.option(
-    "--out", "target", type=click.Path(path_type=Path), help="File to write; without it, hex is printed."
+    "--out",
+    "target",
+    type=click.Path(path_type=Path),
+    help="File to write; without it, the card is printed in hex.",
 )
 def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
-    """Write the identity card, to give to whoever is to write to you.
+    """Write the identity card, which others need to write to you.
 
-    It holds public keys and is signed by the identity; `veen verify` checks it.
+    It contains public keys only and is signed by the identity; `veen verify` verifies it.
     """
     folder = _folder(client)
     found = folder.card()
@@ -124,7 +131,7 @@ def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
     elif out.quiet and not out.as_json:
         click.echo(wire.hex())
     return Answer(
-        {**_told(folder, found), "bytes": wire.hex(), "file": str(target) if target else None},
+        {**_identity_dict(folder, found), "bytes": wire.hex(), "file": str(target) if target else None},
         [f"wrote {target}, the card of {found.id_sign.hex()}"] if target else [wire.hex()],
     )
 
@@ -132,14 +139,18 @@ def card(out: Output, *, client: str | None, target: Path | None) -> Answer:
 @command("veen id rotate --client alice --ttl 30d")
 @client_option
 @click.option(
-    "--ttl", type=times.Duration(1), default="30d", show_default=True, help="How long others use it."
+    "--ttl",
+    type=times.Duration(1),
+    default="30d",
+    show_default=True,
+    help="How long others seal to the new key.",
 )
 @passphrase_option
 def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path | None) -> Answer:
-    """Make a fresh receiving key, and a card that names it.
+    """Create a new receiving key, and a card that names it.
 
-    Whoever has the new card seals to the new key until it expires. Older keys stay in the keystore, so
-    that older messages still open. Hand out the new card.
+    Give the new card to the people who write to you: they seal to the new key until it expires. Older keys
+    stay in the keystore, so that older messages can still be opened.
     """
     del out
     folder, source, now = _folder(client), Passphrase(passphrase_file), UnixTime(times.now())
@@ -153,7 +164,7 @@ def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path |
     secrets = with_prekey(folder.open(passphrase), UnixTime(now + ttl))
     made = folder.write(secrets, passphrase if folder.sealed else None, now)
     assert made == card_of(secrets, now)
-    return Answer(_told(folder, made), _lines(folder, made))
+    return Answer(_identity_dict(folder, made), _identity_lines(folder, made))
 
 
 @command(
@@ -162,13 +173,13 @@ def rotate(out: Output, *, client: str | None, ttl: int, passphrase_file: Path |
     name="client-id",
 )
 @stream_option
-@click.option("--renew", is_flag=True, help="Draw a fresh one (KEX1+ 4.1).")
+@click.option("--renew", is_flag=True, help="Draw a new client_id (spec-1 KEX1+ 4.1).")
 @connects
 def client_id(out: Output, *, target: Target, stream: str, renew: bool) -> Answer:
     """Show or renew the client_id that writes to a stream.
 
-    Each stream gets a client_id of its own, so that the hub cannot link them. Ask the issuer for a token
-    for it, or for one for the identity itself (`veen cap issue --subject`).
+    Each stream has a client_id of its own, so that the hub cannot link the streams of one identity. Ask the
+    issuer for a token for the client_id, or for the identity itself (`veen cap issue --subject`).
     """
     del out
 

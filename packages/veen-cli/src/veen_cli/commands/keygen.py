@@ -1,4 +1,4 @@
-"""``veen keygen``: a new identity in a folder of its own."""
+"""``veen keygen``: create an identity in a folder of its own."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from veen_core.ids import UnixTime
     "veen keygen --out throwaway --no-passphrase",
 )
 @click.option(
-    "--out", "target", type=click.Path(path_type=Path), required=True, help="The new identity's folder."
+    "--out", "target", type=click.Path(path_type=Path), required=True, help="Folder of the new identity."
 )
-@click.option("--no-passphrase", is_flag=True, help="Leave the keys unsealed on disk (0600).")
+@click.option("--no-passphrase", is_flag=True, help="Do not seal the keys on disk (file mode 0600).")
 @passphrase_option
 def keygen(out: Output, *, target: Path, no_passphrase: bool, passphrase_file: Path | None) -> Answer:
-    """Make an identity: keys to sign and to receive, sealed with a passphrase.
+    """Create an identity: keys to sign and to receive, sealed with a passphrase.
 
-    It is a folder: keystore.enc holds the secrets, identity_card.pub is what you give to others, state/
-    what it will remember of hubs. Admins and issuers of tokens are identities too.
+    An identity is a folder: keystore.enc holds the secrets, identity_card.pub is the card for others, and
+    state/ is what it has verified of hubs. Admins and issuers of tokens are identities too.
     """
     del out
     folder = identity_folder.Folder(target)
@@ -46,11 +46,15 @@ def keygen(out: Output, *, target: Path, no_passphrase: bool, passphrase_file: P
         "sealed": folder.sealed,
         "card": str(folder.card_file),
     }
-    kept = "sealed with your passphrase" if folder.sealed else "NOT sealed: anybody who reads it is you"
+    kept = (
+        "sealed with your passphrase"
+        if folder.sealed
+        else "NOT sealed: who can read this file can act as you"
+    )
     return Answer(
         data,
         [
-            f"made the identity {target}",
+            f"created the identity {target}",
             *fields({"  signs as": card.id_sign.hex(), "  receives at": card.id_dh.hex()}),
             f"  secrets: {folder.keystore if folder.sealed else folder.plain} ({kept})",
             f"  give to others: {folder.card_file}",

@@ -1,4 +1,4 @@
-"""``veen pow``: the proof of work that a hub under load may ask for (SH1+ 5.2, H13)."""
+"""``veen pow``: the proof of work that a hub under load may ask for (spec-1 SH1+ 5.2, RESOLUTIONS H13)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from veen_core.pow import PowCookie
 COMMANDS: Final = {
     "solve": LazyCommand("veen_cli.commands.pow:solve", "Find a proof-of-work cookie for a message."),
 }
-pow_ = Group("pow", COMMANDS, path="pow", help="Proof of work, where a hub asks for it.")
-STEP: Final = 4_096
-"""Nonces between two looks at the progress."""
+pow_ = Group("pow", COMMANDS, path="pow", help="Proof of work, for hubs that ask for it.")
+NONCES_PER_UPDATE: Final = 4_096
+"""Nonces tried between two updates of the progress bar."""
 
 
 def search(challenge: bytes, difficulty: int, out: Output) -> PowCookie:
-    """As ``veen_core.pow.solve``, with progress: it takes about ``2**difficulty`` hashes."""
+    """Solve as ``veen_core.pow.solve`` does, with progress; takes about ``2**difficulty`` hashes."""
     start = 0
     with out.progress(f"searching {difficulty} bits", 2**difficulty) as progress:
         while True:
-            for nonce in range(start, start + STEP):
+            for nonce in range(start, start + NONCES_PER_UPDATE):
                 if work.work_of(challenge, nonce) >= difficulty:
                     return PowCookie(challenge=challenge, nonce=nonce, difficulty=difficulty)
-            start += STEP
+            start += NONCES_PER_UPDATE
             progress.update(start)
 
 
@@ -50,32 +50,36 @@ def search(challenge: bytes, difficulty: int, out: Output) -> PowCookie:
     "--msg",
     required=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The sealed MSG that the cookie is for.",
+    help="File with the sealed MSG that the cookie is for.",
 )
-@click.option("--difficulty", type=Integer(0, 40), help="Bits [default: what the hub asks for now].")
+@click.option(
+    "--difficulty", type=Integer(0, 40), help="Difficulty in bits [default: the hub's current one]."
+)
 @connects
 def solve(out: Output, *, target: Target, msg: Path, difficulty: int | None) -> Answer:
     """Find a proof-of-work cookie for a message.
 
-    `veen send` does this by itself. This is for messages that you submit by other means: put the hex into
-    the VEEN-PoW header.
+    `veen send` does this by itself. Use this command for messages that you submit by other means, and put
+    the hex into the VEEN-PoW header.
     """
     wire = msg.read_bytes()
     try:
         Msg.decode(wire)
     except VeenError as exc:
         raise CommandFailed(
-            f"{msg} holds no MSG: {exc}; see what it is with `veen inspect {quote(str(msg))}`", Exit.PROTOCOL
+            f"{msg} does not hold a MSG: {exc}",
+            Exit.PROTOCOL,
+            f"see what it is with `veen inspect {quote(str(msg))}`",
         ) from None
     status, _pinned = loop.run(fetch(target))
     bits = difficulty if difficulty is not None else status.pow_difficulty
     started = time.monotonic()
     cookie = search(work.challenge(status.pow_salt, wire), bits, out)
     seconds = time.monotonic() - started
-    wanted = cookie.encode().hex()
+    encoded = cookie.encode().hex()
     if out.quiet and not out.as_json:
-        click.echo(wanted)
+        click.echo(encoded)
     return Answer(
-        {"cookie": wanted, "nonce": cookie.nonce, "difficulty": bits, "seconds": round(seconds, 3)},
-        [f"VEEN-PoW: {wanted}"],
+        {"cookie": encoded, "nonce": cookie.nonce, "difficulty": bits, "seconds": round(seconds, 3)},
+        [f"VEEN-PoW: {encoded}"],
     )

@@ -1,4 +1,4 @@
-"""``veen resync`` and ``verify-state``: is what this identity remembers of a hub still so? (RESYNC0)"""
+"""``veen resync`` and ``verify-state``: update an identity's state, and check it (spec-1 RESYNC0)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
+from veen_cli.identity.hub_records import hub_folders
 from veen_cli.identity.identity_folder import Folder
 from veen_core import hub_identity
 from veen_core.cap import verify_token
@@ -32,22 +33,23 @@ from veen_hub.client.wire.connection import IDENTITY_RECORD
 @stream_option
 @connects
 def resync(out: Output, *, target: Target, stream: str) -> Answer:
-    """Bring what this identity knows of a stream up to date, and settle what was left open.
+    """Verify a stream up to its newest message, and settle unanswered messages.
 
-    Messages whose answer was lost are sent again or found in the log; then the verified prefix is moved
-    to the newest message and to the latest checkpoint.
+    A message whose answer was lost is found in the log or sent again, byte for byte. Then the stream is
+    verified up to its newest message and its latest checkpoint.
     """
 
     async def work() -> dict[str, Any]:
         async with target.connect() as hub:
-            place = hub.stream(stream)
+            source = hub.stream(stream)
             with out.progress("settling and verifying"):
-                settled = await place.settle()
-                head = await place.head()
-                checkpoint = await place.checkpoint()
+                settled = await source.settle()
+                head = await source.head()
+                checkpoint = await source.checkpoint()
+            target.remember_stream(hub, stream)
             return {
                 "stream": stream,
-                "label": place.label().hex(),
+                "label": source.label().hex(),
                 "settled": [each.stream_seq for each in settled.receipts],
                 "refused": str(settled.failure) if settled.failure is not None else None,
                 "stream_seq": head.stream_seq if head is not None else 0,
@@ -55,47 +57,42 @@ def resync(out: Output, *, target: Target, stream: str) -> Answer:
                 "checkpoint": checkpoint.upto_seq if checkpoint is not None else None,
             }
 
-    told = loop.run(work())
+    data = loop.run(work())
     return Answer(
-        told,
+        data,
         fields(
             {
-                "verified up to": told["stream_seq"],
-                "root": told["mmr_root"],
-                "checkpoint at": told["checkpoint"],
-                "settled": ", ".join(map(str, told["settled"])) or "nothing was open",
-                "refused": told["refused"],
+                "verified up to": data["stream_seq"],
+                "root": data["mmr_root"],
+                "checkpoint at": data["checkpoint"],
+                "settled": ", ".join(map(str, data["settled"])) or "nothing was unanswered",
+                "refused": data["refused"],
             }
         ),
     )
 
 
-def _hubs(folder: Folder) -> Iterator[tuple[HubId, Path]]:
-    if folder.state.is_dir():
-        for path in sorted(folder.state.iterdir()):
-            if path.is_dir():
-                yield HubId.from_hex(path.name), path
-
-
 @contextmanager
-def _named(file: Path) -> Iterator[Path]:
-    """What is wrong with a file is said with its name."""
+def naming_file(file: Path) -> Iterator[Path]:
+    """Name the file in every error that its content raises."""
     try:
         yield file
     except FileNotFoundError:
-        raise StateError(f"{file} is missing: `veen resync` fetches it again") from None
+        raise StateError(f"{file} is missing", action="fetch it again with `veen resync`") from None
     except VeenError as exc:
-        raise StateError(f"{file}: {exc}; restore it, or move it away and run `veen resync`") from exc
+        raise StateError(
+            f"{file}: {exc.message}", action="restore it, or move it away and run `veen resync`"
+        ) from exc
 
 
 def _check_hub(hub: HubId, path: Path) -> dict[str, Any]:
-    """Everything a store holds of one hub; raises at the first thing that does not hold."""
+    """Check all records of one hub; raise at the first that is wrong."""
     tokens, labels = 0, []
-    with _named(path / f"{IDENTITY_RECORD}.state") as file:
+    with naming_file(path / f"{IDENTITY_RECORD}.state") as file:
         identity = HubIdentity.decode(file.read_bytes())
         hub_identity.verify_identity(identity, pinned=hub)
     for each in sorted(path.glob("*.state")):
-        with _named(each) as file:
+        with naming_file(each) as file:
             if file.stem == TOKENS_RECORD:
                 held = HeldTokens.decode(file.read_bytes()).tokens
                 for one in held:
@@ -107,17 +104,17 @@ def _check_hub(hub: HubId, path: Path) -> dict[str, Any]:
 
 
 def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[str, Any]:
-    """Peaks, head and pending messages of one label agree with each other and with the hub's signature."""
+    """Check that peaks, newest receipt and pending messages of a label agree with each other."""
     state = record.state
     if state.label.hex() != name:
-        raise StateError("is of another label than its name says")
+        raise StateError("the record is of another label than its file name says")
     tree = Mmr(state.last_stream_seq, state.peaks)
     if (head := state.head) is not None:
         hub_identity.verify_receipt(identity, head)
         if head.label != state.label:
-            raise StateError("its head is of another label")
+            raise StateError("the newest receipt is of another label")
         if head.stream_seq == tree.size and head.mmr_root != tree.root:
-            raise StateError("its peaks do not lead to the root that the hub signed")
+            raise StateError("the peaks do not give the root that the hub signed")
     for wire in state.pending:
         verify_msg(wire)
     return {
@@ -138,27 +135,23 @@ def _check_label(identity: HubIdentity, record: LabelRecord, name: str) -> dict[
     help="Folder of the identity whose state is checked.",
 )
 def verify_state(out: Output, *, client: str | None) -> Answer:
-    """Check everything that an identity remembers of hubs, without asking them.
+    """Check the state that an identity keeps about hubs, without asking them.
 
-    Signatures of receipts kept, roots of verified prefixes, tokens, messages still open. `veen resync`
-    compares it with the hub.
+    The check covers signatures of receipts, roots of verified logs, tokens and unanswered messages. `veen
+    resync` compares the state of a stream with the hub.
     """
     folder = Folder(Path(settings.required_value("client", client)).expanduser())
-    if not folder.exists:
-        raise CommandFailed(
-            f"{folder.root} holds no identity: name its folder with --client, or make one with `veen keygen`",
-            Exit.USAGE,
-        )
+    folder.must_exist()
     try:
-        hubs = [_check_hub(hub, path) for hub, path in _hubs(folder)]
+        hubs = [_check_hub(hub, path) for hub, path in hub_folders(folder)]
     except StateError as exc:
         out.print_json_only({"folder": str(folder.root), "holds": False, "why": str(exc)})
-        raise CommandFailed(str(exc), Exit.PROTOCOL) from exc
-    lines = [f"the state of {folder.root} holds: {len(hubs)} hub(s)"]
+        raise CommandFailed(exc.message, Exit.PROTOCOL, exc.action) from exc
+    lines = [f"the state of {folder.root} is valid: {plural(len(hubs), 'hub')}"]
     for hub in hubs:
-        lines.append(f"hub {hub['hub_id']}: {hub['tokens']} token(s)")
+        lines.append(f"hub {hub['hub_id']}: {plural(hub['tokens'], 'token')}")
         lines += [
-            f"  label {each['label'][:16]}… verified up to {each['stream_seq']}, {each['pending']} open"
+            f"  label {each['label'][:16]}… verified up to {each['stream_seq']}, {each['pending']} unanswered"
             for each in hub["labels"]
         ]
     return Answer({"folder": str(folder.root), "holds": True, "hubs": hubs}, lines)

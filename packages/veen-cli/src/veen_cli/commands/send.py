@@ -1,14 +1,10 @@
-"""``veen send``: seal a message to its reader, send it, and verify the receipt that comes back."""
+"""``veen send``: seal a message to its reader, send it, and verify the hub's receipt."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-import os
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,29 +15,27 @@ import click
 from veen_cli.arguments import completions, times
 from veen_cli.arguments.numbers import parse_unsigned
 from veen_cli.arguments.object_files import read_object, writable
+from veen_cli.commands.line_input import open_input, read_lines
 from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects, stream_option
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, Progress
+from veen_cli.frame.output import Answer, Output, Progress, plural
 from veen_cli.identity.identity_folder import recipient_named
 from veen_core.cap import CapToken
-from veen_core.errors import DecodeError, DecodeFault, OpenError
+from veen_core.errors import DecodeError, DecodeFault, OpenError, VeenError
 from veen_core.ids import Epoch, LeafHash, SchemaId, UnixTime
-from veen_core.limits import DEFAULT_LIMITS
 from veen_core.receipt import Receipt
-from veen_hub.client import NotFound, Stream
+from veen_hub.client import NotFound, Sending, Stream
 
-READ_AHEAD: Final = 1_024
-PART: Final = 65_536
-HEX: Final = 64
-LONGEST: Final = DEFAULT_LIMITS.max_msg_bytes
-"""Of a line, in bytes: a MSG is longer than the body in it (§14.2)."""
+ID_DIGITS: Final = 64
+SETTLE_SECONDS: Final = 5.0
+"""Longest time that an interrupted batch waits for answers to messages under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """The options that every message of one call shares."""
+class MessageOptions:
+    """The options that all messages of one call share."""
 
     to: str | None
     schema: str | None
@@ -50,7 +44,7 @@ class How:
     expires: int | None
 
     async def settings(self, stream: Stream) -> dict[str, Any]:
-        """As ``Stream.send`` takes them."""
+        """Return them as keyword arguments of ``Stream.send``."""
         found: dict[str, Any] = {
             "to": recipient_named(self.to) if self.to is not None else None,
             "schema": _schema(self.schema),
@@ -61,7 +55,7 @@ class How:
         return found
 
     async def _parent(self, stream: Stream) -> LeafHash | None:
-        """A message id, or the number of a message of the same stream."""
+        """Return the id of the parent: given in hex, or as the number of a message of the same stream."""
         if self.parent is None:
             return None
         try:
@@ -70,33 +64,34 @@ class How:
             return LeafHash.from_hex(self.parent)
         except NotFound:
             raise CommandFailed(
-                f"--parent {self.parent}: there is no such message; `veen stream` lists those that there are",
+                f"--parent {self.parent}: the stream has no such message",
                 Exit.REFUSED,
+                "see its messages with `veen stream`",
             ) from None
         except DecodeError:
             raise click.UsageError(
-                f"--parent {self.parent}: want a stream_seq from 1 on, or a message id in hex."
+                f"--parent {self.parent} is neither a stream_seq ≥ 1 nor a message id in hex."
             ) from None
 
 
 def _schema(text: str | None) -> SchemaId | str | None:
-    """An id in 64 hex digits, else a name (B14)."""
+    """Return a schema id if the text is 64 hex digits, else the name (RESOLUTIONS B14)."""
     try:
-        return SchemaId.from_hex(text) if text is not None and len(text) == HEX else text
+        return SchemaId.from_hex(text) if text is not None and len(text) == ID_DIGITS else text
     except DecodeError:
         return text
 
 
 def _body(argument: str | None, file: Path | None) -> str | bytes:
-    """From the command line, a file or stdin; what is UTF-8 is sent as text."""
+    """Return the body from the command line, a file or stdin; as text if it is UTF-8."""
     if argument is not None and file is not None:
-        raise click.UsageError("a body or --file, not both.")
+        raise click.UsageError("give a body or --file, not both.")
     if argument is not None and argument != "-":
-        content = argument.encode(errors="surrogateescape")  # bytes that are no text, as they were typed
+        content = argument.encode(errors="surrogateescape")  # bytes that are not UTF-8 stay as typed
     elif file is not None:
         content = file.read_bytes()
     elif argument is None and sys.stdin.isatty():
-        raise click.UsageError("what is to be sent? Give a body, --file FILE, or pipe it in.")
+        raise click.UsageError("there is nothing to send: give a body, --file FILE, or pipe it in.")
     else:
         content = sys.stdin.buffer.read()
         if not content:
@@ -107,100 +102,31 @@ def _body(argument: str | None, file: Path | None) -> str | bytes:
         return content
 
 
-Read = Callable[[], bytes]
-"""The next part of an input, as soon as there is one; nothing at its end."""
-
-
 @contextmanager
-def input_of(file: Path | None) -> Iterator[Read]:
-    """A file's, or stdin's; unbuffered: a buffered reader cannot be closed while a thread waits in it."""
-    if file is None:
-        yield _stdin()
-        return
-    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield lambda: os.read(fd, PART)
-    finally:
-        os.close(fd)
-
-
-def _stdin() -> Read:
-    try:
-        fd = sys.stdin.fileno()
-    except io.UnsupportedOperation:  # a stdin that is no file
-        return lambda: sys.stdin.buffer.read(PART)
-    return lambda: os.read(fd, PART)
-
-
-def split_lines(read: Read) -> Iterator[bytes]:
-    """Whole lines; one that no body can hold is refused while it comes, not kept until it ends."""
-    begun: list[bytes] = []
-    while part := read():
-        first, *others = part.split(b"\n")
-        begun.append(first)
-        for line in others:
-            yield b"".join(begun)
-            begun = [line]
-        if sum(map(len, begun)) > LONGEST:
-            raise CommandFailed(
-                f"a line is longer than {LONGEST} bytes, too large to send: send less, or put it into a file "
-                "and --attach it",
-                Exit.USAGE,
-            )
-    if rest := b"".join(begun):
-        yield rest
-
-
-async def lines_of(read: Read) -> AsyncIterator[str | bytes]:
-    """Lines as they come, read in a thread of their own: a slow writer holds nobody up, Ctrl-C least."""
-    running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](READ_AHEAD)
-
-    def put(item: bytes | Exception | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), running).result()
-
-    def pump() -> None:
-        with suppress(RuntimeError, CancelledError):  # the loop has ended: nobody wants more
-            try:
-                for line in split_lines(read):
-                    put(line)
-                put(None)
-            except (OSError, CommandFailed) as exc:
-                put(exc)
-
-    threading.Thread(target=pump, daemon=True, name="veen-lines").start()
-    while (line := await queue.get()) is not None:
-        if isinstance(line, Exception):
-            raise line
-        content = line.removesuffix(b"\r")
-        try:
-            yield content.decode()
-        except UnicodeDecodeError:
-            yield content
-
-
-@contextmanager
-def saying_what_is_too_large() -> Iterator[None]:
-    """Sealing refuses what no hub would take (§14.2): nothing was sent, and this side can help itself."""
+def naming_what_is_too_large() -> Iterator[None]:
+    """Turn the refusal to seal something too large into an error that says what to do (core §14.2)."""
     try:
         yield
     except DecodeError as exc:
         if exc.fault is not DecodeFault.SIZE:
             raise
         raise CommandFailed(
-            f"too large to send ({exc.found}): send less, or put it into a file and --attach it", Exit.USAGE
+            f"the message is too large to send ({exc.found})",
+            Exit.USAGE,
+            "send less, or put it into a file and --attach it",
         ) from None
-    except OpenError as exc:  # of what is to be sent, only attachments are refused by it (§14.1)
-        raise CommandFailed(f"{exc}: attach less, or cut it into several messages", Exit.USAGE) from None
+    except OpenError as exc:  # before sending, only attachments raise it (core §14.1)
+        raise CommandFailed(str(exc), Exit.USAGE, "attach less, or split it into several messages") from None
 
 
 def epoch_of(place: Stream, receipt: Receipt) -> Epoch:
-    """Of the label it went to: the hub's at the time, or one within the skew (§12); 0 without epochs."""
+    """Return the epoch of the receipt's label, by the hub's time and the allowed skew (core §12)."""
     around = place.hub.epoch_at(receipt.hub_ts)
     near = (Epoch(max(0, around + step)) for step in (0, -1, 1))
     return next((epoch for epoch in near if place.label(epoch) == receipt.label), around)
 
 
-def receipt_told(receipt: Receipt) -> dict[str, Any]:
+def receipt_dict(receipt: Receipt) -> dict[str, Any]:
     return {
         "label": receipt.label.hex(),
         "stream_seq": receipt.stream_seq,
@@ -218,13 +144,15 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
 )
 @click.argument("body", required=False)
 @click.option(
-    "--file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Send its content."
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Send the content of this file.",
 )
 @stream_option
 @click.option(
     "--to",
     shell_complete=completions.files,
-    help="Seal to: an identity's folder, card, or X25519 key in hex [default: yourself].",
+    help="Reader: an identity's folder or card, or an X25519 key in hex [default: yourself].",
 )
 @click.option("--schema", help="Name or id of the body's schema [default: text or bytes].")
 @click.option(
@@ -236,19 +164,19 @@ def receipt_told(receipt: Receipt) -> dict[str, Any]:
 @click.option(
     "--cap",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Token file; one that was authorized before is found by itself.",
+    help="Token file; a token that you have authorized is used without this option.",
 )
 @click.option("--parent", help="The message this one answers: its stream_seq, or its id in hex.")
 @click.option(
-    "--expires", type=times.Moment(future=True), help="When its content loses meaning: a time, or +10m."
+    "--expires", type=times.Moment(future=True), help="When the message becomes obsolete: a time, or +10m."
 )
-@click.option("--batch", is_flag=True, help="Each line of the input is a message; shows the rate.")
+@click.option("--batch", is_flag=True, help="Send each line of the input as a message.")
 @click.option(
     "--receipt",
     "receipt_file",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=writable,
-    help="Write the receipt here.",
+    help="Write the receipt to this file.",
 )
 @connects
 def send(
@@ -263,15 +191,17 @@ def send(
     receipt_file: Path | None,
     **how: Any,
 ) -> Answer:
-    """Seal and send a message, or many; returns when the hub has made it durable.
+    """Seal and send one message, or many; end when the hub has made them durable.
 
-    The receipt is verified before anything is printed. If the hub's answer is lost, the next send settles
-    it: no message is sent twice.
+    Receipts are verified. If an answer of the hub is lost, the next send settles the message: none is sent
+    twice. An interrupted --batch prints which lines arrived and with which line to resume.
     """
-    options = How(**how)
+    options = MessageOptions(**how)
     if batch:
         if attach or receipt_file or (body not in (None, "-")):
-            raise click.UsageError("--batch reads lines from stdin or --file, without attachments.")
+            raise click.UsageError(
+                "--batch reads lines from stdin or --file; it takes no body, --attach or --receipt."
+            )
         return loop.run(_send_lines(out, target, stream, file, options))
     content = _body(body, file)
 
@@ -279,8 +209,9 @@ def send(
         async with target.connect() as hub:
             place = hub.stream(stream)
             settings = await options.settings(place)
-            with saying_what_is_too_large(), out.progress("sending"):
+            with naming_what_is_too_large(), out.progress("sending"):
                 receipt = await place.send(content, attachments=attach, **settings)
+            target.remember_stream(hub, stream)
             return receipt, epoch_of(place, receipt)
 
     receipt, epoch = loop.run(work())
@@ -288,7 +219,7 @@ def send(
     if receipt_file is not None:
         receipt_file.write_bytes(receipt.encode())
     return Answer(
-        {"stream": stream, "epoch": epoch, **receipt_told(receipt)},
+        {"stream": stream, "epoch": epoch, **receipt_dict(receipt)},
         [
             f"message {receipt.stream_seq} of {place}, durable at {times.format_utc(receipt.hub_ts)}",
             f"  id {receipt.leaf_hash.hex()}",
@@ -296,42 +227,71 @@ def send(
     )
 
 
-async def _send_lines(out: Output, target: Target, stream: str, file: Path | None, how: How) -> Answer:
+async def _send_lines(
+    out: Output, target: Target, stream: str, file: Path | None, options: MessageOptions
+) -> Answer:
     if file is None and sys.stdin.isatty():
         raise click.UsageError("--batch reads lines: pipe them in, or name a file with --file.")
-    last: Receipt | None = None
     async with target.connect() as hub:
         place = hub.stream(stream)
-        settings = await how.settings(place)
-        with out.progress("sent") as progress, input_of(file) as read:
+        settings = await options.settings(place)
+        with out.progress("sent") as progress, open_input(file) as read:
+            sending = place.send_many(read_lines(read), **settings)
             try:
-                with saying_what_is_too_large():
-                    async for receipt in place.send_many(lines_of(read), **settings):
-                        last = receipt
+                with naming_what_is_too_large():
+                    async for _ in sending:
                         progress.advance()
-            except (Exception, asyncio.CancelledError):  # Ctrl-C too: of `tail -f` there is no other end
+            except (Exception, asyncio.CancelledError):  # Ctrl-C too: the only end of `tail -f`
+                await _settle(sending)
                 progress.stop()
-                if last is not None:
-                    out.note(f"{_rate(progress, stream, last)}; it ended early")
-                    out.print_json_only(_rate_told(stream, progress, last))
+                _report_interruption(out, stream, progress, sending)
                 raise
-    if last is None:
-        raise CommandFailed("there was no line to send", Exit.USAGE)
-    return Answer(_rate_told(stream, progress, last), [_rate(progress, stream, last)])
+        target.remember_stream(hub, stream)
+    if sending.last is None:
+        raise CommandFailed("the input has no lines", Exit.USAGE, "pipe lines in, or name a file with --file")
+    return Answer(_batch_dict(stream, progress, sending), [_batch_line(stream, progress, sending)])
 
 
-def _rate_told(stream: str, progress: Progress, last: Receipt) -> dict[str, Any]:
+async def _settle(sending: Sending) -> None:
+    """Ask the hub what became of messages under way; if it does not answer, they stay unanswered."""
+    with suppress(VeenError, TimeoutError, OSError):
+        async with asyncio.timeout(SETTLE_SECONDS):
+            await sending.settle()
+
+
+def _report_interruption(out: Output, stream: str, progress: Progress, sending: Sending) -> None:
+    """Say exactly which lines are in the log, so that the user can resume without sending one twice."""
+    done = sending.acknowledged
+    if not done and not sending.unanswered:
+        return
+    line = (
+        f"interrupted: lines 1 to {done} are in {stream}" if done else f"interrupted: no line is in {stream}"
+    )
+    if sending.unanswered:
+        line += (
+            f", and the hub has not answered for {plural(sending.unanswered, 'more line')}: run `veen resync "
+            f"--stream {stream}`, which settles them, then resume after line {done + sending.unanswered}"
+        )
+    else:
+        line += f"; resume with line {done + 1}"
+    out.note(line)
+    out.print_json_only(_batch_dict(stream, progress, sending))
+
+
+def _batch_dict(stream: str, progress: Progress, sending: Sending) -> dict[str, Any]:
     return {
         "stream": stream,
-        "sent": progress.done,
+        "sent": sending.acknowledged,
+        "unanswered": sending.unanswered,
         "seconds": round(progress.seconds, 3),
-        "per_second": round(progress.rate, 1),
-        "last": receipt_told(last),
+        "per_second": round(sending.acknowledged / max(1e-9, progress.seconds), 1),
+        "last": receipt_dict(sending.last) if sending.last is not None else None,
     }
 
 
-def _rate(progress: Progress, stream: str, last: Receipt) -> str:
+def _batch_line(stream: str, progress: Progress, sending: Sending) -> str:
+    assert sending.last is not None  # at least one message was acknowledged
     return (
-        f"{progress.done} messages to {stream} in {progress.seconds:.2f} s, {progress.rate:.0f} a second; "
-        f"the last is number {last.stream_seq}"
+        f"{plural(sending.acknowledged, 'message')} to {stream} in {progress.seconds:.2f} s, "
+        f"{progress.rate:.0f} per second; the last is number {sending.last.stream_seq}"
     )

@@ -1,4 +1,4 @@
-"""``veen stream``: read a stream, verify everything, open what is for you."""
+"""``veen stream``, ``read`` and ``tail``: read a stream, verify every message, open those for the reader."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,13 +24,14 @@ from veen_core.keys import DhKey
 from veen_core.proof import MmrProof
 from veen_hub.client import BYTES, TEXT, Message, Stream
 
-SHOWN = 12
-"""Hex digits of an id, where a person reads it."""
+SHORT_ID_DIGITS: Final = 12
+"""Hex digits of an id that are shown to a person."""
+TAIL_MESSAGES: Final = 10
 
 
-def message_told(message: Message, proof: MmrProof | None = None) -> dict[str, Any]:
-    """One message, as ``--json`` and ``--out jsonl`` print it; text as text, other bytes as hex."""
-    told: dict[str, Any] = {
+def message_dict(message: Message, proof: MmrProof | None = None) -> dict[str, Any]:
+    """Return a message as ``--json`` and ``--out jsonl`` print it: text as text, other bytes in hex."""
+    data: dict[str, Any] = {
         "stream_seq": message.stream_seq,
         "id": message.id.hex(),
         "hub_ts": message.hub_ts,
@@ -37,23 +39,23 @@ def message_told(message: Message, proof: MmrProof | None = None) -> dict[str, A
         "open": message.is_open,
     }
     if message.is_open:
-        told["schema"] = message.schema.hex()
+        data["schema"] = message.schema.hex()
         text = text_of(message)
-        told |= {"text": text} if text is not None else {"body": message.body.hex()}
-        told["attachments"] = [{"coid": ref.coid.hex(), "size": ref.size} for ref in message.attachments]
+        data |= {"text": text} if text is not None else {"body": message.body.hex()}
+        data["attachments"] = [{"coid": ref.coid.hex(), "size": ref.size} for ref in message.attachments]
         header = message.header
         if header.parent_id is not None:
-            told["parent"] = header.parent_id.hex()
+            data["parent"] = header.parent_id.hex()
         if header.expires_at is not None:
-            told["expires_at"] = header.expires_at
+            data["expires_at"] = header.expires_at
     if proof is not None:
-        told["receipt"] = message.entry.receipt_bytes.hex()
-        told["proof"] = proof.encode().hex()
-    return told
+        data["receipt"] = message.entry.receipt_bytes.hex()
+        data["proof"] = proof.encode().hex()
+    return data
 
 
 def text_of(message: Message) -> str | None:
-    """Its body, if it is text by its bytes; a schema of bytes is not guessed at."""
+    """Return the body as text; None if its schema says bytes, or if it is not UTF-8."""
     if message.schema == BYTES:
         return None
     try:
@@ -63,15 +65,17 @@ def text_of(message: Message) -> str | None:
 
 
 def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
-    """One message for a person."""
-    head = f"{message.stream_seq:>4}  {times.format_utc(message.hub_ts)}  {message.id.hex()[:SHOWN]}"
+    """Return a message as lines for a person."""
+    head = (
+        f"{message.stream_seq:>4}  {times.format_utc(message.hub_ts)}  {message.id.hex()[:SHORT_ID_DIGITS]}"
+    )
     proved = f"  proved by {len(proof.path) + len(proof.peaks_after)} hashes" if proof is not None else ""
     if not message.is_open:
         size = len(message.msg.ciphertext)
-        return [f"{head}{proved}  (sealed to somebody else, {size} bytes)"]
+        return [f"{head}{proved}  (sealed to another reader, {size} bytes)"]
     text = text_of(message)
     shown = text if text is not None else f"({len(message.body)} bytes: {message.body[:16].hex()}…)"
-    schema = "" if message.schema in (TEXT, BYTES) else f"  schema {message.schema.hex()[:SHOWN]}"
+    schema = "" if message.schema in (TEXT, BYTES) else f"  schema {message.schema.hex()[:SHORT_ID_DIGITS]}"
     refs = [
         f"      attachment {n}: {ref.size} bytes, coid {ref.coid.hex()}"
         for n, ref in enumerate(message.attachments)
@@ -81,7 +85,7 @@ def message_lines(message: Message, proof: MmrProof | None = None) -> list[str]:
 
 @dataclass(slots=True)
 class Printer:
-    """Writes messages as they come, in the form that was asked for."""
+    """Prints messages as they arrive, in the form that was asked for."""
 
     out: Output
     form: str
@@ -90,39 +94,39 @@ class Printer:
     opened: int = 0
     kept: list[dict[str, Any]] = field(default_factory=list)
     newest: int | None = None
-    """Asked for where nothing was in the range: 0 if the hub has nothing of the stream at all."""
+    """If no message was in the range: the number of the newest message, 0 for an empty stream."""
     epoch: int = 0
 
     @property
-    def shows(self) -> bool:
-        """Whether somebody sees the messages come, and needs no other sign that it goes on."""
+    def is_visible(self) -> bool:
+        """Whether messages appear on a terminal as they arrive, so that no progress bar is needed."""
         return self.live or (sys.stdout.isatty() and not self.out.as_json)
 
     def take(self, message: Message, proof: MmrProof | None) -> None:
         self.count += 1
         self.opened += message.is_open
         if self.form == "raw":
-            self._raw(message)
+            self._print_raw(message)
         elif self.form == "jsonl" or (self.out.as_json and self.live):
-            click.echo(json_text(message_told(message, proof)))
+            click.echo(json_text(message_dict(message, proof)))
         elif self.out.as_json:
-            self.kept.append(message_told(message, proof))
+            self.kept.append(message_dict(message, proof))
         elif self.out.quiet:
             if message.is_open:
-                click.echo(self._quiet(message))
+                click.echo(self._body_text(message))
         else:
             click.echo("\n".join(map(escape_controls, message_lines(message, proof))))
 
     @staticmethod
-    def _quiet(message: Message) -> str:
-        """The text alone: for a program as it is, for a terminal without what could drive it."""
+    def _body_text(message: Message) -> str:
+        """Return the text alone; escaped if stdout is a terminal."""
         text = text_of(message)
         if text is None:
             return message.body.hex()
         return escape_controls(text) if sys.stdout.isatty() else text
 
-    def _raw(self, message: Message) -> None:
-        """Bodies as they are, a newline between two; one alone comes out byte for byte."""
+    def _print_raw(self, message: Message) -> None:
+        """Write bodies byte for byte, with a newline between two of them."""
         if message.is_open:
             separator = b"\n" if self.opened > 1 else b""
             sys.stdout.buffer.write(separator + message.body)
@@ -134,22 +138,24 @@ class Printer:
         data = {"stream": stream, "messages": self.kept, "count": self.count, "opened": self.opened}
         if self.newest is None:
             return Answer(data)
-        why = f"{stream} has nothing in that range: its newest message is number {self.newest}"
+        why = f"{stream} has no message in that range; its newest message is number {self.newest}"
         if not self.newest:
             when = f" in epoch {self.epoch}" if self.epoch else ""
-            why = f"nothing was ever written to {stream} at this hub{when}: is that its name?"
+            why = (
+                f"{stream} has no messages at this hub{when}; `veen streams` lists the streams you have used"
+            )
         return Answer({**data, "newest": self.newest}, [why])
 
 
-def readers_of(paths: tuple[Path, ...], target: Target) -> tuple[DhKey, ...]:
-    """The keys of shared readers (H11)."""
+def reader_keys(paths: tuple[Path, ...], target: Target) -> tuple[DhKey, ...]:
+    """Return the keys of the readers of shared streams (RESOLUTIONS H11)."""
     return tuple(key for path in paths for key in Folder(path).unlock(target.passphrase).dh_keys)
 
 
 @contextmanager
-def watching(printer: Printer, total: int | None) -> Iterator[None]:
-    """A bar, unless the messages themselves are on the terminal."""
-    if printer.shows:
+def progress_unless_visible(printer: Printer, total: int | None) -> Iterator[None]:
+    """Show a progress bar, unless the messages themselves appear on the terminal."""
+    if printer.is_visible:
         yield
     else:
         with printer.out.progress("reading messages", total, counted=lambda: printer.count):
@@ -163,88 +169,200 @@ async def _no_proof(_message: Message) -> None:
     return None
 
 
-async def _prover(place: Stream, epoch: Epoch | None) -> Prover:
-    """Proofs against the newest message there was when reading began; of later ones, against themselves."""
-    head = await place.head(epoch=epoch)
+async def _make_prover(source: Stream, epoch: Epoch | None) -> Prover:
+    """Return a function that fetches proofs against the newest message at the start of reading.
+
+    Messages that arrive later are proved against their own receipt.
+    """
+    head = await source.head(epoch=epoch)
     size = head.stream_seq if head is not None else 0
 
     async def prove(message: Message) -> MmrProof:
-        # Under epochs a live message may be of another label than the one asked for.
-        at = epoch if epoch is not None else place.hub.epoch_at(message.hub_ts)
+        # Under epochs a live message may belong to another label than the one asked for.
+        at = epoch if epoch is not None else source.hub.epoch_at(message.hub_ts)
         same = head is not None and message.label == head.label and message.stream_seq <= size
-        return await place.proof(message.stream_seq, size if same else None, epoch=at)
+        return await source.proof(message.stream_seq, size if same else None, epoch=at)
 
     return prove
 
 
-@command(
-    "veen stream --stream orders",
-    "veen stream --stream orders --from 10 --to 20 --proofs",
-    "veen stream --stream orders --follow --out jsonl",
-)
-@stream_option
-@click.option("--from", "from_seq", type=Integer(0), default=1, show_default=True, help="First message.")
-@click.option("--to", "to_seq", type=Integer(1), help="Last message [default: the newest].")
-@click.option(
-    "--follow",
-    "-f",
-    is_flag=True,
-    help="Go on with new ones as they come, until Ctrl-C or five minutes without the hub.",
-)
-@click.option("--proofs", is_flag=True, help="Fetch and verify an inclusion proof for each.")
-@click.option(
-    "--with-proofs", "proofs", is_flag=True, hidden=True, help="The name that the SDR0 profile uses."
-)
-@click.option(
-    "--out", "form", type=click.Choice(["jsonl", "raw"]), help="One object a line, or the bodies as they are."
-)
-@click.option("--epoch", type=Integer(0), help="Read this epoch's label [default: the current one's].")
-@click.option(
-    "--reader", multiple=True, type=click.Path(path_type=Path), help="Folder of a shared stream's reader key."
-)
-@connects
-def stream(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which messages to read."""
+
+    from_seq: int | None
+    upto: int | None
+    last: int | None
+    follow: bool
+    epoch: int | None
+
+    def check(self) -> None:
+        if self.follow and self.upto is not None:
+            raise click.UsageError("--follow has no end: omit --upto.")
+        if self.last is not None and (self.from_seq is not None or self.upto is not None):
+            raise click.UsageError("--last counts from the newest message: omit --from and --upto.")
+        if self.upto is not None and self.upto < (self.from_seq or 1):
+            raise click.UsageError(f"--from {self.from_seq} --upto {self.upto}: the range is empty.")
+
+    async def first(self, source: Stream, epoch: Epoch | None) -> int:
+        if self.last is None:
+            return max(1, self.from_seq or 1)
+        head = await source.head(epoch=epoch)
+        return max(1, head.stream_seq - self.last + 1) if head is not None else 1
+
+
+def read_stream(
     out: Output,
-    *,
     target: Target,
     stream: str,
-    from_seq: int,
-    to_seq: int | None,
-    follow: bool,
+    wanted: Range,
+    *,
     proofs: bool,
     form: str | None,
-    epoch: int | None,
     reader: tuple[Path, ...],
 ) -> Answer | None:
-    """Read a stream: verified, and opened where it was sealed to you.
-
-    Signatures, order and roots of everything read are checked before it is shown. With --json it is one
-    object, with --follow and --json one object a message.
-    """
-    if follow and to_seq is not None:
-        raise click.UsageError("--follow has no end: leave --to away.")
-    if to_seq is not None and to_seq < from_seq:
-        raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
+    wanted.check()
     if out.as_json and form is not None:
-        raise click.UsageError("--json is one object, --out another form: give one of them.")
-    printer = Printer(out, form or "", live=follow)
+        raise click.UsageError("--json and --out are different forms of output: give one of them.")
+    printer = Printer(out, form or "", live=wanted.follow)
 
     async def work() -> None:
-        at = Epoch(epoch) if epoch is not None else None
+        at = Epoch(wanted.epoch) if wanted.epoch is not None else None
         async with target.connect() as hub:
-            place = hub.stream(stream, readers=readers_of(reader, target))
-            start = max(1, from_seq)
-            prove = await _prover(place, at) if proofs else _no_proof
-            source = place.follow(start) if follow else place.read(start, to_seq, epoch=at)
-            total = to_seq - start + 1 if to_seq is not None else None
-            async with aclosing(source) as messages:
-                with watching(printer, total):
+            source = hub.stream(stream, readers=reader_keys(reader, target))
+            start = await wanted.first(source, at)
+            prove = await _make_prover(source, at) if proofs else _no_proof
+            found = source.follow(start) if wanted.follow else source.read(start, wanted.upto, epoch=at)
+            total = wanted.upto - start + 1 if wanted.upto is not None else None
+            async with aclosing(found) as messages:
+                with progress_unless_visible(printer, total):
                     async for message in messages:
                         printer.take(message, await prove(message))
-            if not printer.count and not follow:
-                head = await place.head(epoch=at)
+            if printer.count:
+                target.remember_stream(hub, stream)
+            elif not wanted.follow:
+                head = await source.head(epoch=at)
                 printer.newest = head.stream_seq if head is not None else 0
                 printer.epoch = at if at is not None else hub.connection.epoch
 
     loop.run(work())
     return printer.answer(stream)
+
+
+FORM_OPTIONS: Final = (
+    click.option("--proofs", is_flag=True, help="Fetch and verify an inclusion proof for each message."),
+    click.option(
+        "--with-proofs", "proofs", is_flag=True, hidden=True, help="The name that the SDR0 profile uses."
+    ),
+    click.option(
+        "--out",
+        "form",
+        type=click.Choice(["jsonl", "raw"]),
+        help="One JSON object per line, or the bodies byte for byte.",
+    ),
+    click.option(
+        "--epoch", type=Integer(0), help="Epoch to read, at a hub with epochs [default: the current one]."
+    ),
+    click.option(
+        "--reader",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Folder of the identity that a shared stream is sealed to; may be repeated.",
+    ),
+)
+FOLLOW: Final = click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Print new messages as they arrive, until Ctrl-C or five minutes without the hub.",
+)
+LAST: Final = "Read the newest N messages."
+
+
+def range_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --from, --upto and --last."""
+    for option in (
+        click.option("--last", "-n", type=Integer(1), metavar="N", help=LAST),
+        click.option("--upto", type=Integer(1), help="Number of the last message [default: the newest]."),
+        click.option("--from", "from_seq", type=Integer(0), help="Number of the first message [default: 1]."),
+    ):
+        work = option(work)
+    return work
+
+
+def form_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(FORM_OPTIONS):
+        work = option(work)
+    return work
+
+
+def ranged(work: Callable[..., Answer | None]) -> Callable[..., Answer | None]:
+    """Collect the options of a range into one ``Range``."""
+
+    @wraps(work)
+    def run(
+        out: Output,
+        *,
+        from_seq: int | None = None,
+        upto: int | None = None,
+        last: int | None = None,
+        follow: bool = False,
+        epoch: int | None,
+        **options: Any,
+    ) -> Answer | None:
+        wanted = Range(from_seq=from_seq, upto=upto, last=last, follow=follow, epoch=epoch)
+        return work(out, wanted=wanted, **options)
+
+    return run
+
+
+@command(
+    "veen stream --stream orders",
+    "veen stream --stream orders --from 10 --upto 20 --proofs",
+    "veen stream --stream orders --last 5",
+    "veen stream --stream orders --follow --out jsonl",
+)
+@stream_option
+@range_options
+@FOLLOW
+@form_options
+@connects
+@ranged
+def stream(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+    """Read a stream: every message verified, and opened if it is sealed to you.
+
+    Signatures, order and roots are checked before a message is printed. With --json the result is one
+    object; with --follow and --json it is one object per message.
+    """
+    return read_stream(out, target, stream, wanted, **form)
+
+
+@command("veen read --stream orders", "veen read --stream orders --last 5 --json")
+@stream_option
+@range_options
+@form_options
+@connects
+@ranged
+def read(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+    """Read the messages of a stream and end.
+
+    This is `veen stream` without --follow.
+    """
+    return read_stream(out, target, stream, wanted, **form)
+
+
+@command("veen tail --stream orders", "veen tail --stream orders --last 3 --follow")
+@stream_option
+@click.option(
+    "--last", "-n", type=Integer(1), metavar="N", default=TAIL_MESSAGES, show_default=True, help=LAST
+)
+@FOLLOW
+@form_options
+@connects
+@ranged
+def tail(out: Output, *, target: Target, stream: str, wanted: Range, **form: Any) -> Answer | None:
+    """Read the newest messages of a stream.
+
+    This is `veen stream --last 10`.
+    """
+    return read_stream(out, target, stream, wanted, **form)

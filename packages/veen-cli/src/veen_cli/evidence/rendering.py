@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from veen_cli.arguments import times
 from veen_cli.evidence.recognized import Bare, Thing, Unknown, name_of
+from veen_cli.frame.output import plural
 from veen_core.cap import CapToken
-from veen_core.codec import where
 from veen_core.entry import Entry
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import Secret
@@ -34,6 +34,11 @@ TIMES: Final = (
     "ts",
 )
 HIDDEN: Final = "(secret, not shown)"
+
+
+def titled(name: str, section: str) -> str:
+    """Return a name with the section that defines it; a bare number is a section of core.md."""
+    return f"{name} (core §{section})" if section[:1].isdecimal() else f"{name} ({section})"
 
 
 def plain(value: Any) -> Any:
@@ -101,16 +106,16 @@ def as_lines(thing: Thing) -> Iterator[str]:
     """Render an object for a person."""
     match thing:
         case Wire():
-            yield where(thing.codec.name, thing.codec.section)
+            yield titled(thing.codec.name, thing.codec.section)
             yield from _fields(thing, "  ")
         case Bare():
-            yield where(thing.name, thing.section)
+            yield titled(thing.name, thing.section)
             for name, item in thing.held.items():
                 yield from _value(name, item, "  ")
         case Entry():
             yield f"log entry {thing.stream_seq} of label {thing.label.hex()} (core §4.8.1)"
             for part in (_payload(thing), thing.receipt):
-                yield f"  {where(part.codec.name, part.codec.section)}"
+                yield f"  {titled(part.codec.name, part.codec.section)}"
                 yield from _fields(part, "    ")
         case Unknown():
             yield name_of(thing)
@@ -132,7 +137,7 @@ def _value(name: str, item: Any, indent: str) -> Iterator[str]:
             yield f"{indent}{name or item.codec.name}"
             yield from _fields(item, indent + "  ")
         case list() | tuple() if item:
-            yield f"{indent}{label}{len(item)} items" if name else f"{indent}a list of {len(item)}"
+            yield f"{indent}{label}{plural(len(item), 'item')}" if name else f"{indent}a list of {len(item)}"
             for each in item[:MAX_SHOWN_ITEMS]:
                 first, *rest = _value("", each, "")
                 yield f"{indent}  - {first}"

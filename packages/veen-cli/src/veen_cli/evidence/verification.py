@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from veen_cli.evidence.recognized import Recognized
+from veen_cli.frame.output import plural
 from veen_cli.identity.verified_roots import ClientKnowledge, KnownRoot
 from veen_core import hub_identity
 from veen_core import pow as proof_of_work
@@ -157,7 +158,8 @@ class EvidenceVerifier:
         if self._identity is None or shown.hub_id != self._identity.hub_id:
             raise VerificationError(f"is of hub {shown.hub_id.hex()}, but {self._pin.hex()} is pinned")
         count = len(shown.hub_keys)
-        return f"the pinned hub with {count} key{'' if count == 1 else 's'}, each endorsed by the one before"
+        chain = ", each endorsed by the one before" if count > 1 else ""
+        return f"the pinned hub with {plural(count, 'key')}{chain}"
 
     def receipt(self, found: Recognized) -> str:
         """Verify a receipt (§4.3)."""
@@ -272,7 +274,8 @@ class EvidenceVerifier:
             fitting,
             lambda tree: verify_consistency(proof, tree[proof.from_seq].root, tree[proof.to_seq].root),
         )
-        return f"the log of {proof.from_seq} entries is a prefix of the log of {proof.to_seq}"
+        size = plural(proof.from_seq, "entry", "entries")
+        return f"the log of {size} is a prefix of the log of {proof.to_seq}"
 
     # --- what clients and issuers sign
 

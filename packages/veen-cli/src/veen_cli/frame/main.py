@@ -16,23 +16,31 @@ from veen_cli.frame.process import run_command
 COMMANDS: Final = {
     "quickstart": LazyCommand(
         "veen_cli.quickstart.command:quickstart",
-        "See the whole model in a few seconds: a hub, three messages, every claim verified, one bit flipped.",
+        "See how VEEN works in a few seconds: a hub, three messages, every claim verified, one bit flipped.",
     ),
     "keygen": LazyCommand(
         "veen_cli.commands.keygen:keygen",
-        "Make an identity: keys to sign and to receive, sealed with a passphrase.",
+        "Create an identity: keys to sign and to receive, sealed with a passphrase.",
     ),
-    "id": LazyCommand("veen_cli.commands.id:id_", "Identities: whom you act as, and how others reach you."),
-    "hub": LazyCommand("veen_cli.hub:hub", "Make a hub, run it, look after it, and check what it keeps."),
+    "id": LazyCommand(
+        "veen_cli.commands.id:id_", "Identities: keys, cards, client_ids, and records in a realm."
+    ),
+    "hub": LazyCommand("veen_cli.hub:hub", "Create, run, check and copy a hub."),
     "cap": LazyCommand(
-        "veen_cli.commands.cap:cap", "Tokens: who may write to which stream, for how long, how fast."
+        "veen_cli.commands.cap:cap", "Tokens: who may write to which stream, for how long and how fast."
     ),
     "send": LazyCommand(
         "veen_cli.commands.send:send",
-        "Seal and send a message, or many; returns when the hub has made it durable.",
+        "Seal and send one message, or many; end when the hub has made them durable.",
     ),
     "stream": LazyCommand(
-        "veen_cli.commands.stream:stream", "Read a stream: verified, and opened where it was sealed to you."
+        "veen_cli.commands.stream:stream",
+        "Read a stream: every message verified, and opened if it is sealed to you.",
+    ),
+    "read": LazyCommand("veen_cli.commands.stream:read", "Read the messages of a stream and end."),
+    "tail": LazyCommand("veen_cli.commands.stream:tail", "Read the newest messages of a stream."),
+    "streams": LazyCommand(
+        "veen_cli.commands.streams:streams", "List the streams that an identity has read or written."
     ),
     "attachment": LazyCommand(
         "veen_cli.commands.attachment:attachment", "Attachments: fetch, open, compare."
@@ -52,49 +60,49 @@ COMMANDS: Final = {
         "Show the content of any VEEN file: objects, chunks, sequences, keystores; '-' is stdin.",
     ),
     "fold": LazyCommand("veen_cli.overlays.fold:fold", "Fold a stream with an overlay and show its state."),
-    "kv": LazyCommand("veen_cli.overlays.kv:kv", "A map in a stream: get, put, delete, watch."),
+    "kv": LazyCommand("veen_cli.overlays.kv:kv", "A map in a stream: get, list, put, delete, watch."),
     "crdt": LazyCommand(
-        "veen_cli.overlays.crdt:crdt", "Registers, sets and counters that many may write at once."
+        "veen_cli.overlays.crdt:crdt", "Registers, sets and counters with concurrent writers."
     ),
     "queue": LazyCommand("veen_cli.overlays.queue:queue", "Jobs in a stream: put, take, acknowledge."),
     "wallet": LazyCommand(
-        "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, and its rules."
+        "veen_cli.overlays.wallet:wallet", "Wallets: balances folded from a log, with rules."
     ),
     "snapshot": LazyCommand(
-        "veen_cli.overlays.snapshot:snapshot", "States published by their hash, and checked."
+        "veen_cli.overlays.snapshot:snapshot", "Publish the hashes of folded states, and verify them."
     ),
-    "authority": LazyCommand(
-        "veen_cli.overlays.authority:authority", "Which hub may accept for a stream (FED1)."
-    ),
+    "authority": LazyCommand("veen_cli.overlays.authority:authority", "The primary hub of a stream (FED1)."),
     "revoke": LazyCommand(
         "veen_cli.overlays.control:revoke", "Revoke a client key, a token's auth_ref or a token in a realm."
     ),
     "label-class": LazyCommand(
-        "veen_cli.overlays.control:label_class", "What kind of traffic a label carries (LCLASS0)."
+        "veen_cli.overlays.control:label_class", "The traffic class of a label (LCLASS0)."
     ),
-    "schema": LazyCommand("veen_cli.overlays.control:schema", "What schema ids mean (META0+)."),
+    "schema": LazyCommand("veen_cli.overlays.control:schema", "The meaning of schema ids (META0+)."),
     "resync": LazyCommand(
         "veen_cli.commands.resync:resync",
-        "Bring what this identity knows of a stream up to date, and settle what was left open.",
+        "Verify a stream up to its newest message, and settle unanswered messages.",
     ),
     "verify-state": LazyCommand(
         "veen_cli.commands.resync:verify_state",
-        "Check everything that an identity remembers of hubs, without asking them.",
+        "Check the state that an identity keeps about hubs, without asking them.",
     ),
-    "pow": LazyCommand("veen_cli.commands.pow:pow_", "Proof of work, where a hub asks for it."),
+    "pow": LazyCommand("veen_cli.commands.pow:pow_", "Proof of work, for hubs that ask for it."),
     "context": LazyCommand(
-        "veen_cli.commands.context:context", "Named sets of defaults: which hub, which identity."
+        "veen_cli.commands.context:context", "Named sets of defaults: hub, identity, stream and more."
     ),
     "explain": LazyCommand(
         "veen_cli.commands.explain:explain",
-        "Say what a code means, and what to do: a hub's refusal, or an exit code of veen.",
+        "Explain a hub's refusal code or an exit code of veen.",
     ),
     "completion": LazyCommand(
         "veen_cli.commands.completion:completion", "Print a completion script for your shell."
     ),
-    "version": LazyCommand("veen_cli.commands.version:version", "Show the installed versions."),
+    "version": LazyCommand(
+        "veen_cli.commands.version:version", "Show the versions of the installed packages."
+    ),
 }
-"""In the order in which a newcomer meets them."""
+"""In the order in which a new user needs them."""
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

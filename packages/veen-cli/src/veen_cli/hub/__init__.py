@@ -1,4 +1,4 @@
-"""``veen hub``: make a hub, run it, look after it, and check what it keeps."""
+"""``veen hub``: create, run, check and copy a hub."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from veen_cli.frame.command_groups import Group, LazyCommand
 
 COMMANDS: Final = {
     "init": LazyCommand(
-        "veen_cli.hub.init:init", "Make a hub: a data directory with an identity of its own."
+        "veen_cli.hub.init:init", "Create a hub: a data directory with an identity of its own."
     ),
     "start": LazyCommand("veen_cli.hub.process:start", "Run a hub, in the foreground or with --detach."),
     "stop": LazyCommand("veen_cli.hub.process:stop", "Stop the hub that has a data directory open."),
-    "status": LazyCommand("veen_cli.hub.status:status", "Show what a hub says of itself."),
-    "health": LazyCommand("veen_cli.hub.status:health", "Ask whether a hub is alive and ready."),
+    "status": LazyCommand("veen_cli.hub.status:status", "Show the status of a running hub."),
+    "health": LazyCommand("veen_cli.hub.status:health", "Check once whether a hub is alive and ready."),
     "metrics": LazyCommand("veen_cli.hub.status:metrics", "Print a hub's metrics."),
     "keys": LazyCommand(
-        "veen_cli.hub.keys:keys", "Show a hub's identity: hub_id and keys; write it to a file."
+        "veen_cli.hub.keys:keys", "Show a hub's identity, hub_id and keys, or write it to a file."
     ),
     "rotate": LazyCommand("veen_cli.hub.keys:rotate", "Give a stopped hub its next signing key."),
     "checkpoint": LazyCommand("veen_cli.hub.admin:checkpoint", "Have the hub sign checkpoints now."),
@@ -25,9 +25,11 @@ COMMANDS: Final = {
     "fsck": LazyCommand("veen_cli.hub.check:fsck", "Check everything in a stopped hub's data directory."),
     "repair": LazyCommand("veen_cli.hub.check:repair", "Rebuild what can be rebuilt from the log."),
     "clone": LazyCommand("veen_cli.hub.copies:clone", "Copy a hub, running or not, into a new directory."),
-    "fork": LazyCommand("veen_cli.hub.copies:fork", "Make a new hub that keeps another's log as evidence."),
+    "fork": LazyCommand(
+        "veen_cli.hub.copies:fork", "Create a new hub that keeps another hub's log as evidence."
+    ),
     "export": LazyCommand(
-        "veen_cli.hub.copies:export", "Write a range of a stream as a folder that verifies offline."
+        "veen_cli.hub.copies:export", "Write a range of a stream to a folder that can be verified offline."
     ),
 }
-hub = Group("hub", COMMANDS, path="hub", help="Make a hub, run it, look after it, and check what it keeps.")
+hub = Group("hub", COMMANDS, path="hub", help="Create, run, check and copy a hub.")

@@ -1,4 +1,4 @@
-"""``veen hub checkpoint``, ``anchor`` and ``retention``: what only the hub's admin may ask for (H19)."""
+"""``veen hub checkpoint``, ``anchor`` and ``retention``: requests of the hub's admin (RESOLUTIONS H19)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_core.checkpoint import Checkpoint
 from veen_core.ids import Label
 from veen_hub.client import Admin, Conflict, Hub, NotFound
 
 T = TypeVar("T")
-A_SECOND = 1.1
-stream_option = click.option("--stream", "-s", help="Only this stream [default: all that grew].")
+RETRY_SECONDS = 1.1
+"""Signed requests carry a time in whole seconds; wait for the next one."""
+stream_option = click.option("--stream", "-s", help="Only this stream [default: all that have grown].")
 
 
 def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
@@ -29,12 +30,12 @@ def _as_admin(target: Target, work: Callable[[Hub, Admin], Awaitable[T]]) -> T:
             identity = hub.connection.identity
             assert identity is not None
             admin = hub.admin(identity.signing_key)
-            with target.out.progress("the hub works"):
+            with target.out.progress("waiting for the hub"):
                 try:
                     return await work(hub, admin)
                 except Conflict:
-                    # Another call signed the same bytes in that second, and the hub takes those once (H19).
-                    await asyncio.sleep(A_SECOND)
+                    # Another call signed the same bytes in the same second; the hub accepts them once (H19).
+                    await asyncio.sleep(RETRY_SECONDS)
                     return await work(hub, admin)
 
     return loop.run(run())
@@ -44,7 +45,7 @@ def _label(hub: Hub, stream: str | None) -> Label | None:
     return hub.stream(stream).label() if stream is not None else None
 
 
-def _told(verb: str, made: tuple[Checkpoint, ...]) -> Answer:
+def _answer(verb: str, made: tuple[Checkpoint, ...]) -> Answer:
     rows: list[dict[str, Any]] = [
         {
             "label": each.label_curr.hex(),
@@ -58,7 +59,7 @@ def _told(verb: str, made: tuple[Checkpoint, ...]) -> Answer:
         f"{verb} label {each.label_curr.hex()[:16]}… up to {each.upto_seq}: {each.mmr_root.hex()}"
         for each in made
     ]
-    return Answer({"checkpoints": rows}, lines or [f"nothing to do: no label has grown since it was {verb}"])
+    return Answer({"checkpoints": rows}, lines or [f"no label has grown since it was {verb}"])
 
 
 @command("veen hub checkpoint --client admin", "veen hub checkpoint --client admin --stream orders --json")
@@ -67,10 +68,12 @@ def _told(verb: str, made: tuple[Checkpoint, ...]) -> Answer:
 def checkpoint(out: Output, *, target: Target, stream: str | None) -> Answer:
     """Have the hub sign checkpoints now.
 
-    The hub makes them by itself as well, by count and by time; ask before you take evidence away.
+    The hub also makes checkpoints by count and by time. Ask for one before you export evidence.
     """
     del out
-    return _told("checkpointed", _as_admin(target, lambda hub, admin: admin.checkpoint(_label(hub, stream))))
+    return _answer(
+        "checkpointed", _as_admin(target, lambda hub, admin: admin.checkpoint(_label(hub, stream)))
+    )
 
 
 @command("veen hub anchor --client admin")
@@ -79,14 +82,18 @@ def checkpoint(out: Output, *, target: Target, stream: str | None) -> Answer:
 def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
     """Have the hub anchor its newest checkpoints now.
 
-    Where they are anchored is in its hub.yaml: a file ledger, or a stream of another hub.
+    The hub's hub.yaml says where: in a file ledger, or in a stream of another hub.
     """
     del out
     try:
         made = _as_admin(target, lambda hub, admin: admin.anchor(_label(hub, stream)))
-    except NotFound as exc:  # no anchor, or no such label: the hub's own words say which, and what to do
-        raise CommandFailed(f"the hub refused, {exc.code.value}: {exc.hub_message}", Exit.REFUSED) from None
-    return _told("anchored", made)
+    except (
+        NotFound
+    ) as exc:  # no anchor is configured, or there is no such label: the hub's message says which
+        raise CommandFailed(
+            f"the hub refused, {exc.code.value}: {exc.hub_message}", Exit.REFUSED, reason=exc.code.value
+        ) from None
+    return _answer("anchored", made)
 
 
 @command("veen hub retention --client admin")
@@ -94,11 +101,11 @@ def anchor(out: Output, *, target: Target, stream: str | None) -> Answer:
 def retention(out: Output, *, target: Target) -> Answer:
     """Have the hub apply its retention rules now.
 
-    Payloads go as hub.yaml says; receipts and proofs stay.
+    Payloads are pruned by the rules of hub.yaml; receipts and proofs stay.
     """
     del out
     chunks, entries = _as_admin(target, lambda _hub, admin: admin.retention())
     return Answer(
         {"chunks": chunks, "entries": entries},
-        [f"pruned the payloads of {entries} entries in {chunks} chunks"],
+        [f"pruned the payloads of {plural(entries, 'entry', 'entries')} in {plural(chunks, 'chunk')}"],
     )

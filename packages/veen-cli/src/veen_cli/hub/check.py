@@ -1,4 +1,4 @@
-"""``veen hub fsck`` and ``repair``: is everything there and as it was promised, and if not, what helps?"""
+"""``veen hub fsck`` and ``repair``: check a data directory, and rebuild what can be derived from its log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import click
 from veen_cli.arguments.numbers import Integer
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output
+from veen_cli.frame.output import Answer, Output, plural
 from veen_cli.hub.data_directory import data_dir_option
 from veen_storage.fsck import Progress, Report
 from veen_storage.fsck import fsck as check
 from veen_storage.fsck.repair import repair as mend
 
 
-def told(report: Report) -> dict[str, Any]:
+def report_dict(report: Report) -> dict[str, Any]:
     return {
         "ok": report.ok,
         "level": report.level.value,
@@ -40,26 +40,28 @@ def told(report: Report) -> dict[str, Any]:
 
 @command("veen hub fsck --data-dir hub", "veen hub fsck --data-dir hub --quick --json")
 @data_dir_option
-@click.option("--quick", is_flag=True, help="Verify only the newest signatures; everything else as always.")
-@click.option("--processes", type=Integer(1, 256), help="How many [default: one a core].")
+@click.option("--quick", is_flag=True, help="Verify only the newest signatures; all other checks are made.")
+@click.option("--processes", type=Integer(1, 256), help="Number of processes [default: one per core].")
 def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> Answer:
     """Check everything in a stopped hub's data directory.
 
-    Re-derives every hash, root, signature and index row from the log alone. Exits with 3 if anything is
-    not as it must be, and names file, byte and remedy.
+    Every hash, root, signature and index row is derived again from the log. Exits with 3 if there is a
+    fault, and names the file, the byte and what to do.
     """
     with out.progress("checking") as progress:
 
-        def tell(at: Progress) -> None:
+        def show(at: Progress) -> None:
             progress.update(at.entries)
 
-        report = check(data_dir, level="quick" if quick else "full", progress=tell, processes=processes)
-    answer = Answer(told(report), report.lines())
+        report = check(data_dir, level="quick" if quick else "full", progress=show, processes=processes)
+    answer = Answer(report_dict(report), report.lines())
     if report.ok:
         return answer
     out.print_answer(answer)
     raise CommandFailed(
-        f"{data_dir} is damaged: {len(report.faults)} faults; {report.faults[0].remedy}", Exit.PROTOCOL
+        f"{data_dir} is damaged: {plural(len(report.faults), 'fault')}",
+        Exit.PROTOCOL,
+        report.faults[0].remedy,
     )
 
 
@@ -68,8 +70,8 @@ def fsck(out: Output, *, data_dir: Path, quick: bool, processes: int | None) -> 
 def repair(out: Output, *, data_dir: Path) -> Answer:
     """Rebuild what can be rebuilt from the log.
 
-    The index and derived files are made again; nothing is ever invented. If the log itself is damaged it
-    refuses, and only a clone helps.
+    The index and other derived files are written again. If the log itself is damaged, the command refuses:
+    restore the directory from a clone.
     """
     with out.progress("rebuilding") as progress:
         report = mend(data_dir, lambda at: progress.update(at.entries))

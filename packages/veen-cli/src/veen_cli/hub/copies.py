@@ -1,4 +1,4 @@
-"""``veen hub clone``, ``fork`` and ``export``: the same hub elsewhere, a new one from it, and evidence."""
+"""``veen hub clone``, ``fork`` and ``export``: copy a hub, start a new one from it, and export evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veen_cli.arguments.private_files import private_umask
 from veen_cli.frame import settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.hub.data_directory import data_dir_option, keys_dir_option
 from veen_cli.identity.identity_folder import verify_key_named
 from veen_core import stream as streams
@@ -30,16 +30,17 @@ from veen_storage.copies.export import Manifest, export_window
 from veen_storage.copies.export import export as write_export
 from veen_storage.copies.fork import fork as branch
 
-FOREVER: Final = 2**63
-"""Seconds, where no end was said."""
+NO_END: Final = 2**63
+"""End of a time window without ``--until``."""
 
 
-def _new(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
-    """What is to be made; what stands there already is not written over."""
+def _check_empty(_ctx: click.Context, _param: click.Parameter, target: Path) -> Path:
+    """Refuse a target folder that is not empty (a click callback)."""
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise CommandFailed(
-            f"{target} is not empty: choose another folder for --out, or remove what a broken-off copy left",
+            f"{target} is not empty",
             Exit.USAGE,
+            "choose another folder for --out, or remove what an interrupted copy has left",
         )
     return target
 
@@ -49,8 +50,8 @@ target_option = click.option(
     "target",
     type=click.Path(path_type=Path),
     required=True,
-    callback=_new,
-    help="The new, empty folder.",
+    callback=_check_empty,
+    help="New or empty folder to write to.",
 )
 
 
@@ -60,13 +61,13 @@ target_option = click.option(
 @data_dir_option
 @keys_dir_option
 @target_option
-@click.option("--with-keys", is_flag=True, help="Take the signing keys along: only to move a hub for good.")
+@click.option("--with-keys", is_flag=True, help="Copy the signing keys too: only to move a hub for good.")
 def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, with_keys: bool) -> Answer:
     """Copy a hub, running or not, into a new directory.
 
-    A running one goes on meanwhile, and is copied as it was when the command began. Without keys the copy
-    can be checked and exported, and runs once it has them back (`veen hub start --keys-dir`). Two directories
-    that sign with one key would contradict each other, and each contradiction convicts the hub.
+    A running hub continues, and is copied as it was when the command started. Without keys the copy can be
+    checked and exported; to run it, give it the keys (`veen hub start --keys-dir`). Never run two directories
+    with one key: they would contradict each other, and each contradiction convicts the hub.
     """
     with private_umask(), out.progress("copying labels") as progress:
         cut = copy(
@@ -79,7 +80,7 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     entries = sum(each.stream_seq for each in cut.labels)
     return Answer(
         {"target": str(target), "labels": len(cut.labels), "entries": entries, "with_keys": with_keys},
-        [f"cloned {entries} entries in {len(cut.labels)} labels to {target}"],
+        [f"cloned {plural(entries, 'entry', 'entries')} in {plural(len(cut.labels), 'label')} to {target}"],
     )
 
 
@@ -91,12 +92,12 @@ def clone(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, w
     "--admin",
     required=True,
     shell_complete=completions.files,
-    help="The new hub's admin: an identity's folder, card or key in hex.",
+    help="Admin of the new hub: an identity's folder or card, or a key in hex.",
 )
 def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, admin: str) -> Answer:
-    """Make a new hub that keeps another's log as evidence.
+    """Create a new hub that keeps another hub's log as evidence.
 
-    It has an identity and labels of its own; the old log lies in ancestry/ and verifies as before.
+    The new hub has its own identity and labels. The old log is in ancestry/ and can still be verified.
     """
     with private_umask(), out.progress("copying labels") as progress:
         record = branch(
@@ -122,25 +123,27 @@ def fork(out: Output, *, data_dir: Path, keys_dir: Path | None, target: Path, ad
 
 @command(
     "veen hub export --data-dir hub --stream orders --out evidence",
-    "veen hub export --data-dir hub --stream orders --from 10 --to 20 --out evidence",
+    "veen hub export --data-dir hub --stream orders --from 10 --upto 20 --out evidence",
 )
 @data_dir_option
 @target_option
 @click.option(
-    "--stream", "-s", help="Name of the stream, or its id in hex (else VEEN_STREAM or the context's)."
+    "--stream", "-s", help="Name of the stream, or its id in hex [default: VEEN_STREAM, else the context's]."
 )
-@click.option("--label", type=Hex(Label), help="Or the label itself, in hex.")
-@click.option("--epoch", type=Integer(0), default=0, help="Of the stream, under a profile with epochs.")
-@click.option("--from", "from_seq", type=Integer(1), default=1, show_default=True, help="First entry.")
-@click.option("--to", "to_seq", type=Integer(1), help="Last entry [default: the newest].")
-@click.option("--since", type=times.Moment(), help="Instead: entries from this hub time …")
-@click.option("--until", type=times.Moment(), help="… to this one.")
+@click.option("--label", type=Hex(Label), help="Label in hex, instead of a stream.")
+@click.option("--epoch", type=Integer(0), default=0, help="Epoch of the stream, at a hub with epochs.")
+@click.option(
+    "--from", "from_seq", type=Integer(1), default=1, show_default=True, help="Number of the first entry."
+)
+@click.option("--upto", type=Integer(1), help="Number of the last entry [default: the newest].")
+@click.option("--since", type=times.Moment(), help="Export by time instead: entries from this hub time on.")
+@click.option("--until", type=times.Moment(), help="With or without --since: entries up to this hub time.")
 @click.option(
     "--form",
     type=click.Choice(["set", "chunks"]),
     default="set",
     show_default=True,
-    help="Sequences of receipts and payloads, or chunk files.",
+    help="Files of receipts and payloads, or chunk files.",
 )
 def export(
     out: Output,
@@ -151,49 +154,49 @@ def export(
     label: Label | None,
     epoch: int,
     from_seq: int,
-    to_seq: int | None,
+    upto: int | None,
     since: int | None,
     until: int | None,
     form: Literal["set", "chunks"],
 ) -> Answer:
-    """Write a range of a stream as a folder that verifies offline.
+    """Write a range of a stream to a folder that can be verified offline.
 
-    `veen verify FOLDER --trust HUB_ID` checks it anywhere, without the hub.
+    `veen verify FOLDER --trust HUB_ID` verifies it without the hub.
     """
     if label is None:
         stream = settings.value_or_context(
             "stream", stream if stream is not None else os.environ.get("VEEN_STREAM")
         )
     if (stream is None) == (label is None):
-        raise click.UsageError("say which log: --stream NAME or --label HEX.")
-    if to_seq is not None and to_seq < from_seq:
-        raise click.UsageError(f"--from {from_seq} --to {to_seq}: the range ends before it begins.")
+        raise click.UsageError("name the log: give --stream NAME or --label HEX.")
+    if upto is not None and upto < from_seq:
+        raise click.UsageError(f"--from {from_seq} --upto {upto}: the range is empty.")
     with open_source(data_dir) as store, out.progress("exporting entries") as progress:
-        place = _label(store, stream, label, epoch)
-        with saying_what_is_absent(stream or f"label {place.hex()}", place):
+        log_label = _label(store, stream, label, epoch)
+        with naming_stream(stream):
             if since is not None or until is not None:
-                window = (UnixTime(since or 0), UnixTime(until if until is not None else FOREVER))
-                made = export_window(store, place, *window, target, form=form, progress=progress.update)
+                window = (UnixTime(since or 0), UnixTime(until if until is not None else NO_END))
+                made = export_window(store, log_label, *window, target, form=form, progress=progress.update)
             else:
-                head = store.read.head(place)
+                head = store.read.head(log_label)
                 if head is None:
-                    raise AbsentError(f"label {place.hex()} has no entries")
-                last = StreamSeq(to_seq if to_seq is not None else head.stream_seq)
+                    raise AbsentError(f"label {log_label.hex()} has no entries")
+                last = StreamSeq(upto if upto is not None else head.stream_seq)
                 made = write_export(
-                    store, place, StreamSeq(from_seq), last, target, form=form, progress=progress.update
+                    store, log_label, StreamSeq(from_seq), last, target, form=form, progress=progress.update
                 )
-    return Answer(_told(made, target), _lines(made, target))
+    return Answer(_export_dict(made, target), _lines(made, target))
 
 
 @contextmanager
-def saying_what_is_absent(name: str, place: Label) -> Iterator[None]:
-    """The directory speaks of a label and of seconds: whoever asked knows the stream's name."""
+def naming_stream(stream: str | None) -> Iterator[None]:
+    """Name the stream if the range does not exist: the storage knows only its label."""
     try:
         yield
     except AbsentError as exc:
-        said = str(exc).replace(f"label {place.hex()}", name).replace(f" to {FOREVER}", " on")
+        where = f"stream {stream}: " if stream is not None else ""
         raise CommandFailed(
-            f"{said}; check the stream's name, --epoch and the range that you asked for", Exit.USAGE
+            f"{where}{exc.message}", Exit.USAGE, "check the stream's name, --epoch and the range"
         ) from None
 
 
@@ -205,7 +208,7 @@ def _label(store: Source, stream: str | None, label: Label | None, epoch: int) -
     return streams.label(routing_key, streams.stream_id(stream), Epoch(epoch))
 
 
-def _told(made: Manifest, target: Path) -> dict[str, Any]:
+def _export_dict(made: Manifest, target: Path) -> dict[str, Any]:
     return {
         "target": str(target),
         "hub_id": made.hub_id.hex(),
@@ -220,5 +223,5 @@ def _told(made: Manifest, target: Path) -> dict[str, Any]:
 def _lines(made: Manifest, target: Path) -> list[str]:
     return [
         f"exported entries {made.from_seq} to {made.to_seq} of label {made.label.hex()[:16]}… to {target}",
-        f"check it anywhere with: veen verify {quote(str(target))} --trust {made.hub_id.hex()}",
+        f"verify it anywhere with: veen verify {quote(str(target))} --trust {made.hub_id.hex()}",
     ]

@@ -1,8 +1,9 @@
-"""``--data-dir``: from the flag, VEEN_DATA_DIR or the context in use; there, unless it is to be made."""
+"""The option ``--data-dir``: from the flag, VEEN_DATA_DIR or the context."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from shlex import quote
@@ -15,19 +16,30 @@ from veen_cli.frame.exits import CommandFailed, Exit
 
 
 def existing(named: str | Path) -> Path:
-    """The data directory of that name, which must be there."""
+    """Return the path of a data directory that must exist."""
     data_dir = Path(named).expanduser()
     if not data_dir.is_dir():
+        similar = get_close_matches(data_dir.name, _data_dirs(data_dir.parent), n=1)
         raise CommandFailed(
-            f"{data_dir}: there is no such data directory; make it with "
-            f"`veen hub init -d {quote(str(data_dir))}`",
+            f"there is no data directory {data_dir}",
             Exit.USAGE,
+            f"did you mean {data_dir.with_name(similar[0])}?"
+            if similar
+            else f"check the name, or create it with `veen hub init -d {quote(str(data_dir))}`",
         )
     return data_dir
 
 
+def _data_dirs(folder: Path) -> list[str]:
+    """Return the names of the data directories in a folder."""
+    try:
+        return [each.name for each in folder.iterdir() if (each / "VERSION").is_file()]
+    except OSError:
+        return []
+
+
 def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
-    """For commands that work on a data directory."""
+    """Add ``--data-dir`` to a command that works on an existing data directory."""
 
     @wraps(work)
     def run(*args: Any, data_dir: Path, **options: Any) -> Any:
@@ -37,7 +49,7 @@ def data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def new_data_dir_option(work: Callable[..., Any]) -> Callable[..., Any]:
-    """For the command that makes one."""
+    """Add ``--data-dir`` to the command that creates one."""
 
     @wraps(work)
     def run(*args: Any, data_dir: str | None, **options: Any) -> Any:
@@ -58,5 +70,5 @@ keys_dir_option = click.option(
     "--keys-dir",
     type=click.Path(path_type=Path),
     envvar="VEEN_KEYS_DIR",
-    help="Where the hub's keys lie, if not in the data directory.",
+    help="Folder of the hub's keys, if it is not in the data directory.",
 )

@@ -26,8 +26,8 @@ from veen_storage import create
 
 
 @contextmanager
-def gone_if_full(folder: Path) -> Iterator[None]:
-    """Half of a new folder would be in the way of whoever makes room and tries again, as they are told."""
+def remove_if_full(folder: Path) -> Iterator[None]:
+    """Remove a new folder if the disk is full, so that the user can make room and repeat the command."""
     was_there = folder.exists()
     try:
         yield
@@ -46,15 +46,15 @@ def gone_if_full(folder: Path) -> Iterator[None]:
 @click.option(
     "--admin",
     shell_complete=completions.files,
-    help="Whose tokens and orders count: an identity's folder, its card, or a key in hex.",
+    help="Admin, who issues tokens and gives orders: an identity's folder or card, or a key in hex.",
 )
-@click.option("--no-admin", is_flag=True, help="Nobody: issuers come from hub.yaml, or the hub is open.")
+@click.option("--no-admin", is_flag=True, help="Have no admin: hub.yaml names issuers, or the hub is open.")
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
     default="default",
     show_default=True,
-    help="Padding and epochs; fixed for the hub's life.",
+    help="Padding and epochs; fixed for the life of the hub.",
 )
 @click.option("--zstd", type=Integer(1, 19), help="Compress sealed chunks at this level.")
 def init(
@@ -67,16 +67,16 @@ def init(
     profile: str,
     zstd: int | None,
 ) -> Answer:
-    """Make a hub: a data directory with an identity of its own.
+    """Create a hub: a data directory with an identity of its own.
 
-    The admin's key is the one whose cap tokens the hub accepts and who may ask for checkpoints, anchors
-    and retention. Make it first with `veen keygen`.
+    The hub accepts tokens that the admin signs, and the admin's requests for checkpoints, anchors and
+    retention. Create the admin's identity first with `veen keygen`.
     """
     del out
     if (admin is None) == (not no_admin):
-        raise click.UsageError("say who the admin is: --admin FOLDER, or --no-admin.")
+        raise click.UsageError("give the admin with --admin FOLDER, or --no-admin.")
     admin_pk = verify_key_named(admin) if admin is not None else None
-    with private_umask(), gone_if_full(data_dir):
+    with private_umask(), remove_if_full(data_dir):
         identity = create(
             data_dir,
             SigningKey(SigningSeed(os.urandom(SigningSeed.SIZE))),
@@ -96,7 +96,7 @@ def init(
             "profile": profile,
         },
         [
-            f"made a hub in {data_dir}",
+            f"created a hub in {data_dir}",
             *fields(
                 {
                     "  hub_id": f"{hub_id}  (clients pin this: --trust)",
@@ -114,7 +114,7 @@ def _next(data_dir: Path, has_admin: bool) -> list[str]:
     if has_admin:
         return [f"run it with: {start}"]
     return [
-        "nobody may write to it yet, and nobody may ask it for checkpoints:",
-        f"  for anybody to write, run it with: {start} --open",
-        f"  for holders of tokens, name issuers in a hub.yaml: {start} --config hub.yaml",
+        "without an admin, nobody can write to it yet:",
+        f"  to let anybody write, run: {start} --open",
+        f"  to accept tokens, name their issuers in hub.yaml and run: {start} --config hub.yaml",
     ]

@@ -1,4 +1,4 @@
-"""``veen hub keys`` and ``rotate``: who a hub is, and its next key (§8.4, KEX0.1)."""
+"""``veen hub keys`` and ``rotate``: a hub's identity, and its next signing key (core §8.4, KEX0.1)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from veen_core.keys import SigningKey, SigningSeed
 from veen_storage import Layout, read_registry
 from veen_storage.disk import hub_keys, rotation
 
-UNPINNED: Final = "not pinned: compare hub_id with what the operator told you (--trust HUB_ID)"
+UNPINNED: Final = "not pinned: compare hub_id with the one that the operator gave you (--trust HUB_ID)"
 
 
 def read_identity(data_dir: Path) -> HubIdentity:
-    """A data directory's, verified against everything beside it; the hub may be running."""
+    """Read and verify the identity of a data directory; the hub may be running."""
     layout = Layout(data_dir)
     return hub_keys.read_identity(layout, read_registry(layout).hub_id)
 
 
-def told(identity: HubIdentity) -> dict[str, object]:
+def identity_dict(identity: HubIdentity) -> dict[str, object]:
     return {
         "hub_id": identity.hub_id.hex(),
         "keys": [
@@ -47,7 +47,7 @@ def told(identity: HubIdentity) -> dict[str, object]:
     }
 
 
-def lines(identity: HubIdentity) -> list[str]:
+def identity_lines(identity: HubIdentity) -> list[str]:
     found = fields({"hub_id": identity.hub_id.hex()})
     for number, key in enumerate(identity.hub_keys, 1):
         until = f" until {times.format_utc(key.valid_until)}" if key.valid_until is not None else ""
@@ -55,11 +55,11 @@ def lines(identity: HubIdentity) -> list[str]:
     return found
 
 
-def fetched(
+def fetch_identity(
     out: Output, hub: str, trust: str | None, tls: Mapping[str, str | None]
 ) -> tuple[HubIdentity, bool]:
-    """A running hub's, whole and signed; and whether it is of the hub that was pinned."""
-    # Imported here: of a data directory, no client is needed.
+    """Return a running hub's signed identity, and whether it was verified against a pinned hub."""
+    # Imported here: a data directory needs no client.
     from veen_cli.frame.connection import Target  # noqa: PLC0415 - with --hub only: loads the client
     from veen_cli.hub.status import fetch  # noqa: PLC0415 - as above
 
@@ -94,7 +94,7 @@ def fetched(
     "--hub",
     envvar="VEEN_HUB",
     show_envvar=True,
-    help="Instead: ask the hub at this address; --trust says whom you expect there.",
+    help="Ask the hub at this address instead; --trust names the hub that you expect there.",
 )
 @click.option(
     "--trust",
@@ -102,14 +102,24 @@ def fetched(
     show_envvar=True,
     help="With --hub: its hub_id or first hub_pk in hex.",
 )
-@click.option("--ca", type=click.Path(exists=True), help="With --hub: believe this authority (TLS).")
-@click.option("--cert", type=click.Path(exists=True), help="With --hub: show this certificate (TLS).")
-@click.option("--cert-key", type=click.Path(exists=True), help="With --hub: the certificate's key.")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True),
+    help="With --hub: PEM file of the authority that signed its certificate (TLS).",
+)
+@click.option(
+    "--cert",
+    type=click.Path(exists=True),
+    help="With --hub: PEM file of the client certificate to present (TLS).",
+)
+@click.option(
+    "--cert-key", type=click.Path(exists=True), help="With --hub: PEM file of that certificate's key."
+)
 @click.option(
     "--out",
     "target",
     type=click.Path(path_type=Path),
-    help="Write the identity record here, for `veen verify`.",
+    help="Write the identity to this file, for `veen verify`.",
 )
 def keys(
     out: Output,
@@ -120,21 +130,21 @@ def keys(
     target: Path | None,
     **tls: str | None,
 ) -> Answer:
-    """Show a hub's identity: hub_id and keys; write it to a file.
+    """Show a hub's identity, hub_id and keys, or write it to a file.
 
-    Of a data directory, or of a hub that runs elsewhere (--hub): its key map is what `veen verify` needs to
-    judge evidence without the hub. If variables or the context name both, the directory's. Give hub_id to the
-    hub's clients: it is what they pin; --quiet prints nothing else.
+    The identity comes from a data directory, or from a running hub (--hub). `veen verify` needs it to verify
+    evidence without the hub. Give the hub_id to the hub's clients, who pin it; --quiet prints it alone. If
+    variables or the context name both a directory and a hub, the directory is used.
     """
     source = click.get_current_context().get_parameter_source
     typed = {name for name in ("data_dir", "hub") if source(name) is ParameterSource.COMMANDLINE}
     if len(typed) > 1:
-        raise click.UsageError("--data-dir or --hub: give one of them.")
+        raise click.UsageError("give --data-dir or --hub, not both.")
     directory = settings.value_or_context("data_dir", data_dir) if "hub" not in typed else None
     address = settings.value_or_context("hub", hub) if directory is None else None
     pinned = True
     if address is not None:
-        identity, pinned = fetched(out, address, trust, tls)
+        identity, pinned = fetch_identity(out, address, trust, tls)
     elif directory is not None:
         identity = read_identity(existing(directory))
     else:
@@ -146,8 +156,8 @@ def keys(
     if not pinned:
         out.note(f"note: {UNPINNED}")
     return Answer(
-        {**told(identity), "pinned": pinned, "file": str(target) if target else None},
-        [*lines(identity), *([f"wrote {target}"] if target else [])],
+        {**identity_dict(identity), "pinned": pinned, "file": str(target) if target else None},
+        [*identity_lines(identity), *([f"wrote {target}"] if target else [])],
     )
 
 
@@ -161,14 +171,14 @@ def keys(
     show_default=True,
     help="How long the old key stays active.",
 )
-@click.option("--valid-from", type=times.Moment(), help="When the new key begins [default: now].")
+@click.option("--valid-from", type=times.Moment(), help="When the new key becomes valid [default: now].")
 def rotate(
     out: Output, *, data_dir: Path, keys_dir: Path | None, window: int, valid_from: int | None
 ) -> Answer:
     """Give a stopped hub its next signing key.
 
-    The old key endorses it, so whoever pinned the hub's hub_id follows without being told. During the
-    window checkpoints carry both keys' signatures.
+    The old key endorses the new one, so clients that pinned the hub_id accept it. During the window,
+    checkpoints carry the signatures of both keys.
     """
     del out
     identity = rotation.rotate(
@@ -178,4 +188,4 @@ def rotate(
         window,
         keys_directory=keys_dir,
     )
-    return Answer(told(identity), [*lines(identity), "start the hub again: veen hub start"])
+    return Answer(identity_dict(identity), [*identity_lines(identity), "start the hub again: veen hub start"])

@@ -1,4 +1,4 @@
-"""``veen hub start`` and ``stop``: a hub in this process, or in one of its own."""
+"""``veen hub start`` and ``stop``: run a hub in the foreground or in the background, and stop it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 
 
-def beside(data_dir: Path, suffix: str) -> Path:
-    """Files of the process lie beside the data directory: in it, everything is the hub's."""
+def sibling_file(data_dir: Path, suffix: str) -> Path:
+    """Return DATA_DIR.suffix, next to the data directory: everything inside belongs to the hub."""
     whole = data_dir.absolute()
     return whole.with_name(f"{whole.name}.{suffix}")
 
@@ -43,14 +43,14 @@ def beside(data_dir: Path, suffix: str) -> Path:
 def launch(
     arguments: list[str], log: Path, without: Collection[str] = ()
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a hub in a session of its own, ``without`` these variables.
+    """Start a hub in a session of its own, ``without`` these environment variables.
 
-    Returns when it listens, or raises what it said last.
+    Return when it listens; raise its error if it ends before.
     """
     with private_umask(), log.open("ab") as target:
         start = target.tell()
         process = subprocess.Popen(  # noqa: S603 - our own program
-            # -P: else a queue.py of the folder one happens to be in would be run as the hub's.
+            # -P: otherwise a queue.py in the current folder would be imported by the hub.
             [sys.executable, "-P", "-m", "veen_cli.hub.detached", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=target,
@@ -58,24 +58,24 @@ def launch(
             start_new_session=True,
             env={name: value for name, value in os.environ.items() if name not in without},
         )
-    said: list[str] = []
+    lines: list[str] = []
     try:
         for _ in range(
             round(START_SECONDS / POLL_SECONDS)
-        ):  # counted: whoever was suspended meanwhile still looks
-            ended = process.poll() is not None  # before its words are read: then none can be missing
-            said = log_lines_since(log, start)
-            for line in said:
+        ):  # counted, so that a suspended machine does not use up the time
+            ended = process.poll() is not None  # before its log is read, so that no line is missed
+            lines = log_lines_since(log, start)
+            for line in lines:
                 if line.startswith(LISTENING) and line.endswith("\n"):
                     return process, line.removeprefix(LISTENING).rstrip()
             if ended:
-                raise failure_of(process, said)
+                raise failure_of(process, lines)
             time.sleep(POLL_SECONDS)
     except BaseException:
         process.kill()
         raise
     process.kill()
-    last = said[-1].strip() if said else "nothing"
+    last = lines[-1].strip() if lines else "(none)"
     raise CommandFailed(
         f"the hub did not listen within {START_SECONDS:.0f} s; the last line of its log: {last}",
         Exit.USAGE,
@@ -112,14 +112,14 @@ def log_lines_since(log: Path, start: int = 0) -> list[str]:
         return file.read().decode("utf-8", "replace").splitlines(keepends=True)
 
 
-def end(data_dir: Path, pid: int, patience: float = START_SECONDS) -> None:
-    """SIGTERM, then wait until the directory is let go: the hub has drained by then."""
+def terminate(data_dir: Path, pid: int, timeout: float = START_SECONDS) -> None:
+    """Send SIGTERM and wait until the process releases the directory's lock: then the hub has drained."""
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while lock_owner(data_dir) == pid:
         if time.monotonic() > deadline:
             raise CommandFailed(
-                f"process {pid} still has {data_dir} open after {patience:.0f} s: look at its log", Exit.USAGE
+                f"process {pid} still has {data_dir} open after {timeout:.0f} s", Exit.USAGE, "read its log"
             )
         time.sleep(POLL_SECONDS)
 
@@ -131,24 +131,34 @@ def end(data_dir: Path, pid: int, patience: float = START_SECONDS) -> None:
 )
 @data_dir_option
 @keys_dir_option
-@click.option("--config", type=click.Path(path_type=Path, exists=True), help="hub.yaml; flags win over it.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True),
+    help="Configuration file (hub.yaml); flags have precedence.",
+)
 @click.option("--host", help="Address to listen on [default: 127.0.0.1].")
-@click.option("--port", type=Integer(0, 65_535), help="Port; 0 takes a free one [default: 8080].")
-@click.option("--open", "open_", is_flag=True, help="No gating: anybody may write, without a token.")
+@click.option(
+    "--port", type=Integer(0, 65_535), help="Port to listen on; 0 chooses a free one [default: 8080]."
+)
+@click.option("--open", "open_", is_flag=True, help="Let anybody write, without a token (no gating).")
 @click.option(
     "--level",
     type=click.Choice(["core", "federated", "hardened", "meta"]),
-    help="What of its realm's admin streams it enforces; above core, hub.yaml names the realm.",
+    help="Which admin streams of its realm it enforces; above core, hub.yaml names the realm.",
 )
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="How much it logs."
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Least severe log events to write.",
 )
-@click.option("--detach", is_flag=True, help="Run in the background; returns when it listens.")
+@click.option("--detach", is_flag=True, help="Run in the background; end when the hub listens.")
 @click.option(
-    "--pid-file", type=click.Path(path_type=Path), help="With --detach [default: DATA_DIR.pid, beside it]."
+    "--pid-file",
+    type=click.Path(path_type=Path),
+    help="With --detach: file for the process id [default: DATA_DIR.pid].",
 )
 @click.option(
-    "--log-file", type=click.Path(path_type=Path), help="With --detach [default: DATA_DIR.log, beside it]."
+    "--log-file", type=click.Path(path_type=Path), help="With --detach: log file [default: DATA_DIR.log]."
 )
 def start(
     out: Output,
@@ -167,7 +177,7 @@ def start(
 ) -> Answer | None:
     """Run a hub, in the foreground or with --detach.
 
-    In the foreground it ends, drained, on Ctrl-C or SIGTERM. Detached, `veen hub stop` ends it.
+    In the foreground, Ctrl-C or SIGTERM drains and stops it. With --detach, `veen hub stop` does.
     """
     flags = {
         "--data-dir": data_dir,
@@ -182,13 +192,15 @@ def start(
     arguments += ["--open"] if open_ else []
     if not Layout(data_dir).version.exists():
         raise CommandFailed(
-            f"{data_dir} is no data directory: make it with `veen hub init -d {quote(str(data_dir))}`",
+            f"{data_dir} is not a data directory",
             Exit.USAGE,
+            f"check the name, or create it with `veen hub init -d {quote(str(data_dir))}`",
         )
     if (pid := lock_owner(data_dir)) is not None:
         raise CommandFailed(
-            f"process {pid} has {data_dir} open: stop it with `veen hub stop -d {quote(str(data_dir))}`",
+            f"process {pid} has {data_dir} open",
             Exit.USAGE,
+            f"stop it with `veen hub stop -d {quote(str(data_dir))}`",
         )
     if detach:
         return _detached(out, data_dir, arguments, pid_file, log_file)
@@ -207,7 +219,7 @@ def _in_foreground(out: Output, arguments: list[str]) -> None:
 
 
 class _Announcement(io.TextIOBase):
-    """The one line that a hub prints, as ``--json`` and ``--quiet`` want it."""
+    """Stdout of a hub in the foreground: turns the line it prints into an ``Answer``."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -219,14 +231,14 @@ class _Announcement(io.TextIOBase):
             url = line.removeprefix(LISTENING)
             with redirect_stdout(self._stdout):
                 warnings = warn(self._out, url)
-                told = {"url": url, "pid": os.getpid(), "warnings": warnings}
-                self._out.print_answer(Answer(told, [f"hub listening on {url}, until Ctrl-C"]))
+                data = {"url": url, "pid": os.getpid(), "warnings": warnings}
+                self._out.print_answer(Answer(data, [f"hub listening on {url}; stop it with Ctrl-C"]))
                 self._stdout.flush()
         return len(text)
 
 
 def warn(out: Output, url: str) -> list[str]:
-    """Of a hub that others on the network reach without TLS; also with ``--quiet``, not with ``--json``."""
+    """Warn about a hub that other machines reach without TLS; with ``--json`` only in the object."""
     where = urlsplit(url)
     try:
         here = ip_address(where.hostname or "").is_loopback
@@ -235,8 +247,8 @@ def warn(out: Output, url: str) -> list[str]:
     if here or where.scheme == "https":
         return []
     warning = (
-        f"{url} is plain HTTP and reachable beyond this machine: whoever is on the way sees who writes "
-        "when and can cut them off; set tls in hub.yaml, or listen on 127.0.0.1 behind a proxy that has it"
+        f"{url} is plain HTTP and reachable from other machines: the network sees who writes when, and can "
+        "block writers; set tls in hub.yaml, or listen on 127.0.0.1 behind a TLS proxy"
     )
     if not out.as_json:
         click.echo(f"warning: {warning}", err=True)
@@ -246,8 +258,8 @@ def warn(out: Output, url: str) -> list[str]:
 def _detached(
     out: Output, data_dir: Path, arguments: list[str], pid_file: Path | None, log_file: Path | None
 ) -> Answer:
-    pid_file, log_file = pid_file or beside(data_dir, "pid"), log_file or beside(data_dir, "log")
-    must_be_writable(pid_file)  # else a hub would run of which nobody was told
+    pid_file, log_file = pid_file or sibling_file(data_dir, "pid"), log_file or sibling_file(data_dir, "log")
+    must_be_writable(pid_file)  # before the hub runs: a failure afterwards would leave it running unnoticed
     try:
         with out.progress("waiting for the hub to listen"):
             process, url = launch(arguments, log_file)
@@ -257,11 +269,11 @@ def _detached(
         ) from None
     try:
         pid_file.write_text(f"{process.pid}\n", encoding="ascii")
-    except BaseException:  # of a full disk, say: who is told that it failed expects no hub
+    except BaseException:  # a full disk, say: a command that fails must not leave a hub behind
         process.terminate()
         process.wait()
         raise
-    process.returncode = 0  # it outlives us on purpose; Python need not warn
+    process.returncode = 0  # it outlives this process on purpose; Python must not warn
     return Answer(
         {
             "url": url,
@@ -279,17 +291,21 @@ def _detached(
 
 @command("veen hub stop --data-dir hub")
 @data_dir_option
-@click.option("--pid-file", type=click.Path(path_type=Path), help="To remove [default: DATA_DIR.pid].")
+@click.option(
+    "--pid-file",
+    type=click.Path(path_type=Path),
+    help="The file for the process id, to remove [default: DATA_DIR.pid].",
+)
 def stop(out: Output, *, data_dir: Path, pid_file: Path | None) -> Answer:
     """Stop the hub that has a data directory open.
 
-    Whoever holds the directory's lock is asked to end (SIGTERM) and waited for; a stale pid file harms
-    nobody.
+    The process that holds the directory's lock gets SIGTERM, and the command waits until it has drained. The
+    pid file is not read.
     """
     pid = lock_owner(data_dir)
     if not pid:
-        raise CommandFailed(f"no hub has {data_dir} open: there is nothing to stop", Exit.USAGE)
+        raise CommandFailed(f"no hub has {data_dir} open", Exit.USAGE, "there is nothing to stop")
     with out.progress("waiting for the hub to end"):
-        end(data_dir, pid)
-    (pid_file or beside(data_dir, "pid")).unlink(missing_ok=True)
+        terminate(data_dir, pid)
+    (pid_file or sibling_file(data_dir, "pid")).unlink(missing_ok=True)
     return Answer({"pid": pid, "stopped": True}, [f"stopped the hub in {data_dir} (process {pid})"])

@@ -1,4 +1,4 @@
-"""``veen hub status``, ``health`` and ``metrics``: what a running hub says of itself."""
+"""``veen hub status``, ``health`` and ``metrics``: what a running hub reports about itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import math
 import re
 import ssl
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,7 +20,7 @@ from veen_cli.frame import loop, settings
 from veen_cli.frame.command_class import command
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
-from veen_cli.frame.output import Answer, Output, fields
+from veen_cli.frame.output import Answer, Output, fields, plural
 from veen_cli.hub.keys import UNPINNED
 from veen_core.status import Status
 from veen_hub.client import Tls, Unreachable
@@ -26,15 +28,16 @@ from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
 from veen_hub.client.wire.transport import Timeouts, Transport
+from veen_storage import open_source
 
 
 async def fetch(target: Target) -> tuple[Status, bool]:
-    """The hub's status, whole and signed; and whether it is of the hub that was pinned."""
+    """Return the hub's signed status, and whether it was verified against a pinned hub."""
     transport = Transport(target.url, tls=target.tls, timeouts=Timeouts())
     try:
         with target.out.progress(f"waiting for {target.url}"):
-            patience = Retry(max_attempts=1_000, deadline=target.wait)
-            status = await retrying(patience, Endpoints(transport).status, where=target.url)
+            timeout = Retry(max_attempts=1_000, deadline=target.wait)
+            status = await retrying(timeout, Endpoints(transport).status, where=target.url)
     finally:
         await transport.close()
     pinned = target.trust is not None or (
@@ -44,28 +47,46 @@ async def fetch(target: Target) -> tuple[Status, bool]:
     return status, pinned
 
 
-@command("veen hub status --hub http://127.0.0.1:8080", "veen hub status --trust HUB_ID --json")
+@command(
+    "veen hub status --hub http://127.0.0.1:8080",
+    "veen hub status --trust HUB_ID --json",
+    "veen hub status --data-dir hub",
+)
+@click.option(
+    "--data-dir",
+    "-d",
+    envvar="VEEN_DATA_DIR",
+    show_envvar=True,
+    type=click.Path(),
+    help="The hub's data directory, if it is on this machine: counts its entries.",
+)
 @connects
-def status(out: Output, *, target: Target) -> Answer:
-    """Show what a hub says of itself.
+def status(out: Output, *, target: Target, data_dir: str | None) -> Answer:
+    """Show the status of a running hub.
 
-    Its signature is checked; with --trust (or a context that has it), that it is the hub you mean too.
+    Its signature is checked; with --trust, or a context that has it, also that it is the pinned hub. A hub
+    does not tell strangers how much it holds: entries are counted with --data-dir only.
     """
     del out
     found, pinned = loop.run(fetch(target))
     data = {"url": target.url, "pinned": pinned, **json.loads(found.to_json())}
+    counts = None
+    if (named := settings.value_or_context("data_dir", data_dir)) is not None and Path(named).is_dir():
+        counts = count_entries(Path(named))
+        data |= {"entries": counts.entries, "labels": counts.labels}
     profile = found.profile
     return Answer(
         data,
         fields(
             {
                 "hub_id": found.identity.hub_id.hex(),
-                "trust": "this is the hub you pinned" if pinned else UNPINNED,
+                "trust": "this is the pinned hub" if pinned else UNPINNED,
+                "entries": f"{counts.entries} in {plural(counts.labels, 'label')}" if counts else None,
                 "keys": len(found.identity.hub_keys),
                 "time": times.format_utc(found.hub_ts),
                 "epoch": found.epoch if profile.epoch_sec else None,
-                "gating": "on: a cap token is needed" if found.gating else "OFF: anybody may write",
-                "profile": f"{profile.profile_id.hex()[:16]}… (epochs of {profile.epoch_sec} s, "
+                "gating": "on: writers need a token" if found.gating else "OFF: anybody may write",
+                "profile": f"{profile.profile_id.hex()[:16]}… ({_epochs(profile.epoch_sec)}, "
                 f"padding to {profile.pad_block} bytes)",
                 "proof of work": f"{found.pow_difficulty} bits" if found.pow_difficulty else "none",
                 "enforces": ", ".join(found.enforces) or None,
@@ -76,23 +97,46 @@ def status(out: Output, *, target: Target) -> Answer:
     )
 
 
-def ask(target: Target, path: str) -> tuple[int, bytes]:
-    """A plain GET, once: probes and metrics are not of the protocol. ``--wait`` bounds a hub's silence."""
-    where, patience = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
-    assert where.hostname is not None  # settings.parse_hub_url saw to it
+def _epochs(seconds: int) -> str:
+    return f"epochs of {times.format_duration(seconds)}" if seconds else "no epochs"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryCounts:
+    """How much a data directory holds."""
+
+    entries: int
+    labels: int
+
+
+def count_entries(data_dir: Path) -> EntryCounts:
+    """Count the entries of all labels; the hub may be running."""
+    entries, count, after = 0, 0, None
+    with open_source(data_dir) as source:
+        while labels := source.read.labels(after):
+            heads = (source.read.head(each) for each in labels)
+            entries += sum(head.stream_seq for head in heads if head is not None)
+            count, after = count + len(labels), labels[-1]
+    return EntryCounts(entries, count)
+
+
+def get(target: Target, path: str) -> tuple[int, bytes]:
+    """Send one plain GET; probes and metrics are not part of the protocol. ``--wait`` is the timeout."""
+    where, timeout = urlsplit(target.url), max(MIN_TRY_SECONDS, target.wait)
+    assert where.hostname is not None  # settings.parse_hub_url has checked it
     if where.scheme == "https":
         context = (target.tls or Tls()).context()
         link: http.client.HTTPConnection = http.client.HTTPSConnection(
-            where.hostname, where.port, timeout=patience, context=context
+            where.hostname, where.port, timeout=timeout, context=context
         )
     else:
-        link = http.client.HTTPConnection(where.hostname, where.port, timeout=patience)
+        link = http.client.HTTPConnection(where.hostname, where.port, timeout=timeout)
     try:
         link.request("GET", where.path.rstrip("/") + path)
         answer = link.getresponse()
         return answer.status, answer.read()
     except TimeoutError as exc:
-        raise Unreachable(f"{target.url}: no answer in {patience:.1f} s") from exc
+        raise Unreachable(f"{target.url}: no answer in {timeout:.1f} s") from exc
     except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
         raise Unreachable(f"{target.url}: {str(exc) or type(exc).__name__}") from exc
     finally:
@@ -100,15 +144,16 @@ def ask(target: Target, path: str) -> tuple[int, bytes]:
 
 
 def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
-    code, body = ask(target, path)
+    code, body = get(target, path)
     try:
         told = json.loads(body)
     except ValueError:
         told = None
     if not isinstance(told, dict):
         raise CommandFailed(
-            f"{target.url}{path}: not the answer of a VEEN hub (HTTP {code}); check the address (--hub)",
+            f"{target.url}{path}: this is not the answer of a VEEN hub (HTTP {code})",
             Exit.PROTOCOL,
+            "check the address (--hub)",
         )
     return code, told
 
@@ -137,7 +182,7 @@ def health(out: Output, *, target: Target, probes: str | None) -> Answer:
     """Check once whether a hub is alive and ready.
 
     Exits with 4 if the hub is alive and not ready, with 2 if it does not answer within --wait. Readiness is
-    served on the hub's probes address (see --probes), which may be reachable only from its own machine.
+    are served on the hub's probes address (see --probes), which may be reachable only from its own machine.
     """
     _, alive = _probe(target, "/healthz")
     code, ready = _probe(probes_target(target, probes), "/readyz")
@@ -157,15 +202,16 @@ def health(out: Output, *, target: Target, probes: str | None) -> Answer:
 def metrics(out: Output, *, target: Target, probes: str | None) -> Answer:
     """Print a hub's metrics.
 
-    In Prometheus' text format; with --json, a list of samples, each with its name, labels and value. Metrics
+    The format is Prometheus text; with --json it is a list of samples with name, labels and value. Metrics
     are served on the hub's probes address (see --probes).
     """
     target = probes_target(target, probes)
-    code, body = ask(target, "/metrics")
+    code, body = get(target, "/metrics")
     if code != 200:
         raise CommandFailed(
-            f"{target.url}/metrics: HTTP {code}; give the address of the hub's probes (--probes)",
+            f"{target.url}/metrics: HTTP {code}",
             Exit.PROTOCOL,
+            "give the address of the hub's probes (--probes)",
         )
     text = body.decode("utf-8", "replace")
     samples = [_sample(line) for line in text.splitlines() if line and not line.startswith("#")]
@@ -178,7 +224,7 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def _sample(line: str) -> dict[str, Any]:
-    """``name{label="value"} number``, as Prometheus writes it; infinity and NaN have no number in JSON."""
+    """Parse ``name{label="value"} number``; infinity and NaN become null."""
     series, _, value = line.rpartition(" ")
     name, _, labels = series.partition("{")
     number = float(value)

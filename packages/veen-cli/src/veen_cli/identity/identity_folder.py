@@ -1,10 +1,11 @@
-"""The folder of an identity: its keys, its card, and what it remembers of hubs (KEX0.2, spec-1 §15).
+"""The folder of an identity: its keys, its card, and its state (spec-1 KEX0.2, spec-1 §15).
 
 keystore.enc        the secrets, sealed with a passphrase; or
-secrets.cbor        the secrets as they are, if --no-passphrase was said (0600)
-identity_card.pub   signed and public: give it to whoever is to write to you
-state/              client_ids, tokens and verified prefixes per hub; secret, 0600
-hubs/               hubs believed on first use, by address
+secrets.cbor        the secrets unsealed, after ``--no-passphrase`` (mode 0600)
+identity_card.pub   the signed public keys, which others need to write to this identity
+state/              client_ids, tokens and verified prefixes per hub; secret, mode 0600
+hubs/               hubs pinned on first use, by address
+known_streams.json  names of streams that the identity has used
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
@@ -37,8 +39,8 @@ from veen_core.keystore import (
 )
 from veen_storage import SECRET, Files
 
-RESTORE: Final = "restore it from a backup: keys cannot be made again"
-HEX: Final = 64
+RESTORE: Final = "restore it from a backup: lost keys cannot be recreated"
+KEY_DIGITS: Final = 64
 K = TypeVar("K", DhPublicKey, VerifyKey)
 
 
@@ -47,7 +49,7 @@ def new_secrets(now: UnixTime) -> Secrets:
 
 
 def card_of(secrets: Secrets, now: UnixTime) -> IdentityCard:
-    """Signed now; prekeys that have expired are not published any more."""
+    """Sign a card; leave out prekeys that have expired."""
     key = secrets.signing_key
     alive = (
         sign_prekey(key, DhKey(prekey.secret).public, prekey.expires_at)
@@ -58,7 +60,7 @@ def card_of(secrets: Secrets, now: UnixTime) -> IdentityCard:
 
 
 def with_prekey(secrets: Secrets, expires_at: UnixTime) -> Secrets:
-    """One more receiving key; older ones stay, to open what was sealed to them."""
+    """Add a receiving key; older ones stay, to open messages sealed to them."""
     fresh = PrekeySecret(secret=DhSecret(os.urandom(32)), expires_at=expires_at)
     return Secrets(
         id_sign=secrets.id_sign,
@@ -70,7 +72,7 @@ def with_prekey(secrets: Secrets, expires_at: UnixTime) -> Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One identity on disk."""
+    """An identity on disk."""
 
     root: Path
 
@@ -91,7 +93,7 @@ class Folder:
         return self.root / "state"
 
     def pin(self, url: str) -> Path:
-        """Where the hub at this address was pinned on first use."""
+        """Return the file that pins the hub at this address (``--trust first``)."""
         return self.root / "hubs" / f"{sha256(url.rstrip('/').encode()).hexdigest()[:32]}.cbor"
 
     @property
@@ -104,22 +106,27 @@ class Folder:
 
     def must_exist(self) -> None:
         if not self.exists:
+            similar = get_close_matches(self.root.name, _identities_in(self.root.parent), n=1)
             raise CommandFailed(
-                f"{self.root} holds no identity: make one with `veen keygen --out {quote(str(self.root))}`",
+                f"{self.root} holds no identity",
                 Exit.USAGE,
+                f"did you mean {self.root.with_name(similar[0])}?"
+                if similar
+                else f"check the name, or create one with `veen keygen --out {quote(str(self.root))}`",
             )
 
     def create(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:
-        """Write a new identity; keys that are there are never overwritten."""
+        """Write a new identity; never overwrite existing keys."""
         if self.exists:
             raise CommandFailed(
-                f"{self.root} holds keys already: choose another folder, they cannot be made again",
+                f"{self.root} already holds keys, which are never overwritten",
                 Exit.POLICY,
+                "choose another folder",
             )
         return self.write(secrets, passphrase, now)
 
     def write(self, secrets: Secrets, passphrase: Callable[[], bytes] | None, now: UnixTime) -> IdentityCard:
-        """Keys first, then the card that speaks of them; each is replaced whole, and durable."""
+        """Write the keys, then the card that names them; each file is replaced atomically and durably."""
         if passphrase is None:
             path, content = self.plain, secrets.encode()
         else:
@@ -135,7 +142,7 @@ class Folder:
         return card
 
     def open(self, passphrase: Callable[[], bytes]) -> Secrets:
-        """The secrets; ``passphrase`` is called only if they are sealed."""
+        """Return the secrets; ``passphrase`` is called only if they are sealed."""
         if self.sealed:
             return open_keystore(read_object(Keystore, self.keystore, RESTORE), passphrase())
         self.must_exist()
@@ -143,39 +150,49 @@ class Folder:
         return read_object(Secrets, self.plain, RESTORE)
 
     def card(self) -> IdentityCard:
-        """Public; needs no passphrase."""
+        """Return the card, which is public: no passphrase is needed."""
         return read_card(self.card_file)
 
     def unlock(self, source: Passphrase) -> Secrets:
         return self.open(lambda: source.get(str(self.root)))
 
 
+def _identities_in(folder: Path) -> list[str]:
+    """Return the names of the identities in a folder."""
+    try:
+        return [each.name for each in folder.iterdir() if Folder(each).exists]
+    except OSError:
+        return []
+
+
 def read_card(path: Path) -> IdentityCard:
-    """A card that verifies."""
+    """Read and verify a card."""
     if not path.exists():
-        raise CommandFailed(f"{path}: there is no such identity; see `veen keygen --help`", Exit.USAGE)
+        raise CommandFailed(
+            f"there is no identity card {path}", Exit.USAGE, "check the name, or see `veen keygen --help`"
+        )
     card = read_object(IdentityCard, path)
     verify_card(card)
     return card
 
 
 def card_named(text: str) -> IdentityCard:
-    """An identity's folder, or a card."""
+    """Read the card of an identity's folder, or a card file."""
     path = Path(text).expanduser()
     return Folder(path).card() if path.is_dir() else read_card(path)
 
 
 def _is_hex(text: str) -> bool:
-    return len(text) == HEX and not Path(text).exists()
+    return len(text) == KEY_DIGITS and not Path(text).exists()
 
 
 def recipient_named(text: str) -> IdentityCard | DhPublicKey:
-    """Whom to seal to: an identity's folder, a card, or an X25519 key in hex."""
+    """Return the recipient named by an identity's folder, a card file, or an X25519 key in hex."""
     return _from_hex(DhPublicKey, text) if _is_hex(text) else card_named(text)
 
 
 def verify_key_named(text: str) -> VerifyKey:
-    """Whose signature counts: an identity's folder, a card, or an Ed25519 key in hex."""
+    """Return the signing key named by an identity's folder, a card file, or an Ed25519 key in hex."""
     return _from_hex(VerifyKey, text) if _is_hex(text) else card_named(text).id_sign
 
 
@@ -183,4 +200,6 @@ def _from_hex(kind: type[K], text: str) -> K:
     try:
         return kind.from_hex(text.lower())
     except DecodeError as exc:
-        raise CommandFailed(f"{text}: {exc}; or name an identity's folder or card", Exit.USAGE) from None
+        raise CommandFailed(
+            f"{text}: {exc}", Exit.USAGE, "name an identity's folder or card instead"
+        ) from None

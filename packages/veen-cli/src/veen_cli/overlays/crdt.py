@@ -47,7 +47,7 @@ LWW: Final = {
 SET: Final = {
     "add": LazyCommand(f"{_MODULE}:set_add", "Add an element."),
     "remove": LazyCommand(f"{_MODULE}:set_remove", "Remove an element."),
-    "show": LazyCommand(f"{_MODULE}:set_show", "Show the elements."),
+    "show": LazyCommand(f"{_MODULE}:set_show", "Show the elements, in the order of their bytes."),
 }
 COUNTER: Final = {
     "add": LazyCommand(f"{_MODULE}:counter_add", "Add to a counter."),

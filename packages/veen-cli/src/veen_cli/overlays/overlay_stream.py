@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import click
 
 from veen_cli.arguments import completions
-from veen_cli.commands.send import receipt_told
-from veen_cli.commands.stream import readers_of
+from veen_cli.commands.send import receipt_dict
+from veen_cli.commands.stream import reader_keys
 from veen_cli.frame import loop, settings
 from veen_cli.frame.connection import Target, connects
 from veen_cli.frame.exits import CommandFailed, Exit
@@ -173,7 +173,7 @@ class Access:
         self, described: str | None = None
     ) -> AsyncIterator[Callable[[str | StreamId], OverlayStream]]:
         """Connect, and open any number of streams by name or id; errors call them ``described``."""
-        readers = readers_of(self.reader, self.target)
+        readers = reader_keys(self.reader, self.target)
 
         async with self.target.connect() as hub:
             identity = hub.connection.identity
@@ -272,4 +272,4 @@ def bytes_data(name: str, content: bytes) -> dict[str, str]:
 
 def sent_data(record: Record, receipt: Receipt, stream: str) -> dict[str, Any]:
     """The JSON of a sent record: its schema, its stream and its receipt."""
-    return {"schema": record.NAME, "stream": stream, **receipt_told(receipt)}
+    return {"schema": record.NAME, "stream": stream, **receipt_dict(receipt)}

@@ -1,4 +1,4 @@
-"""``veen quickstart`` itself."""
+"""The command ``veen quickstart``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from veen_cli.frame import loop
 from veen_cli.frame.command_class import command
 from veen_cli.frame.exits import CommandFailed, Exit
 from veen_cli.frame.output import Answer, Output
-from veen_cli.hub.check import told as fsck_told
-from veen_cli.quickstart import onward, story, tamper, world
+from veen_cli.hub.check import report_dict
+from veen_cli.quickstart import next_commands, story, tamper, world
 from veen_cli.quickstart.narration import Narrator
 
 
@@ -28,20 +28,20 @@ def _folder(keep: Path | None) -> Iterator[Path]:
             yield Path(name)
         return
     if keep.exists() and any(keep.iterdir()):
-        raise CommandFailed(f"{keep} is not empty: choose a new folder for --keep", Exit.USAGE)
+        raise CommandFailed(f"{keep} is not empty", Exit.USAGE, "choose a new folder for --keep")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep
 
 
 @command("veen quickstart", "veen quickstart --keep demo")
 @click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Leave everything in this folder."
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep all files in this folder."
 )
 def quickstart(out: Output, *, keep: Path | None) -> Answer:
-    """See the whole model in a few seconds: a hub, three messages, every claim verified, one bit flipped.
+    """See how VEEN works in a few seconds: a hub, three messages, every claim verified, one bit flipped.
 
-    Makes a hub in a temporary folder, an admin, Alice and Bob; Alice writes, Bob reads and verifies; then
-    the disk is tampered with. Nothing outside the folder is touched.
+    Creates a hub, an admin, Alice and Bob in a temporary folder. Alice writes, Bob reads and verifies, then
+    one bit of the hub's log is flipped. Nothing outside the folder is changed.
     """
     started = time.monotonic()
     narrator = Narrator(quiet=not out.for_people)
@@ -56,7 +56,7 @@ def quickstart(out: Output, *, keep: Path | None) -> Answer:
         tampering = tamper.flip_one_bit(scene, found[1].ciphertext)
         narrator.tampering(tampering)
         seconds = time.monotonic() - started
-        commands = onward.with_what_was_kept(scene, hub) if keep is not None else onward.from_nothing(hub)
+        commands = next_commands.continuing(scene, hub) if keep is not None else next_commands.anew(hub)
         narrator.closing(seconds, commands)
     data: dict[str, Any] = {
         "ok": True,
@@ -79,7 +79,7 @@ def quickstart(out: Output, *, keep: Path | None) -> Answer:
             "inclusion": 1,
             "consistency": [evidence.consistency.from_seq, evidence.consistency.to_seq],
         },
-        "fsck": {"original": fsck_told(tampering.original), "tampered": fsck_told(tampering.copy)},
+        "fsck": {"original": report_dict(tampering.original), "tampered": report_dict(tampering.copy)},
         "commands": commands,
     }
     return Answer(data)
@@ -88,7 +88,7 @@ def quickstart(out: Output, *, keep: Path | None) -> Answer:
 async def _play(
     narrator: Narrator, scene: world.World, hub: world.Running
 ) -> tuple[list[story.Read], story.Evidence]:
-    """From permission to evidence, each told as soon as it has happened."""
+    """Play the story from the token to the evidence, and narrate each step."""
     narrator.token(await story.permit(scene, hub))
     narrator.messages(await story.write(scene, hub))
     found = await story.read(scene, hub)

@@ -1,4 +1,4 @@
-"""How the story is told: one chapter a step, short, for somebody who sees VEEN for the first time."""
+"""What the quickstart prints: one short chapter per step, for a reader who sees VEEN for the first time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from veen_cli.quickstart.world import STREAM, Running, World
 from veen_core.cap import CapToken
 from veen_core.receipt import Receipt
 
-WIDTH: Final = 100
-DUMPED: Final = 3
+MAX_COLUMNS: Final = 100
+DUMP_ROWS: Final = 3
 """Rows of a ciphertext that are shown."""
-IN_A_ROW: Final = ((76, 16), (56, 8), (0, 4))
-"""Bytes of it in one, by the columns that there are at least: what Bob reads must fit beside it."""
+BYTES_PER_ROW: Final = ((76, 16), (56, 8), (0, 4))
+"""Minimum terminal columns, and the bytes per row of a ciphertext for them."""
 _DIGITS: Final = re.compile(r"[0-9a-f]{20,}")
 ROLES: Final = {
     "admin": "decides who may write",
@@ -41,37 +41,37 @@ def short(value: bytes) -> str:
 
 
 def dump(content: bytes, columns: int) -> str:
-    """The beginning, as hex and as characters."""
-    length = next(length for least, length in IN_A_ROW if columns >= least)
+    """Return the first bytes in hex and as characters."""
+    length = next(length for least, length in BYTES_PER_ROW if columns >= least)
     rows = []
-    for at in range(0, min(DUMPED * length, len(content)), length):
+    for at in range(0, min(DUMP_ROWS * length, len(content)), length):
         row = content[at : at + length]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         rows.append(f"{row.hex(' ', 4)}  {shown}")
-    more = len(content) - DUMPED * length
+    more = len(content) - DUMP_ROWS * length
     return "\n".join([*rows, f"… and {more} bytes more"] if more > 0 else rows)
 
 
 def shorten(text: str) -> str:
-    """Names of files hold a label and a number in full; a reader needs neither."""
+    """Shorten the hex and numbers in file names."""
     return _DIGITS.sub(lambda found: f"{found[0][:8]}…", text)
 
 
-class Paper(Console):
-    """Where it is written; whoever reads it may leave, and ``frame`` says how that ends."""
+class QuietPipeConsole(Console):
+    """A console that raises on a broken pipe, so that ``frame`` ends the command as usual."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class Narrator:
-    """Speaks to a console; says nothing if it is told to be quiet."""
+    """Prints the chapters to a console; prints nothing if ``quiet``."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self.console = Paper(quiet=quiet, highlight=False, soft_wrap=False)
-        # Both numbers: with one of them rich still takes 80 for a terminal that calls itself dumb.
+        self.console = QuietPipeConsole(quiet=quiet, highlight=False, soft_wrap=False)
+        # Set both: with only the width, rich assumes 80 columns for TERM=dumb.
         columns, lines = shutil.get_terminal_size()
-        width = min(WIDTH, columns) if self.console.is_terminal else WIDTH
+        width = min(MAX_COLUMNS, columns) if self.console.is_terminal else MAX_COLUMNS
         self.console.size = ConsoleDimensions(width, lines)
         self._chapter = 0
 
@@ -87,23 +87,22 @@ class Narrator:
     def rows(self, rows: Sequence[Sequence[str]]) -> None:
         table = Table.grid(padding=(0, 2))
         for _ in rows[0]:
-            table.add_column(overflow="fold")  # an id that is cut short cannot be compared
+            table.add_column(overflow="fold")  # an abbreviated id could not be compared
         for row in rows:
             table.add_row(*row)
         self.console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
-    def holds(self, text: str) -> None:
+    def check_mark(self, text: str) -> None:
         self.console.print(Padding(Text.from_markup(f"[bold green]✓[/] {text}"), (0, 4), expand=False))
 
     # --- the chapters
 
     def opening(self, root: Path, *, kept: bool) -> None:
-        stays = "It stays there for you." if kept else "It is removed at the end (--keep DIR leaves it)."
+        stays = "They are kept." if kept else "They are removed at the end (--keep DIR keeps them)."
         self.console.print(
             Panel(
-                "Alice and Bob are about to talk through a hub that neither of them trusts. You will see "
-                "what the hub sees, what Bob can prove to a stranger, and what happens if somebody edits "
-                "the past.\n"
+                "Alice writes to Bob through a hub that neither of them trusts. You will see what the hub "
+                "sees, what Bob can prove to a third party, and what happens if an old message is changed.\n"
                 f"\n[dim]A real hub process on 127.0.0.1, its files in {escape(str(root))}. {stays}[/]",
                 title="[bold]VEEN quickstart[/]",
                 border_style="cyan",
@@ -127,8 +126,8 @@ class Narrator:
         self.chapter(
             "A hub",
             "A hub puts messages in order, makes them durable and signs a receipt for each. It never gets "
-            "a key that opens one. Its hub_id is the hash of its first signing key: whoever pins it "
-            "cannot be handed another hub.",
+            "a key that opens them. Its hub_id is the hash of its first signing key: a client that pins "
+            "the hub_id notices if another hub answers.",
         )
         self.rows(
             [
@@ -140,7 +139,7 @@ class Narrator:
     def token(self, token: CapToken) -> None:
         self.chapter(
             "Permission to write",
-            "This hub asks writers for a token. The admin signs one for Alice: "
+            "This hub accepts messages only with a token. The admin signs one for Alice: "
             f"stream '{STREAM}', {TOKEN_TTL // 60} minutes.",
         )
         self.rows([("[bold]token[/]", short(token.auth_ref)), ("[bold]for[/]", short(token.subject_pk))])
@@ -148,12 +147,12 @@ class Narrator:
     def messages(self, receipts: Sequence[Receipt]) -> None:
         self.chapter(
             "Three messages",
-            "Alice seals each one to Bob's key and sends it. The hub answers when it is safely on disk, "
-            "with a receipt: the message's hash, its place, and a root that commits to [italic]everything[/] "
-            "up to it.",
+            "Alice seals each message to Bob's key and sends it. When the message is on disk, the hub "
+            "answers with a signed receipt: the message's hash, its number, and a root, which commits to "
+            "[italic]all[/] messages so far.",
         )
         table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False)
-        for name in ("place", "Alice writes", "message hash", "root after it"):
+        for name in ("number", "Alice writes", "message hash", "root"):
             table.add_column(name)
         for number, (text, receipt) in enumerate(zip(TEXTS, receipts, strict=True)):
             shown = f"{text} 📎" if number == ATTACHED_TO else text
@@ -163,7 +162,7 @@ class Narrator:
     def both_sides(self, found: Sequence[Read]) -> None:
         self.chapter(
             "What the hub saw, and what Bob reads",
-            "On the left is what lies on the hub's disk. Only Bob's key turns it into the right.",
+            "On the left is what the hub stores. Only Bob's key decrypts it to the text on the right.",
         )
         table = Table(box=ROUNDED, show_lines=True, border_style="dim")
         table.add_column("[bold red]the hub saw[/]", no_wrap=True)
@@ -180,37 +179,37 @@ class Narrator:
                 )
         self.console.print(Padding(table, (0, 2), expand=False))
         self.say(
-            "[dim]What the hub does learn: Alice's key and a hash of the stream's name (both stand in the "
-            "token), the order, the times and the sizes. Not the text, and not for whom it is.[/]"
+            "[dim]The hub learns Alice's key and a hash of the stream's name (both are in the token), the "
+            "order, the times and the sizes. It learns neither the text nor the reader.[/]"
         )
 
     def evidence(self, evidence: Evidence, files: Sequence[Path]) -> None:
         upto, path = evidence.checkpoint.upto_seq, len(evidence.inclusion.path)
         peaks = len(evidence.inclusion.peaks_after)
         self.chapter(
-            "Do not trust: verify",
-            "Everything the hub claims, checked from bytes alone, as a court or an auditor would:",
+            "Verify instead of trust",
+            "Every claim of the hub is checked from bytes alone, as an auditor would:",
         )
-        self.holds(
-            f"{len(evidence.receipts)} receipts are signed by the pinned hub, each for the message Bob holds"
+        self.check_mark(
+            f"{len(evidence.receipts)} receipts are signed by the pinned hub, each for a message that Bob has"
         )
-        self.holds(
+        self.check_mark(
             f"the checkpoint is signed, and covers messages 1 to {upto}: "
             f"root {short(evidence.checkpoint.mmr_root)}"
         )
-        self.holds(f"inclusion: message 1 is in that checkpoint, proved with {path + peaks} hashes")
-        self.holds(
+        self.check_mark(f"inclusion: message 1 is in that checkpoint, proved with {path + peaks} hashes")
+        self.check_mark(
             f"consistency: the log of 1 message is a prefix of the log of {upto}: nothing was rewritten"
         )
         self.say(
             f"[dim]{len(files)} files in {files[0].parent.name}/: "
-            "`veen verify` repeats this without the hub.[/]"
+            "`veen verify` repeats these checks without the hub.[/]"
         )
 
     def tampering(self, tampering: Tampering) -> None:
         self.chapter(
-            "Somebody edits the past",
-            "The hub is stopped and its folder copied. In the copy, one single bit of message 2 is flipped:",
+            "An old message is changed",
+            "The hub is stopped and its folder is copied. In the copy, one bit of message 2 is flipped:",
         )
         self.rows(
             [
@@ -218,23 +217,23 @@ class Narrator:
                 ("[bold]byte[/]", f"{tampering.offset}: {tampering.before:#04x} → {tampering.after:#04x}"),
             ]
         )
-        self.say("`veen hub fsck` derives every hash, root and signature again from the files:")
-        self.holds(f"the original: {next(iter(reversed(list(tampering.original.lines()))))}")
+        self.say("`veen hub fsck` recomputes every hash, root and signature from the files:")
+        self.check_mark(f"the original: {next(iter(reversed(list(tampering.original.lines()))))}")
         fault = tampering.copy.faults[0]
         self.console.print(
             Padding(Text.from_markup(f"[bold red]✗[/] the copy: {escape(shorten(str(fault)))}"), (0, 4))
         )
         self.say(
-            "[dim]Nor could the hub make it fit again: the root that commits to message 2 stands in "
-            "receipts that Alice and Bob hold, signed by the hub.[/]"
+            "[dim]The hub cannot hide the change: the root that commits to message 2 is in signed receipts "
+            "that Alice and Bob have.[/]"
         )
 
     def closing(self, seconds: float, commands: Sequence[str]) -> None:
         self.console.print()
-        self.console.print(Rule("[bold cyan]Go on by hand[/]", align="left", style="cyan"))
-        self.say(f"That took {seconds:.1f} seconds. These commands go on from here:")
+        self.console.print(Rule("[bold cyan]Continue by hand[/]", align="left", style="cyan"))
+        self.say(f"That took {seconds:.1f} seconds. Continue with these commands:")
         self.console.print()
         for line in commands:
             self.console.print(f"    {line}", soft_wrap=True, markup=False)
         self.console.print()
-        self.say("[dim]`veen --help` lists everything; `veen COMMAND --help` has examples.[/]")
+        self.say("[dim]`veen --help` lists all commands; `veen COMMAND --help` shows examples.[/]")

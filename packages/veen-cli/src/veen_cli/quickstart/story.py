@@ -1,7 +1,7 @@
-"""What happens: a token, three messages, a reader, and every claim of the hub verified.
+"""The story of the quickstart: a token, three messages, a reader, and every claim of the hub verified.
 
-Each step returns what there is to see. Nothing here is staged: the functions are those that ``veen`` and
-any application use, and a check that does not hold raises.
+Each step returns what the narrator shows. Nothing is staged: these are the functions that ``veen`` and any
+application use, and a check that fails raises.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TEXTS: Final = (
 )
 ATTACHED: Final = b"CONTRACT\n\nAlice sells, Bob buys, both of their own free will.\n"
 ATTACHED_TO: Final = 1
-"""The second message carries it."""
+"""Index of the message with the attachment."""
 
 
 @asynccontextmanager
 async def connected(world: World, hub: Running, name: str) -> AsyncIterator[Hub]:
-    """As one of the three, with the hub pinned by its hub_id."""
+    """Connect as one of the three identities, with the hub pinned by its hub_id."""
     folder = world.person(name)
     secrets = folder.open(lambda: b"")
     async with connect(hub.url, secrets, trust=world.identity.hub_id, state=folder.state) as link:
@@ -45,7 +45,7 @@ async def connected(world: World, hub: Running, name: str) -> AsyncIterator[Hub]
 
 
 async def permit(world: World, hub: Running) -> CapToken:
-    """The admin signs a token for alice; alice hands it to the hub."""
+    """Let the admin sign a token for Alice, and Alice give it to the hub."""
     issuer = world.person("admin").open(lambda: b"").signing_key
     subject = ClientId(world.person("alice").card().id_sign)
     token = mint(issuer, subject, [stream_id(STREAM)], TOKEN_TTL)
@@ -56,7 +56,7 @@ async def permit(world: World, hub: Running) -> CapToken:
 
 
 async def write(world: World, hub: Running) -> list[Receipt]:
-    """Alice seals three messages to bob's card and sends them; one has an attachment."""
+    """Let Alice seal three messages to Bob and send them; one has an attachment."""
     contract = world.root / "contract.txt"
     contract.write_bytes(ATTACHED)
     receipts = []
@@ -70,7 +70,7 @@ async def write(world: World, hub: Running) -> list[Receipt]:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One message twice: as the hub has it, and as bob reads it."""
+    """One message as the hub stores it, and as Bob reads it."""
 
     message: Message
     ciphertext: bytes
@@ -79,7 +79,7 @@ class Read:
 
 
 async def read(world: World, hub: Running) -> list[Read]:
-    """Bob reads everything back; what he gets must be what alice wrote."""
+    """Let Bob read all messages; they must be those that Alice wrote."""
     found = []
     async with connected(world, hub, "bob") as link:
         stream = link.stream(STREAM)
@@ -90,13 +90,13 @@ async def read(world: World, hub: Running) -> list[Read]:
                 sealed = await link.fetch(message.attachments[0].coid)
             found.append(Read(message, message.msg.ciphertext, plain, sealed))
     if tuple(each.message.text for each in found) != TEXTS or found[ATTACHED_TO].attachment != ATTACHED:
-        raise VerificationError("bob does not read what alice wrote")
+        raise VerificationError("Bob does not read what Alice wrote")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What bob takes away: it convinces somebody who was never connected to the hub."""
+    """The evidence that Bob takes away; it can be verified without the hub."""
 
     receipts: list[Receipt]
     checkpoint: Checkpoint
@@ -112,7 +112,7 @@ class Evidence:
 
 
 async def collect(world: World, hub: Running) -> Evidence:
-    """The admin asks for a checkpoint; bob fetches it, the receipts and both proofs."""
+    """Let the admin ask for a checkpoint, and Bob fetch it, the receipts and both proofs."""
     async with connected(world, hub, "admin") as link:
         key = world.person("admin").open(lambda: b"").signing_key
         await link.admin(key).checkpoint(link.stream(STREAM).label())
@@ -120,7 +120,7 @@ async def collect(world: World, hub: Running) -> Evidence:
         stream = link.stream(STREAM)
         checkpoint = await stream.checkpoint()
         if checkpoint is None:
-            raise VerificationError("the hub made no checkpoint")
+            raise VerificationError("the hub did not make a checkpoint")
         last = checkpoint.upto_seq
         return Evidence(
             receipts=[await stream.receipt(seq) for seq in range(1, last + 1)],
@@ -131,7 +131,7 @@ async def collect(world: World, hub: Running) -> Evidence:
 
 
 def verify(world: World, found: list[Read], evidence: Evidence) -> None:
-    """Once more and in the open, from bytes alone: what any verifier does, without the hub."""
+    """Verify everything from bytes alone, as any verifier does without the hub."""
     identity, checkpoint = world.identity, evidence.checkpoint
     for each, receipt in zip(found, evidence.receipts, strict=True):
         hub_identity.verify_receipt(identity, receipt)
@@ -146,7 +146,7 @@ def verify(world: World, found: list[Read], evidence: Evidence) -> None:
 
 
 def keep(world: World, evidence: Evidence) -> list[Path]:
-    """Write the evidence as files that ``veen verify`` takes."""
+    """Write the evidence to files for ``veen verify``."""
     world.evidence.mkdir()
     files = {"hub-identity.cbor": world.identity.encode(), **evidence.files()}
     for name, content in files.items():

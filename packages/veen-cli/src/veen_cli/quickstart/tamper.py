@@ -1,4 +1,4 @@
-"""Somebody with the disk in hand changes one bit: can it be hidden?"""
+"""Flip one bit of a message on disk, and let fsck find it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veen_storage.fsck import Report, fsck
 
 @dataclass(frozen=True, slots=True)
 class Tampering:
-    """Which bit was flipped, and what fsck says of the original and of the copy."""
+    """The flipped bit, and the reports of fsck on the original and on the copy."""
 
     file: str
     offset: int
@@ -25,7 +25,7 @@ class Tampering:
 
 
 def flip_one_bit(world: World, ciphertext: bytes) -> Tampering:
-    """In a copy of the stopped hub, one bit in the middle of a message; then both are checked."""
+    """Flip one bit in the middle of a message, in a copy of the stopped hub, and check both."""
     shutil.copytree(world.data_dir, world.copy)
     path, offset = _find(world, ciphertext)
     content = bytearray(path.read_bytes())
@@ -34,7 +34,7 @@ def flip_one_bit(world: World, ciphertext: bytes) -> Tampering:
     path.write_bytes(content)
     original, copy = fsck(world.data_dir, processes=1), fsck(world.copy, processes=1)
     if not original.ok or copy.ok:
-        raise VerificationError("fsck does not tell the original from the copy with one bit flipped")
+        raise VerificationError("fsck does not find the flipped bit")
     return Tampering(path.name, offset, before, content[offset], original, copy)
 
 

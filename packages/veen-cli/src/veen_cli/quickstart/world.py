@@ -1,4 +1,4 @@
-"""Where the story plays: a folder with three identities, and a hub of its own on loopback."""
+"""The setting of the quickstart: a folder with three identities and a hub process on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STREAM: Final = "quickstart"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The folder and what lies in it."""
+    """The folder of the quickstart and its content."""
 
     root: Path
     identity: HubIdentity
@@ -51,7 +51,7 @@ class World:
 
 
 def build(root: Path) -> World:
-    """Three identities, their keys unsealed so that nobody is asked for a passphrase; an empty hub."""
+    """Create three identities without passphrases, and an empty hub."""
     now = UnixTime(times.now())
     for name in NAMES:
         Folder(root / name).create(new_secrets(now), None, now)
@@ -66,7 +66,7 @@ def build(root: Path) -> World:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The hub as a process."""
+    """The running hub process."""
 
     url: str
     pid: int
@@ -78,14 +78,16 @@ class Running:
 
 @contextmanager
 def running(world: World) -> Iterator[Running]:
-    """A real hub process on a free port of loopback; stopped and drained at the end, whatever happens."""
+    """Run a hub process on a free port of loopback; drain and stop it at the end."""
     arguments = [f"--data-dir={world.data_dir}", "--host=127.0.0.1", "--port=0", "--log-level=warning"]
     log = world.root / "hub.log"
-    process, url = launch(arguments, log, without=ENVIRONMENT)  # else VEEN_KEYS_DIR would hide its keys
+    process, url = launch(arguments, log, without=ENVIRONMENT)  # otherwise VEEN_KEYS_DIR would hide its keys
     try:
         yield Running(url, process.pid)
     except Exception as error:
-        if process.poll() is not None:  # its log may go with the folder: what it said last is the cause
+        if (
+            process.poll() is not None
+        ):  # its last log line is the cause; the log may be deleted with the folder
             raise failure_of(process, log_lines_since(log)) from error
         raise
     finally:

@@ -1,4 +1,4 @@
-"""The exact commands to go on by hand: with what was kept, or from nothing."""
+"""The commands with which a user continues by hand after the quickstart."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from veen_cli.quickstart.world import STREAM, Running, World
 
 
-def _on_path() -> list[str]:
-    """A first line, if typing ``veen`` would not find this program."""
+def _set_path() -> list[str]:
+    """Return a line that puts this program on the PATH, unless ``veen`` already finds it."""
     if (program := os.environ.get("VEEN_PROGRAM")) is not None:  # bin/veen of a checkout
         return [f"export PATH={shlex.quote(str(Path(program).parent))}:$PATH"]
     here = Path(sys.argv[0]).absolute()
@@ -21,9 +21,10 @@ def _on_path() -> list[str]:
     return [f"export PATH={shlex.quote(str(here.parent))}:$PATH"]
 
 
-def with_what_was_kept(world: World, hub: Running) -> list[str]:
+def continuing(world: World, hub: Running) -> list[str]:
+    """Return commands that continue with the files that ``--keep`` left."""
     return [
-        *_on_path(),
+        *_set_path(),
         f"cd {shlex.quote(str(world.root.absolute()))}",
         f"export VEEN_HUB={hub.url} VEEN_STREAM={STREAM}",
         f"export VEEN_TRUST={world.identity.hub_id.hex()}",
@@ -36,9 +37,10 @@ def with_what_was_kept(world: World, hub: Running) -> list[str]:
     ]
 
 
-def from_nothing(hub: Running) -> list[str]:
+def anew(hub: Running) -> list[str]:
+    """Return commands that repeat the story with files of the user's own."""
     return [
-        *_on_path(),
+        *_set_path(),
         "mkdir veen-demo && cd veen-demo",
         "veen keygen --out admin --no-passphrase",
         "veen keygen --out alice --no-passphrase",

@@ -1,0 +1,95 @@
+"""Lines of a file or of stdin, read in a thread as they arrive: the input of ``veen send --batch``."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from veen_cli.frame.exits import CommandFailed, Exit
+from veen_core.limits import DEFAULT_LIMITS
+
+READ_AHEAD_LINES: Final = 1_024
+READ_BYTES: Final = 65_536
+MAX_LINE_BYTES: Final = DEFAULT_LIMITS.max_msg_bytes
+"""A longer line cannot be the body of a MSG (core §14.2)."""
+
+Read = Callable[[], bytes]
+"""Returns the next bytes of an input as soon as there are some; nothing at its end."""
+
+
+@contextmanager
+def open_input(file: Path | None) -> Iterator[Read]:
+    """Open a file, or stdin; unbuffered, since a buffered reader cannot be closed while a thread reads it."""
+    if file is None:
+        yield _stdin()
+        return
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield lambda: os.read(fd, READ_BYTES)
+    finally:
+        os.close(fd)
+
+
+def _stdin() -> Read:
+    try:
+        fd = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # stdin is replaced by an object without a file
+        return lambda: sys.stdin.buffer.read(READ_BYTES)
+    return lambda: os.read(fd, READ_BYTES)
+
+
+def split_lines(read: Read) -> Iterator[bytes]:
+    """Yield whole lines; refuse a line that is too long while it arrives, so that it is never kept whole."""
+    begun: list[bytes] = []
+    while part := read():
+        first, *others = part.split(b"\n")
+        begun.append(first)
+        for line in others:
+            yield b"".join(begun)
+            begun = [line]
+        if sum(map(len, begun)) > MAX_LINE_BYTES:
+            raise CommandFailed(
+                f"a line is longer than {MAX_LINE_BYTES} bytes and too large to send",
+                Exit.USAGE,
+                "send less, or put it into a file and --attach it",
+            )
+    if rest := b"".join(begun):
+        yield rest
+
+
+async def read_lines(read: Read) -> AsyncIterator[str | bytes]:
+    """Yield lines as they arrive, as text if they are UTF-8.
+
+    A thread reads them: a slow input must not delay messages under way, or Ctrl-C.
+    """
+    running, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | Exception | None](READ_AHEAD_LINES)
+
+    def put(item: bytes | Exception | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), running).result()
+
+    def pump() -> None:
+        with suppress(RuntimeError, CancelledError):  # the loop has ended
+            try:
+                for line in split_lines(read):
+                    put(line)
+                put(None)
+            except (OSError, CommandFailed) as exc:
+                put(exc)
+
+    threading.Thread(target=pump, daemon=True, name="veen-lines").start()
+    while (line := await queue.get()) is not None:
+        if isinstance(line, Exception):
+            raise line
+        content = line.removesuffix(b"\r")
+        try:
+            yield content.decode()
+        except UnicodeDecodeError:
+            yield content
