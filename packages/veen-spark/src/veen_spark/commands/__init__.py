@@ -11,7 +11,9 @@ from typing import Final
 from veen_cli.frame import Group, LazyCommand
 
 COMMANDS: Final = {
-    "verify": LazyCommand(f"{__name__}.verify:verify", "Check every signature, hash and root of the logs at PATHS."),
+    "verify": LazyCommand(
+        f"{__name__}.verify:verify", "Check every signature, hash and root of the logs at PATHS."
+    ),
     "fold": LazyCommand(f"{__name__}.fold:fold", "Compute an overlay's state from logs, one per label."),
     "query-sql": LazyCommand(f"{__name__}.query_sql:query_sql", "Query logs in SQL."),
     "to-parquet": LazyCommand(f"{__name__}.to_parquet:to_parquet", "Write logs as partitioned Parquet."),
