@@ -103,11 +103,6 @@ class Sequencer:
                 return
         _fail(tickets, answer)
 
-    @property
-    def depth(self) -> int:
-        """Groups of tickets that wait for their turn."""
-        return len(self._waiting)
-
     def _run(self) -> None:
         try:
             while taken := self._take():
