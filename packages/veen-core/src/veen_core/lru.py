@@ -32,10 +32,6 @@ class Lru(Generic[K, V]):
             del self._items[next(iter(self._items))]
             self.evicted += 1
 
-    def pop(self, key: K) -> V | None:
-        """Remove a key; return its value, or None if it was not there."""
-        return self._items.pop(key, None)
-
     def items(self) -> list[tuple[K, V]]:
         """Keys and values, oldest first."""
         return list(self._items.items())
