@@ -48,7 +48,8 @@ class PipelinedClient(LabelClient):
             found = (one.msg.label, one.msg.client_id, one.msg.client_seq)
             if found != (self.state.label, self.state.client_id, expected + position):
                 raise StateError(
-                    f"a MSG with client_seq {one.msg.client_seq} is not the next one, {expected}"
+                    f"a MSG with client_seq {one.msg.client_seq} is not the next one, which is "
+                    f"{expected + position}"
                 )
         self.state = dataclasses.replace(
             self.state,
@@ -67,7 +68,7 @@ class PipelinedClient(LabelClient):
         for msg, receipt in zip(pending, receipts, strict=False):
             if msg.leaf_hash != receipt.leaf_hash:
                 raise StateError(
-                    f"the MSG with client_seq {msg.client_seq} has no receipt yet: settle it first"
+                    f"the MSG with client_seq {msg.client_seq} has no receipt yet", action="settle it first"
                 )
             self._verify_receipt(receipt)
             if receipt.stream_seq > after.size + 1:
@@ -84,7 +85,9 @@ class PipelinedClient(LabelClient):
     def switch(self, client_id: ClientId, created_at: UnixTime, client_seq: ClientSeq) -> None:
         """Switch to a client_id that may have been used before, after its last ``client_seq``."""
         if self.state.pending:
-            raise StateError("settle what is pending before changing client_id")
+            raise StateError(
+                "a MSG is pending under this client_id", action="settle it before changing client_id"
+            )
         self.state = dataclasses.replace(
             self.state, client_id=client_id, created_at=created_at, client_seq=client_seq
         )
@@ -127,7 +130,7 @@ class PipelinedClient(LabelClient):
             tree = self._tree.copy()
         else:
             if consistency is None:
-                raise StateError(f"a consistency proof from {size} to {self.size} is needed")
+                raise StateError(f"this step needs a consistency proof from {size} to {self.size}")
             try:
                 tree = Mmr(consistency.from_seq, consistency.peaks_from)
                 verify_consistency(consistency, tree.root, self.root)
