@@ -10,14 +10,14 @@ from veen_core.chunk import PrunedEntry
 from veen_core.consistency import verify_consistency
 from veen_core.entry import Entry
 from veen_core.errors import ProofError, VeenError
-from veen_core.ids import Label, StreamSeq, UnixTime
+from veen_core.ids import StreamSeq, UnixTime
 from veen_core.limits import Limits
 from veen_core.profile import PROFILES
 from veen_core.proof import verify_inclusion
 from veen_storage.errors import AbsentError
 from veen_storage.read import entry_reader
 from veen_storage.read.proof_cache import ProofCache
-from veen_storage.read.reader import FOREVER, Moment
+from veen_storage.read.reader import FOREVER
 from veen_storage.store import Store
 
 from .conftest import MakeStore
@@ -200,35 +200,6 @@ def test_a_second_that_is_half_applied_still_begins_with_its_first_entry(store: 
     store.apply()
     send(store, ORDERS, 2, now=at(5))
     assert store.read.window(ORDERS, at(5), at(5)) == (1, 4)
-    assert store.read.moments(at(5), at(5), 10) == [Moment(at(5), ORDERS, seq(1))]
-
-
-def all_moments(store: Store, start: int, end: int, page: int) -> list[tuple[int, Label, int]]:
-    found: list[Moment] = []
-    while batch := store.read.moments(at(start), at(end), page, found[-1] if found else None):
-        assert len(batch) <= page
-        found += batch
-    return [(m.hub_ts - BORN, m.label, m.stream_seq) for m in found]
-
-
-def test_moments_go_across_labels_in_order_of_time(store: Store) -> None:
-    names = [label(f"stream {n}") for n in range(5)]
-    expected = []
-    count = dict.fromkeys(names, 0)
-    for second in range(12):
-        for number, name in enumerate(names):
-            if (second + number) % 3 == 0:
-                expected.append((second, name, count[name] + 1))
-                send(store, name, 2, now=at(second))
-                count[name] += 2
-        if second == 6:
-            store.apply()
-    expected.sort()
-    for page in (1, 2, 3, 7, 100):
-        assert all_moments(store, 0, 20, page) == expected
-        assert all_moments(store, 3, 8, page) == [m for m in expected if 3 <= m[0] <= 8]
-    store.apply()
-    assert all_moments(store, 0, 20, 3) == expected
 
 
 # --- checkpoints
@@ -321,7 +292,6 @@ def test_readers_beside_a_running_writer_see_a_prefix_that_holds(make_store: Mak
                 assert window[0] == 1
                 assert window[1] >= size
                 assert ORDERS in store.read.labels()
-                assert store.read.moments(at(0), FOREVER, 1)[0].stream_seq == 1
         except (AssertionError, VeenError, KeyError, IndexError) as exc:
             failures.append(exc)
 

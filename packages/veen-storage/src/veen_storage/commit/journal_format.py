@@ -1,4 +1,4 @@
-"""The byte format of a journal segment, and how a torn batch is told from a damaged one (RESOLUTIONS H2).
+"""The byte format of a journal segment, and how a torn batch differs from a damaged one (RESOLUTIONS H2).
 
 A segment is a run of batches. A batch is a header, a payload and one byte ``ff``:
 
@@ -11,8 +11,8 @@ A batch is written with one write and one sync, and the next batch is written on
 
 - A batch that another batch follows was synced. If it does not match its checksums, it is damaged.
 - The last batch of the newest segment may be torn: a power loss before its sync leaves any of its bytes
-  unwritten. An unwritten byte is zero or beyond the end of the file. Nobody has a receipt for a torn batch,
-  so it is dropped.
+  unwritten. An unwritten byte is zero or beyond the end of the file. The hub gave no receipt for a torn
+  batch, so it is dropped.
 - A last batch that holds a byte which is neither zero nor what was written is damaged, not torn. The count
   of zero bytes tells the two apart if the header is whole: more zeros than were written mean a torn batch.
   One flipped bit in 256 clears the only bit of its byte and is taken for a torn write.

@@ -81,11 +81,14 @@ class Ledger:
     """The current state of every label: cached cursors over the rows of the index."""
 
     def __init__(
-        self, index: Index, registry: Registry, judge: Callable[[LabelCursor], None] = lambda _cursor: None
+        self,
+        index: Index,
+        registry: Registry,
+        check_label: Callable[[LabelCursor], None] = lambda _cursor: None,
     ) -> None:
-        """``judge`` raises if a label must not be appended to (``chunks.chunk_origin_check``)."""
+        """``check_label`` raises if a label must not be appended to (``chunks.chunk_origin_check``)."""
         self._index = index
-        self._judge = judge
+        self._check_label = check_label
         self.registry = registry
         self.adopted = 0
         """Number of batches that became durable since the directory was opened."""
@@ -107,7 +110,7 @@ class Ledger:
             cursor = read_cursor(view, label)
         if cursor is None:
             return None
-        self._judge(cursor)
+        self._check_label(cursor)
         self._labels.put(label, cursor, 0)
         return cursor
 

@@ -6,8 +6,8 @@
     store.commit(batch)               journal written and synced; now the receipts may leave
 
 The next entry needs the MMR root before it, not the receipt before it. So the receipts of a batch are signed
-together, when something needs them: the commit, the end of a chunk, or a checkpoint. The signer is told of
-them ``SIGN_AHEAD`` at a time and may sign the first while the last are still being added.
+together, when something needs them: the commit, the end of a chunk, or a checkpoint. The signer gets
+a hint about ``SIGN_AHEAD`` of them at a time and may sign the first while the last are still being added.
 
 Commit order: the journal (commit point), the ledger in memory, the tail that readers see, the receipts. A
 batch that is dropped instead of committed changes nothing.

@@ -79,10 +79,10 @@ def _remove_unfinished(files: Files, layout: Layout, inherited: Collection[str])
     folders = {path.name for path in (*layout.directories(), layout.keys)}
     leftovers = [path for path in _files_of_creation(layout) if path.exists()]
     expected = {path.name for path in leftovers if path.parent == layout.root} | folders
-    held = [path for folder in layout.directories() if folder.is_dir() for path in folder.iterdir()]
+    inside = [path for folder in layout.directories() if folder.is_dir() for path in folder.iterdir()]
     if layout.version.exists():
         raise StorageError(f"{layout.root} is a data directory already", action="choose another folder")
-    if not found <= expected or not set(held) <= set(leftovers):
+    if not found <= expected or not set(inside) <= set(leftovers):
         raise StorageError(
             f"{layout.root} is not empty: a new data directory needs a folder of its own",
             action="choose an empty folder",

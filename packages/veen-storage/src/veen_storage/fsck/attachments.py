@@ -19,7 +19,7 @@ from veen_storage.fsck.report import MOVE_AWAY, Fault, Level, Progress, Report
 from veen_storage.fsck.workers import Workers
 from veen_storage.index.lmdb_index import Index, Transaction
 from veen_storage.index.records import U64
-from veen_storage.read.attachments import GONE, PART, PUT_AGAIN
+from veen_storage.read.attachments import IF_LOST, PART, PUT_AGAIN
 
 ROWS_AT_ONCE: Final = 4_096
 """Rows that are written in one transaction."""
@@ -130,7 +130,7 @@ def record_fault(row: Row, level: Level) -> Fault:
         )
     (size,) = U64.unpack(row.value)
     if row.wrong == "extra":
-        remedy = f"{PUT_AGAIN}, or restore it from a clone; {GONE}"
+        remedy = f"{PUT_AGAIN}, or restore it from a clone; {IF_LOST}"
         return Fault(file=file, what=f"was put, with {size} bytes, and is missing", remedy=remedy)
     if level is Level.FULL:  # the content matches the name, so the record is wrong
         return Fault(

@@ -37,30 +37,30 @@ class Index:
     """An open index. Use it from any thread."""
 
     def __init__(
-        self, path: Path, *, readonly: bool = False, beside: bool = False, sync: bool = True
+        self, path: Path, *, readonly: bool = False, observing: bool = False, sync: bool = True
     ) -> None:
         """Open the index in a folder.
 
-        ``readonly``: no process writes it. ``beside``: another process writes it, and LMDB's reader table
+        ``readonly``: no process writes it. ``observing``: another process writes it, and LMDB's reader table
         tells that process about our transactions. Without ``sync`` a crash loses the index: for fsck's
         temporary one.
         """
         self._path = path
-        size = map_size(path, OBSERVER_MAP if beside else FIRST_MAP)
+        size = map_size(path, OBSERVER_MAP if observing else FIRST_MAP)
         try:
             self._env = lmdb.open(
                 str(path),
                 map_size=size,
                 max_dbs=len(TABLES),
                 max_readers=1_024,
-                readonly=readonly or beside,
+                readonly=readonly or observing,
                 sync=sync,
                 lock=not readonly,
             )
             if is_truncated(self._env, path):
                 self._env.close()
                 raise DamageError(f"{path.name}/data.mdb", None, "is truncated", REPAIR)
-            self._tables = {name: self._table(name, create=not (readonly or beside)) for name in TABLES}
+            self._tables = {name: self._table(name, create=not (readonly or observing)) for name in TABLES}
             if not readonly:
                 self._env.reader_check()  # frees the slots of observers that were killed
         except lmdb.Error as exc:

@@ -67,7 +67,7 @@ class ClientCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapRecord:
-    """A token's admission record: its bytes if the hub was given them, and its issued_at (§6, H5).
+    """A token's admission record: its bytes if the hub was given them, and its issued_at (core §6, H5).
 
     The claims that several tokens share have a record too, without bytes, under their ``ClaimsRef``.
     """

@@ -3,7 +3,7 @@
 ``ViewStore`` implements the protocol ``veen_overlays.Store`` (``get``, ``scan``, ``write``) without
 importing it.
 
-- ``write`` is one synced transaction: after a crash all of it is there, or nothing.
+- ``write`` is one synced transaction: after a crash the store holds all of it, or nothing.
 - Keys are ordered as byte strings and at most ``MAX_KEY`` bytes long, which LMDB demands.
 - Several processes may open one store; LMDB lets one of them write at a time.
 - The memory map grows by itself. A scan keeps no transaction open between two pages, so it never delays that.

@@ -36,7 +36,9 @@ PART = 256 * 1_024
 PAGE: Final = 1_024
 """Records that are read in one index transaction."""
 PUT_AGAIN: Final = "put it again from a copy"
-GONE: Final = "if it is lost for good, stop the hub and run `veen hub repair`, which records those that exist"
+IF_LOST: Final = (
+    "if it is lost for good, stop the hub and run `veen hub repair`, which records those that exist"
+)
 
 
 class TooLargeError(StorageError):
@@ -52,7 +54,7 @@ class LostError(DamageError):
 
     def __init__(self, coid: Coid) -> None:
         super().__init__(
-            f"attachments/{coid.hex()}", None, "was stored and is missing", f"{PUT_AGAIN}; {GONE}"
+            f"attachments/{coid.hex()}", None, "was stored and is missing", f"{PUT_AGAIN}; {IF_LOST}"
         )
         self.coid = coid
 

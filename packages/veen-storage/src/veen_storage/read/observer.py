@@ -63,7 +63,7 @@ class Observer:
         self.registry = read_registry(self.layout)
         self.identity = read_artifacts(self.layout, self.registry.hub_id).identity
         self._keys = keys_directory or self.layout.keys
-        self.index = Index(self.layout.index, beside=True)
+        self.index = Index(self.layout.index, observing=True)
         try:
             with self.index.reading() as view:
                 if tables.META.get(view, tables.HUB_ID) != self.registry.hub_id:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from veen_core.checkpoint import Checkpoint
@@ -21,7 +20,7 @@ from veen_storage.disk.layout import Layout
 from veen_storage.disk.registry import Registry
 from veen_storage.errors import AbsentError
 from veen_storage.index.lmdb_index import Index, View
-from veen_storage.index.records import EPOCH_LABEL_SEQ, U64
+from veen_storage.index.records import EPOCH_LABEL_SEQ
 from veen_storage.index.tables import (
     ALL_TIMES,
     ANCHORS,
@@ -37,19 +36,10 @@ from veen_storage.read.entry_reader import EntryReader, Head
 from veen_storage.read.proof_cache import ProofCache, ProofKey
 from veen_storage.read.tail import Tail
 
-__all__ = ["FOREVER", "Head", "LabelProgress", "Moment", "Reader"]
+__all__ = ["FOREVER", "Head", "LabelProgress", "Reader"]
 
 FOREVER = UnixTime(2**64 - 1)
 """Later than any hub_ts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The first entry of a label at one second of hub_ts."""
-
-    hub_ts: UnixTime
-    label: Label
-    stream_seq: StreamSeq
 
 
 class LabelProgress(NamedTuple):
@@ -140,39 +130,6 @@ class Reader(EntryReader):
         if row is not None:
             return row[1]
         return tail[0] if tail else None
-
-    def moments(
-        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None = None
-    ) -> list[Moment]:
-        """Return the first entry of each label in each second of a window, in order of time."""
-        found = {(m.hub_ts, m.label): m for m in self._tail_moments(start, end)}
-        for moment in self._index_moments(start, end, limit + len(found), after):
-            found[moment.hub_ts, moment.label] = moment
-        ordered = sorted(found.items())
-        beyond = (after.hub_ts, after.label) if after is not None else None
-        return [moment for key, moment in ordered if beyond is None or key > beyond][:limit]
-
-    def _tail_moments(self, start: UnixTime, end: UnixTime) -> Iterator[Moment]:
-        seen: set[tuple[UnixTime, Label]] = set()
-        for placed in self._tail.snapshot():
-            key = (placed.hub_ts, placed.entry.label)
-            if start <= placed.hub_ts <= end and key not in seen:
-                seen.add(key)
-                yield Moment(placed.hub_ts, placed.entry.label, placed.entry.stream_seq)
-
-    def _index_moments(
-        self, start: UnixTime, end: UnixTime, limit: int, after: Moment | None
-    ) -> Iterator[Moment]:
-        """Yield whole seconds: within a second the index is ordered by label number, not by label."""
-        begin = max(start, after.hub_ts) if after is not None else start
-        with self._index.reading() as view:
-            count, last_ts = 0, None
-            for (hub_ts, number), seq in ALL_TIMES.scan(view, U64.pack(begin)):
-                if hub_ts > end or (count >= limit and hub_ts != last_ts):
-                    return
-                yield Moment(hub_ts, label_at(view, number), seq)
-                last_ts = hub_ts
-                count += after is None or hub_ts > after.hub_ts
 
     def newest_head(self) -> Head | None:
         """The head of one label that has an entry at the newest hub_ts; None if there are no entries."""
