@@ -278,7 +278,7 @@ def test_messages_that_an_auditors_keys_do_not_open_are_unverified(square: Town)
         Exit.PROTOCOL,
         {"messages": 3, "unopened": 3, "holds": False, "violations": []},
     )
-    assert "3 of 3 messages do not open" in square.as_("bob", "wallet", "verify", a).out
+    assert "3 of 3 messages were not verified" in square.as_("bob", "wallet", "verify", a).out
 
 
 def test_an_operator_may_be_named_by_the_organisation_that_issued_its_token(
