@@ -1,4 +1,4 @@
-"""A real hub in a process of its own, on loopback, with real files; and people who talk to it."""
+"""A real hub process on loopback with real files, and identities that use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUICK = Retry(max_attempts=200, first_delay=0.02, max_delay=0.2, deadline=15.0, 
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """One test on a loop of its own, which must not take for ever."""
+    """Run one test on its own event loop, for at most 90 seconds."""
 
     async def bounded() -> T:
         async with asyncio.timeout(90):
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 
 class HubProcess:
-    """A data directory and the process that serves it, which may be stopped, killed and started again."""
+    """A data directory and its hub process, which may be stopped, killed and started again."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A proxy between client and hub that passes everything on, except where a test lets it lie."""
+"""A proxy between client and hub that forwards everything, unless a test makes it lie."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 
 Lie = Callable[[str, bytes, bytes], bytes | web.Response | None]
-"""(path, request, answer) → what the client gets instead; None: nothing, the connection is cut."""
+"""Maps (path, request, answer) to the answer that the client gets; None closes the connection."""
 Before = Callable[[str], Awaitable[web.Response | None]]
 After = Callable[[str], Awaitable[None]]
 
@@ -21,7 +21,7 @@ def honest(_path: str, _request: bytes, answer: bytes) -> bytes:
 
 
 class Proxy:
-    """``lie`` sees each answer after the hub has acted, ``before`` each request before, ``after`` waits."""
+    """Forwards requests. ``before`` sees each request, ``lie`` replaces answers, ``after`` delays them."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
@@ -79,7 +79,7 @@ class Proxy:
         return web.Response()
 
     def cut_all(self) -> None:
-        """Every live stream."""
+        """Close every live stream."""
         for request in list(self._open):
             self._cut(request)
 

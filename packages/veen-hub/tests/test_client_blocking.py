@@ -131,7 +131,7 @@ def test_a_batch_tells_how_much_arrived_when_its_source_fails(open_hub: HubProce
 INTERRUPTED = """
 import asyncio, os, signal
 from collections.abc import AsyncGenerator
-from veen_hub.client.blocking import Loop
+from veen_hub.client.loop_thread import LoopThread
 
 async def busy():
     yield 1
@@ -142,7 +142,7 @@ async def busy():
         await asyncio.sleep(0.3)
         print("ended", flush=True)
 
-loop = Loop()
+loop = LoopThread()
 try:
     for item in loop.each(busy()):
         print(item, flush=True)

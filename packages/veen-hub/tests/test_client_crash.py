@@ -157,7 +157,7 @@ def test_a_message_whose_answer_never_comes_is_confirmed_by_the_next_client(
 def test_the_search_for_a_lost_answer_does_not_read_the_whole_label(
     hub: HubProcess, tmp_path: Path, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever others wrote since the last message of this client, or since the one whose answer was lost."""
+    """The search is short however many messages other writers sent before or after the lost answer."""
     monkeypatch.setattr("veen_hub.client.sending.searching.SEARCH_PAGE", 10)
     name = f"long {others}"
 
@@ -224,7 +224,7 @@ def test_a_message_that_never_arrived_is_sent_by_the_next_client(hub: HubProcess
 def test_the_client_takes_a_fresh_client_id_if_its_client_seq_was_used(
     hub: HubProcess, tmp_path: Path
 ) -> None:
-    """A state restored from a backup: its client_seqs are taken."""
+    """The state was restored from a backup, so its next client_seqs were used already."""
 
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id, state=tmp_path / "a") as client:
@@ -316,7 +316,7 @@ def test_a_silent_hub_is_given_up_at_the_deadline(
 
 
 def test_a_refusal_by_a_proxy_is_not_believed_without_a_search(hub: HubProcess, tmp_path: Path) -> None:
-    """Accepted, then 504 on the way, then a refusal that is final: it is in the log all the same."""
+    """The hub accepts a message, a proxy answers 504, then refuses for good: the message is in the log."""
     expired = ErrorEnvelope(code=Code.TIME, message="epoch", detail=ErrorDetail(detail_enum="EPOCH"))
 
     async def story() -> None:
@@ -749,7 +749,7 @@ def test_stale_temporary_files_are_removed_and_fresh_ones_kept(tmp_path: Path) -
 
 
 def test_content_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renaming before the content is on the disk would let a power cut destroy what was durable."""
+    """A rename before the sync would let a power cut destroy content that was durable."""
     steps: list[str] = []
     sync, rename = os.fdatasync, os.rename
     monkeypatch.setattr(os, "fdatasync", lambda fd: (steps.append("sync"), sync(fd)))
@@ -776,7 +776,7 @@ def test_a_damaged_record_is_named(hub: HubProcess, tmp_path: Path, piece: str) 
 
 
 def test_a_repeated_admin_signature_is_a_conflict(hub: HubProcess) -> None:
-    """Signed requests are carried out once; the client signs each afresh."""
+    """The hub carries out a signed request once; the client signs each request anew."""
 
     async def story() -> None:
         async with connect(hub.url, ALICE, trust=hub.hub_id) as client:

@@ -455,7 +455,7 @@ def test_another_identity_in_the_status_is_refused(hub: HubProcess, tmp_path: Pa
 
 
 def test_another_profile_in_the_status_is_refused(hub: HubProcess, tmp_path: Path) -> None:
-    """Labels follow from the profile's epoch_sec: under another one, every stream would seem empty."""
+    """Labels follow from the profile's epoch_sec: with another value every stream would seem empty."""
 
     def rotating(path: str, _request: bytes, answer: bytes) -> bytes:
         if path != "/v1/status":
@@ -511,7 +511,7 @@ def test_a_status_with_a_wrong_time_deletes_no_token_and_no_key(tmp_path: Path) 
 
 @asynccontextmanager
 async def forked(tmp_path: Path, name: str) -> AsyncIterator[tuple[HubProcess, HubProcess]]:
-    """Two hubs with one key whose logs part after ten messages: one goes on with a, the other with b."""
+    """Start two hubs with one key whose logs differ after ten messages: one has "a", the other "b"."""
     with serving(tmp_path / "one") as one:
         async with connect(one.url, ALICE, trust=one.hub_id) as client:
             async for _ in client.stream(name).send_many(["common"] * 10):
@@ -574,7 +574,7 @@ def test_a_forked_hub_is_convicted_by_evidence(tmp_path: Path, step: str) -> Non
 def test_a_forked_hub_that_falls_silent_has_still_diverged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shows another head than before, and nothing more while patience lasts."""
+    """The hub shows another head than before, and then does not answer until the deadline."""
     monkeypatch.setitem(HubConnection.ask.__kwdefaults__, "least", 0.5)
     asked: list[str] = []
 

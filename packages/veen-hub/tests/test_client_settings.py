@@ -153,7 +153,7 @@ def test_a_message_pending_since_a_past_epoch_is_settled(start_hub: StartHub, tm
 def test_a_pending_message_whose_window_has_passed_is_found_or_dropped(
     start_hub: StartHub, tmp_path: Path, lost: str
 ) -> None:
-    """On an open hub, which would take a message for any label of a stream that it does not know (H4)."""
+    """The hub is open and would accept a message for any label of an unknown stream (H4)."""
     clock = SetClock(BORN)
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
     impatient = Retry(max_attempts=1)
@@ -222,7 +222,7 @@ def test_a_message_pending_when_the_epoch_ends_is_settled_by_the_next_operation(
 
 
 def test_labels_of_past_epochs_are_released(start_hub: StartHub, tmp_path: Path) -> None:
-    """A connection may last for as many epochs as it likes: each label costs a lock while it is held."""
+    """A connection may last for many epochs, and each label costs a lock while it is held."""
     clock = SetClock(BORN)
     hub = start_hub(profile=PROFILES["rotating"], clock=clock, gating=False)
 
@@ -378,7 +378,7 @@ IMPATIENT = Retry(max_attempts=2, first_delay=0.01, deadline=1.0)
 
 
 async def prune(hub: RunningHub, client: Hub, clock: SetClock) -> None:
-    """Of 20 entries the payloads of the first 16 go."""
+    """Write 20 entries and prune the payloads of the first 16."""
     clock.time += 1_000
     assert hub.store.settle()
     await client.status()  # what time it is
@@ -389,7 +389,7 @@ async def prune(hub: RunningHub, client: Hub, clock: SetClock) -> None:
 def test_a_message_is_found_by_its_receipt_when_its_payload_was_pruned(
     start_hub: StartHub, tmp_path: Path
 ) -> None:
-    """Its answer was lost, and the client came back when retention had taken what it had sent."""
+    """The answer was lost, and retention pruned the message before the client came back."""
     clock = SetClock()
     hub = start_hub(gating=False, limits=SMALL, clock=clock, retention__default={"max_age_sec": 100})
 
@@ -420,7 +420,7 @@ def test_a_message_is_found_by_its_receipt_when_its_payload_was_pruned(
 
 
 def test_a_lost_state_is_rebuilt_from_a_pruned_log(start_hub: StartHub) -> None:
-    """The token names the identity's key, whose client_seq only the log remembers."""
+    """The token names the identity's key, whose last client_seq is known only from the log."""
     clock = SetClock()
     hub = start_hub(limits=SMALL, clock=clock, retention__default={"max_age_sec": 100})
     cap = token("pruned")

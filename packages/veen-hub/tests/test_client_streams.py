@@ -331,7 +331,7 @@ def test_a_token_for_a_drawn_client_id_opens_the_gate(gated_hub: HubProcess, tmp
 
 
 def test_a_lost_state_is_rebuilt_from_the_log(gated_hub: HubProcess) -> None:
-    """The token names the identity's key, whose client_seq only the log remembers."""
+    """The token names the identity's key, whose last client_seq is known only from the log."""
     token = token_for(ALICE.client_id, "lost state")
 
     async def story() -> None:
@@ -452,7 +452,7 @@ def test_receipts_proofs_and_checkpoints_are_verified(open_hub: HubProcess) -> N
 
 @pytest.mark.parametrize("hub_knows_its_head", [True, False], ids=["newest receipt", "by search"])
 def test_the_head_costs_few_requests(open_hub: HubProcess, hub_knows_its_head: bool) -> None:
-    """The hub returns its newest receipt; a hub that does not is searched, twice log2(n) requests."""
+    """The hub returns its newest receipt; another hub is searched with 2·log2(n) requests."""
 
     def no_newest(path: str, request: bytes, answer: bytes) -> bytes | web.Response:
         if hub_knows_its_head or path != "/v1/receipt" or ReceiptRequest.decode(request).stream_seq:
@@ -526,7 +526,7 @@ def test_overlays_get_a_log_reader_and_a_log_writer(open_hub: HubProcess) -> Non
 
 
 def test_the_control_label_is_read_and_verified_like_any_other(tmp_path: Path) -> None:
-    """H5: whoever reads it can tell when which token was authorized."""
+    """The control label shows when each token was authorized (H5)."""
     few = token_for(ALICE.client_id, "a")
     many = token_for(ALICE.client_id, *(f"stream {number}" for number in range(500)))
 

@@ -78,7 +78,7 @@ def test_the_first_use_pins_and_another_hub_is_refused_later(hub: HubProcess, tm
 def test_of_two_concurrent_first_uses_one_pins_and_the_other_is_refused(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both saw that nothing is pinned; then they write."""
+    """Both processes see that nothing is pinned, and then both write."""
     pin = PinOnFirstUse(tmp_path / "pin")
     with serving(tmp_path / "other") as other:
         create, first = trust.create, True
@@ -176,7 +176,7 @@ def test_a_key_is_not_ended_before_receipts_that_were_verified_under_it(start_hu
 
 
 def test_in_a_rotation_window_a_checkpoint_needs_the_signatures_of_both_keys(start_hub: StartHub) -> None:
-    """KEX0.1; one that was made before the window or after it needs the one key of its time."""
+    """A checkpoint made before or after the window needs only the key of its time (KEX0.1)."""
     clock, new_key = SetClock(BORN), signing_key("hub/1")
     born = start_hub(gating=False, clock=clock)
     born.stop()

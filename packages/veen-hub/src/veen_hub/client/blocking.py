@@ -11,21 +11,17 @@ once that call has ended.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
 
 from veen_core.cap import CapToken
 from veen_core.checkpoint import Checkpoint
 from veen_core.client_state import ClientBounds
 from veen_core.consistency import MmrConsistency
 from veen_core.equivocation import Equivocation
-from veen_core.errors import StateError
 from veen_core.hub_identity import HubIdentity
 from veen_core.ids import (
     AuthRef,
@@ -48,6 +44,7 @@ from veen_hub.client import hub as asynchronous
 from veen_hub.client.admin import Admin
 from veen_hub.client.hub import BATCH, LOCK_TIMEOUT, MAX_POW_DIFFICULTY
 from veen_hub.client.identity import Identity, Randomness
+from veen_hub.client.loop_thread import LoopThread
 from veen_hub.client.reading.message import Message
 from veen_hub.client.sending.attachments import Source
 from veen_hub.client.sending.body import AttachmentRef, Body, Composer
@@ -60,100 +57,6 @@ from veen_hub.client.trust import Pin
 from veen_hub.client.wire.retry import Retry
 from veen_hub.client.wire.transport import Timeouts, Tls
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-SIGNAL_POLL_SECONDS: Final = 0.25
-"""Longest time until a waiting thread notices a signal that arrived just before it began to wait."""
-
-
-class ClosableIterator(Protocol[T_co]):
-    """An async iterator with ``aclose``: an async generator, or a ``Sending``."""
-
-    def __aiter__(self) -> AsyncIterator[T_co]: ...
-    async def __anext__(self) -> T_co: ...
-    async def aclose(self) -> None: ...
-
-
-class _End:
-    """Marks the end of an iterator."""
-
-
-async def _next(items: ClosableIterator[T]) -> T | _End:
-    try:
-        return await items.__anext__()
-    except StopAsyncIteration:
-        return _End()
-
-
-def _wait(event: threading.Event) -> None:
-    while not event.wait(SIGNAL_POLL_SECONDS):
-        pass
-
-
-class Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="veen-blocking", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` to its end. Ctrl-C cancels it, and is raised once it has ended."""
-        if self.closed or threading.current_thread() is self._thread:
-            work.close()
-            if self.closed:
-                raise StateError("this connection is closed", action="connect again")
-            raise StateError(
-                "the blocking client was called from its own event loop, where it would wait for ever",
-                action="use veen_hub.client there",
-            )
-        tasks: list[asyncio.Task[T]] = []
-        ended = threading.Event()
-
-        def start() -> None:
-            tasks.append(self._loop.create_task(work))
-            tasks[0].add_done_callback(lambda _: ended.set())
-
-        def cancel() -> None:
-            if not tasks:
-                start()  # the interrupt came before the loop was asked to start it
-            tasks[0].cancel()
-
-        try:
-            self._loop.call_soon_threadsafe(start)
-            _wait(ended)
-        except BaseException:
-            self._loop.call_soon_threadsafe(cancel)
-            _wait(ended)
-            if not tasks[0].cancelled():
-                tasks[0].exception()  # mark it as retrieved: the interrupt takes precedence
-            raise
-        return tasks[0].result()
-
-    def each(self, items: ClosableIterator[T]) -> Iterator[T]:
-        """Iterate over an async iterator, one item at a time."""
-        try:
-            while True:
-                item = self.run(_next(items))
-                if isinstance(item, _End):
-                    return
-                yield item
-        finally:
-            if not self.closed:  # closing the loop closes all iterators
-                self.run(items.aclose())
-
-    @property
-    def closed(self) -> bool:
-        return self._loop.is_closed()
-
-    def close(self) -> None:
-        """Close all async generators and end the thread."""
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
 
 class BlockingSending:
     """Messages that ``BlockingStream.send_many`` sends: an iterator of their receipts, in order.
@@ -163,7 +66,7 @@ class BlockingSending:
     then.
     """
 
-    def __init__(self, loop: Loop, batches: Iterator[Sending]) -> None:
+    def __init__(self, loop: LoopThread, batches: Iterator[Sending]) -> None:
         self._loop = loop
         self._batches = batches
         self._current: Sending | None = None
@@ -207,7 +110,7 @@ class BlockingSending:
 class BlockingStream:
     """One named stream on one hub. Made by ``BlockingHub.stream``."""
 
-    def __init__(self, loop: Loop, stream: Stream) -> None:
+    def __init__(self, loop: LoopThread, stream: Stream) -> None:
         self._loop = loop
         self._stream = stream
 
@@ -339,7 +242,7 @@ class BlockingStream:
 class BlockingAdmin:
     """Requests that need the hub's admin key (H19). Made by ``BlockingHub.admin``."""
 
-    def __init__(self, loop: Loop, admin: Admin) -> None:
+    def __init__(self, loop: LoopThread, admin: Admin) -> None:
         self._loop = loop
         self._admin = admin
 
@@ -359,7 +262,7 @@ class BlockingAdmin:
 class BlockingHub:
     """A connected hub. Made by ``connect``."""
 
-    def __init__(self, loop: Loop, hub: asynchronous.Hub) -> None:
+    def __init__(self, loop: LoopThread, hub: asynchronous.Hub) -> None:
         self._loop = loop
         self._hub = hub
 
@@ -442,7 +345,7 @@ def connect(
     ``batch`` is the number of messages per request, ``lock_timeout`` the seconds to wait for a label that
     another process owns, and ``max_pow_difficulty`` the largest proof of work done for a message.
     """
-    loop = Loop()
+    loop = LoopThread()
     try:
         opening = asynchronous.connect(
             url,
