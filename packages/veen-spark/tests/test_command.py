@@ -200,6 +200,8 @@ def test_an_error_on_an_executor_keeps_its_message_and_gets_its_exit_code() -> N
     assert (damaged.message, damaged.code) == ("a.log, byte 7: cut short", Exit.PROTOCOL)
     away = command_error(f"{trace}veen_hub.client.errors.Unreachable: no hub answers\n")
     assert (away.message, away.code) == ("no hub answers", Exit.NETWORK)
+    slow = command_error("[STREAM_FAILED] Query [id = …] terminated: Python worker failed to connect back.")
+    assert (slow.code, slow.action) == (Exit.USAGE, "run the command again when the machine is less busy")
     assert command_error("[NO_IDEA] something of Spark's").code == Exit.USAGE
 
 

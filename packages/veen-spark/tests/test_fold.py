@@ -164,9 +164,9 @@ def test_only_ranges_that_share_a_fingerprint_with_another_range_are_folded_agai
     }
 
 
-def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Spark: what leaves a task is a range for every so many bytes, and adds up to the same state."""
-    monkeypatch.setattr(ranges, "HELD_BYTES", 100)
+def test_a_task_buffers_a_bounded_number_of_bytes(world: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each full buffer becomes a range, and the ranges merge to the same state; no Spark is needed."""
+    monkeypatch.setattr(ranges, "MAX_BUFFERED_BYTES", 100)
     held = opened(world, "kv.map", reader_key("world"))
     columns = {
         "label": [b"label"] * len(held),
@@ -186,7 +186,7 @@ def test_few_large_messages_are_held_at_once(world: Hub, monkeypatch: pytest.Mon
     assert overlay.merge(overlay.load(row["summary"]) for row in rows) == overlay.fold(held)
 
 
-def test_many_small_states_travel_together_and_large_ones_apart() -> None:
+def test_many_small_states_share_a_batch_and_large_ones_do_not() -> None:
     small, large = (b"label", b"x"), (b"label", bytes(ranges.BATCH_BYTES))
     schema = pa.schema([("label", pa.binary()), ("summary", pa.binary())])
     batches = ranges.record_batches([*[small] * 1_500, large, large, small], schema)

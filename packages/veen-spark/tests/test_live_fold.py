@@ -26,7 +26,14 @@ from veen_spark.errors import SparkSetupError
 from veen_spark.functions.reader_keys import ReaderKeys
 from veen_spark.read.columns import arrow_schema, spark_schema
 from veen_spark.stream.live_fold import LiveFold
-from veen_spark.stream.state_folder import KINDS, PARTS_PER_LEVEL, Commit, ParquetPart, StateFolder, full_tier
+from veen_spark.stream.state_folder import (
+    KINDS,
+    PARTS_PER_LEVEL,
+    Commit,
+    ParquetPart,
+    StateFolder,
+    full_level,
+)
 
 from .frames import entries, frame, in_one_process, row_of
 from .live_hub import LiveHub
@@ -100,9 +107,9 @@ def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(
 ) -> None:
     live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
     batch = frame(spark, rows_of(hub, "wallet")[:5], 1)
-    live.absorb(batch, 0)
+    live.process_batch(batch, 0)
     before = live.target.last()
-    live.absorb(batch, 0)
+    live.process_batch(batch, 0)
     assert live.target.last() == before
 
 
@@ -111,7 +118,7 @@ def test_a_crash_before_the_commit_leaves_the_state_unchanged(
 ) -> None:
     rows = rows_of(hub, "wallet")
     live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
-    live.absorb(frame(spark, rows[:5], 1), 0)
+    live.process_batch(frame(spark, rows[:5], 1), 0)
     before = hashes(live.current())
 
     def crash(*_: object) -> None:
@@ -120,9 +127,9 @@ def test_a_crash_before_the_commit_leaves_the_state_unchanged(
     with monkeypatch.context() as patched:
         patched.setattr(StateFolder, "commit", crash)
         with pytest.raises(OSError, match="went down"):
-            live.absorb(frame(spark, rows[5:], 1), 1)
+            live.process_batch(frame(spark, rows[5:], 1), 1)
     assert hashes(LiveFold(spark, LEDGER, tmp_path / "t").current()) == before
-    live.absorb(frame(spark, rows[5:], 1), 1)
+    live.process_batch(frame(spark, rows[5:], 1), 1)
     assert hashes(live.current()) == expected(LEDGER, hub, "wallet")
     last = live.target.last()
     assert last is not None
@@ -135,13 +142,13 @@ def test_a_gap_or_a_lost_checkpoint_is_refused(
 ) -> None:
     rows = rows_of(hub, "wallet")
     live = LiveFold(spark, LEDGER, tmp_path / "t", keys)
-    live.absorb(frame(spark, rows[:2], 1), 0)
+    live.process_batch(frame(spark, rows[:2], 1), 0)
     with pytest.raises(VerificationError, match="entries 3 to 3 are missing"):
-        live.absorb(frame(spark, rows[3:5], 1), 1)
+        live.process_batch(frame(spark, rows[3:5], 1), 1)
     with pytest.raises(VerificationError, match="occurs twice"):
-        live.absorb(frame(spark, rows[1:3], 1), 1)
+        live.process_batch(frame(spark, rows[1:3], 1), 1)
     with pytest.raises(StateError, match="checkpoint was removed"):
-        live.absorb(frame(spark, rows[:4], 1), 0)
+        live.process_batch(frame(spark, rows[:4], 1), 0)
     with pytest.raises(StateError, match="choose another folder"):
         LiveFold(spark, "kv.map", tmp_path / "t").current()
     with pytest.raises(SparkSetupError, match="not a stream"):
@@ -257,14 +264,16 @@ def test_parts_are_durable_before_their_commit(
         commit(self, made)
 
     monkeypatch.setattr(StateFolder, "commit", checked)
-    LiveFold(spark, LEDGER, tmp_path / "t", keys).absorb(frame(spark, rows_of(hub, "wallet")[:5], 1), 0)
+    LiveFold(spark, LEDGER, tmp_path / "t", keys).process_batch(
+        frame(spark, rows_of(hub, "wallet")[:5], 1), 0
+    )
 
 
 def test_a_full_level_becomes_one_part_of_the_next() -> None:
     low = [ParquetPart(str(n)) for n in range(PARTS_PER_LEVEL)]
-    assert full_tier(low) == low
-    assert full_tier(low[1:]) == []
-    assert full_tier([*low[1:], *(ParquetPart(f"h{n}", 1) for n in range(PARTS_PER_LEVEL))])[0].level == 1
+    assert full_level(low) == low
+    assert full_level(low[1:]) == []
+    assert full_level([*low[1:], *(ParquetPart(f"h{n}", 1) for n in range(PARTS_PER_LEVEL))])[0].level == 1
 
 
 def test_a_damaged_commit_is_refused_with_the_next_step(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REMINDER_SEC: Final = 15.0
 """How often a command says that Spark is still starting, if stderr is not a terminal."""
 SHOW_LOG: Final = "run the command with --verbose to see Spark's log"
+TOO_BUSY: Final = "run the command again when the machine is less busy"
 _RAISED: Final = re.compile(r"^(?:pyspark\S*: )?veen_\w+(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 """The last line of an executor's traceback, inside Spark's exception."""
 _CODES: Final = {
@@ -147,5 +148,9 @@ def command_error(text: str) -> CommandFailed:
     if found := _RAISED.findall(text):
         name, message = found[-1]
         return CommandFailed(message, _CODES.get(name, Exit.PROTOCOL))
+    if "Python worker failed to connect back" in text:
+        return CommandFailed(
+            "Spark's Python process did not start within the 10 s that Spark allows", Exit.USAGE, TOO_BUSY
+        )
     first = next((line for line in text.splitlines() if line.strip()), "no message")
     return CommandFailed(f"Spark: {first}", Exit.USAGE, SHOW_LOG)

@@ -34,7 +34,7 @@ from veen_spark.fold.ranges import (
     spark_type,
 )
 from veen_spark.functions.reader_keys import ReaderKeys
-from veen_spark.stream.state_folder import KINDS, Commit, Kind, ParquetPart, StateFolder, full_tier
+from veen_spark.stream.state_folder import KINDS, Commit, Kind, ParquetPart, StateFolder, full_level
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ class LiveFold:
                 "Spark Connect runs batches in its server, which cannot commit them",
                 action="start the live fold with another master",
             )
-        writer = stream.writeStream.foreachBatch(self.absorb)
+        writer = stream.writeStream.foreachBatch(self.process_batch)
         writer = writer.option("checkpointLocation", str(self.target.checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
@@ -114,7 +114,7 @@ class LiveFold:
 
     # --- a batch
 
-    def absorb(self, frame: DataFrame, batch: int) -> None:
+    def process_batch(self, frame: DataFrame, batch: int) -> None:
         """Fold one batch and commit the new state; Spark calls this for each batch."""
         last, rows = self._last(), select_columns(frame, self.keys)
         if batch <= last.batch:
@@ -204,7 +204,7 @@ class LiveFold:
         """Return the parts after this batch: write the new rows, and join full levels."""
         parts = (*last.parts(kind), self.target.new_part(batch))
         self._store(kind, parts[-1], fresh)
-        while joined := full_tier(parts):
+        while joined := full_level(parts):
             part = self.target.new_part(batch, joined[0].level + 1)
             paths = [self.target.path(kind, p) for p in joined]
             rows = self.spark.read.schema(spark_type(_SCHEMAS[kind])).parquet(*paths)

@@ -113,7 +113,7 @@ class StateFolder:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def full_tier(parts: Iterable[ParquetPart]) -> list[ParquetPart]:
+def full_level(parts: Iterable[ParquetPart]) -> list[ParquetPart]:
     """Return the parts of the lowest full level, which are to be joined; empty if no level is full."""
     levels: dict[int, list[ParquetPart]] = {}
     for part in parts:
