@@ -191,17 +191,18 @@ def test_a_hub_without_messages_is_an_empty_table(hub: Hub, tmp_path: Path) -> N
 def test_a_hundred_thousand_labels_are_a_few_parts(hub: Hub, tmp_path: Path) -> None:
     home = hub.clone(tmp_path / "clone")
     shape = lone_entry(0)
-    first = home / "log" / chunk_name(Label(bytes(32)), StreamSeq(1), None)
-    read = {*range(8_192), 77_777}
+    read = {*range(8_192), 40_000, 77_777, 80_000}
+    existing = home
     for number in range(100_000):
         label = Label(number.to_bytes(32, "big"))
         path = home / "log" / chunk_name(label, StreamSeq(1), None)
         if number not in read:  # planning only looks at names and sizes
-            path.hardlink_to(first)
+            path.hardlink_to(existing)
             continue
         msg = shape.msg_bytes.replace(shape.label, label)  # reading does not verify signatures
         entry = Entry(label, StreamSeq(1), msg, shape.receipt_bytes.replace(shape.label, label))
         path.write_bytes(entry.encode())
+        existing = path  # a file has at most 65,000 links
     reading = Reading(home)
     assert len(reading.parts) < 30
     batches = [batch for part in reading.parts[:2] for batch in reading.batches(part)]

@@ -177,16 +177,16 @@ class ChunkWalk:
         digest = _ENTRY.copy()
         digest.update(data[at + FRAME_SIZE : at + size])
         if digest.digest() != data[at + _DIGEST_AT : at + FRAME_SIZE]:
-            return "entry.entry_hash §4.8.1: differs from the hash of the entry's bytes"
+            return "entry.entry_hash (core §4.8.1): differs from the hash of the entry's bytes"
         return None
 
     def _header_fault(self, at: int) -> str:
         version, flags = self._data[at], self._data[at + 1]
         if version != ENTRY_VERSION:
-            return f"entry.entry_ver §4.8.1: found {version}, expected {ENTRY_VERSION}"
+            return f"entry.entry_ver (core §4.8.1): found {version}, expected {ENTRY_VERSION}"
         if flags & ~FLAG_AUTHORIZE:
-            return f"entry.flags §4.8.1: unused bits are set in {flags:#04x}"
-        return "entry.label §4.8.1: differs from the label in the file name"
+            return f"entry.flags (core §4.8.1): unused bits are set in {flags:#04x}"
+        return "entry.label (core §4.8.1): differs from the label in the file name"
 
     def _resync(self, fault: str | None) -> bool:
         """Skip bytes up to the next valid frame; return False if the window does not hold one."""

@@ -200,12 +200,13 @@ def _entry_row(segment: Segment, item: Pair | Authorize | Pruned) -> Row:
         row = _msg_fields(item.msg) if isinstance(item, Pair) else _token_fields(item.token)
         row |= {"receipt": item.receipt, "offset": item.offset}
     if row.get("label", segment.label) != segment.label:
-        raise DecodeError("differs from the label of the file", where="MSG.label §4.1")
+        raise DecodeError("differs from the label of the file", where="MSG.label (core §4.1)")
     if receipt.label != segment.label:
-        raise DecodeError("differs from the label of the file", where="RECEIPT.label §4.3")
+        raise DecodeError("differs from the label of the file", where="RECEIPT.label (core §4.3)")
     if receipt.stream_seq != item.seq:
         raise DecodeError(
-            f"is {receipt.stream_seq}, expected {item.seq} at this position", where="RECEIPT.stream_seq §4.3"
+            f"is {receipt.stream_seq}, expected {item.seq} at this position",
+            where="RECEIPT.stream_seq (core §4.3)",
         )
     if segment.form == "set":
         _check_leaf(segment, item, receipt)
@@ -228,7 +229,7 @@ def _check_leaf(segment: Segment, item: Pair | Authorize | Pruned, receipt: Rece
     else:
         leaf = item.entry.leaf_hash
     if leaf != receipt.leaf_hash:
-        raise VerificationError("RECEIPT.leaf_hash §4.3: differs from the leaf hash of the MSG")
+        raise VerificationError("RECEIPT.leaf_hash (core §4.3): differs from the leaf hash of the MSG")
 
 
 def receipt_fields(receipt: Receipt) -> Row:

@@ -32,7 +32,7 @@ from veen_spark.read.set_walk import sequence
 
 _NAME: Final = re.compile(r"(checkpoint|peaks)-([0-9a-f]{64})-(\d{20})\.cbor")
 _INDEX: Final = re.compile(r"checkpoint-index-([0-9a-f]{64})\.cbor")
-_FILES: Final = "§4.8.3"
+_FILES: Final = "core §4.8.3"
 Kind = Literal["checkpoint", "index", "peaks", "summary"]
 
 

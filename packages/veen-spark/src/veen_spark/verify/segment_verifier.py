@@ -16,9 +16,9 @@ from typing import Final
 
 from veen_core.chunk import ChunkSummary, parse_chunk_name, summary_name
 from veen_core.entry import FLAG_AUTHORIZE, FRAME_SIZE, Entry
-from veen_core.errors import InvariantError, VeenError
+from veen_core.errors import InvariantError, VeenError, VerificationError
 from veen_core.ids import EntryHash, Label, MmrRoot, StreamSeq
-from veen_core.log_rules import FRAME, LogStep, LogTerms
+from veen_core.log_rules import LogStep, LogTerms
 from veen_core.log_verifier import LogVerifier
 from veen_core.mmr import Mmr
 from veen_spark.read.segment import Authorize, Damage, Pruned, Segment, SingleItem, single_items
@@ -33,7 +33,7 @@ MAX_REPORTED_TOKENS: Final = 65_536
 """Tokens of a segment that are reported to the driver: as many as a chunk has entries (core §4.8.2)."""
 _UNBOUNDED: Final = 2**62
 """Within a segment all writers and tokens are followed: a segment is small enough to hold them."""
-_SUMMARY: Final = "§4.8.3"
+_SUMMARY: Final = "core §4.8.3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class SegmentVerifier:
 
     def _check_entry(self, item: SingleItem) -> None:
         if isinstance(item, Damage):
-            raise InvariantError(FRAME.name, item.reason)
+            raise VerificationError(item.reason)
         if isinstance(item, Pruned):
             step = self._log.accept_pruned(item.entry)
             self._add_entry_hash(item.entry.entry_hash, item.size)
