@@ -144,7 +144,7 @@ def test_a_fold_is_stored_and_continued(square: Town) -> None:
     assert square.as_("bob", "fold", "kv.map", "long", "--json").json == fresh
     for store in stores:
         store.write_bytes(b"\x55" * 9_000)
-    assert "remove" in square.as_("bob", "fold", "kv.map", "long").failed(Exit.PROTOCOL)
+    assert "delete" in square.as_("bob", "fold", "kv.map", "long").failed(Exit.PROTOCOL)
     for store in stores:
         for file in store.parent.iterdir():
             file.unlink()
