@@ -209,7 +209,7 @@ def test_a_hub_that_was_killed_while_it_started_is_no_mistake_of_the_protocol(
     program.write_text("#!/bin/sh\nkill -9 $$\n")
     program.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(program))
-    with pytest.raises(CommandFailed, match="SIGKILL: see whether") as failed:
+    with pytest.raises(CommandFailed, match="SIGKILL; check whether") as failed:
         launch([], tmp_path / "log")
     assert failed.value.code == Exit.USAGE
 
@@ -221,7 +221,7 @@ def test_a_hub_for_whose_words_there_is_no_room_is_no_bug(
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o700)
     monkeypatch.setattr("sys.executable", str(program))
-    with pytest.raises(CommandFailed, match="see whether the disk is full") as failed:
+    with pytest.raises(CommandFailed, match="check whether the disk is full") as failed:
         launch([], tmp_path / "log")
     assert failed.value.code == Exit.USAGE
 
@@ -425,16 +425,16 @@ def test_a_hub_that_demands_a_certificate_is_shown_one(tmp_path: Path) -> None:
         flags = ("--hub", url, "--ca", cert)
         for words in (("hub", "status"), ("hub", "health"), ("hub", "keys")):
             bare = veen(*words, *flags).failed(Exit.NETWORK)
-            assert "show one with --cert and --cert-key" in bare
+            assert "present one (--cert and --cert-key)" in bare
             assert "https://" not in bare.partition(url)[2], "that is what it says already"
             assert veen(*words, *flags, "--cert", cert, "--cert-key", key).code == Exit.OK
             assert "give --cert too" in veen(*words, *flags, "--cert-key", key).failed(Exit.USAGE)
-            assert "want PEM" in veen(*words, *flags, "--cert", cert).failed(Exit.USAGE)
-            assert "want PEM" in veen(*words, "--hub", url, "--ca", key).failed(Exit.USAGE)
+            assert "must be PEM" in veen(*words, *flags, "--cert", cert).failed(Exit.USAGE)
+            assert "must be PEM" in veen(*words, "--hub", url, "--ca", key).failed(Exit.USAGE)
         veen("context", "add", "work", *flags, "--cert", cert, "--cert-key", key).ok()
         veen("hub", "health").ok()
         none = veen("context", "add", "bad", "--cert", tmp_path / "nothing").failed(Exit.USAGE)
-        assert "there is no such file" in none
+        assert "does not exist" in none
         veen("hub", "stop", "-d", tmp_path / "hub").ok()
 
 

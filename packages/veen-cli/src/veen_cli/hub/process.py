@@ -101,7 +101,7 @@ def failure_of(process: subprocess.Popen[bytes], log_lines: list[str]) -> Comman
     except (ValueError, KeyError, TypeError):
         return CommandFailed(
             f"the hub ended with code {code} and {f'wrote {last}' if last else 'an empty log'}",
-            Exit.BUG,
+            Exit(code) if not last and code in set(Exit) and code != Exit.OK else Exit.BUG,
             "check whether the disk is full, or start it without --detach",
         )
 
@@ -264,9 +264,10 @@ def _detached(
         with out.progress("waiting for the hub to listen"):
             process, url = launch(arguments, log_file)
     except CommandFailed as failed:
-        raise CommandFailed(
-            f"{failed.message} (its log: {log_file})", failed.code, failed.action, reason=failed.reason
-        ) from None
+        log = f"(its log: {log_file})"
+        message = failed.message if failed.action else f"{failed.message} {log}"
+        action = f"{failed.action} {log}" if failed.action else None
+        raise CommandFailed(message, failed.code, action, reason=failed.reason) from None
     try:
         pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     except BaseException:  # a full disk, say: a command that fails must not leave a hub behind

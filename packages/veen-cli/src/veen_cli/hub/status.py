@@ -27,7 +27,7 @@ from veen_hub.client import Tls, Unreachable
 from veen_hub.client.trust import check_status
 from veen_hub.client.wire.endpoints import Endpoints
 from veen_hub.client.wire.retry import MIN_TRY_SECONDS, Retry, retrying
-from veen_hub.client.wire.transport import Timeouts, Transport
+from veen_hub.client.wire.transport import Timeouts, Transport, no_answer
 from veen_storage import open_source
 
 
@@ -138,7 +138,7 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
     except TimeoutError as exc:
         raise Unreachable(f"{target.url}: no answer in {timeout:.1f} s") from exc
     except (OSError, ssl.SSLError, http.client.HTTPException) as exc:
-        raise Unreachable(f"{target.url}: {str(exc) or type(exc).__name__}") from exc
+        raise no_answer(target.url, exc) from exc
     finally:
         link.close()
 
@@ -146,16 +146,16 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
 def _probe(target: Target, path: str) -> tuple[int, dict[str, Any]]:
     code, body = get(target, path)
     try:
-        told = json.loads(body)
+        state = json.loads(body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        state = None
+    if not isinstance(state, dict):
         raise CommandFailed(
             f"{target.url}{path}: this is not the answer of a VEEN hub (HTTP {code})",
             Exit.PROTOCOL,
             "check the address (--hub)",
         )
-    return code, told
+    return code, state
 
 
 _probes_option = click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -167,13 +168,20 @@ class Transport:
 def no_answer(url: str, error: Exception) -> Unreachable:
     """Say why no answer came from ``url``, and what to check where the cause hints at it."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause.__cause__, ssl.SSLError):  # aiohttp's ClientOSError
+        cause = cause.__cause__
+    hung_up = isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError) or (
+        isinstance(cause, OSError) and cause.errno == errno.ECONNRESET
+    )
     action = None
-    if isinstance(cause, ssl.SSLError):
-        action = "if the hub is plain HTTP, write http:// in its address; else check the TLS files"
-    elif isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        action = "name the authority that signed its certificate (--ca)"
+    elif isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+        action = "if the hub is plain HTTP, write http:// in its address"
+    elif hung_up and not url.startswith("https:"):
         action = "if the hub uses TLS, write https:// in its address"
-        if url.startswith("https:"):
-            action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
+    elif hung_up or isinstance(cause, ssl.SSLError):
+        action = "if the hub demands a client certificate, present one (--cert and --cert-key)"
     return Unreachable(f"{url}: {str(cause) or type(cause).__name__}", action=action)
 
 
