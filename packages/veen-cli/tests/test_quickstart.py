@@ -90,7 +90,7 @@ def test_if_its_hub_fails_the_hubs_own_words_are_told(
     monkeypatch.setattr("veen_cli.quickstart.world.ENVIRONMENT", {})
     monkeypatch.setenv("VEEN_ROLE", "leader")
     told = veen("quickstart").failed(Exit.USAGE)
-    assert "role: want one of authority, tenant" in told
+    assert "is not one of authority, tenant" in told
     assert str(tmp_path) not in told, "that folder is gone"
     assert list(tmp_path.iterdir()) == []
 
