@@ -171,7 +171,7 @@ def test_a_key_is_not_ended_before_receipts_that_were_verified_under_it(start_hu
         status, identity=grown, identity_sig=hub_identity.sign_identity(signing_key("hub/1"), grown)
     )
     check_status(shown, status.identity, seen=UnixTime(BORN + 149))
-    with pytest.raises(IdentityError, match="its receipts go on to"):
+    with pytest.raises(IdentityError, match="but it signed a receipt at"):
         check_status(shown, status.identity, seen=UnixTime(BORN + 150))
 
 
