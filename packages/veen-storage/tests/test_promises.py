@@ -318,7 +318,7 @@ def test_reading_a_closed_directory_is_refused_in_our_words(make_store: MakeStor
         store.tokens,
         store.check_access,
     ):
-        with pytest.raises(ClosedError, match="is closed: open it again"):
+        with pytest.raises(ClosedError, match="is closed; open it again"):
             read()
 
 
