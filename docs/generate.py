@@ -1,8 +1,8 @@
-"""Writes the parts of the documentation that are derived from the code; ``--check`` only compares.
+"""Write the parts of the documentation that are derived from the code; ``--check`` only compares them.
 
     python docs/generate.py [--check]
 
-A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+A generated part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rejections() -> str:
 
 
 def settings() -> str:
-    """hub.yaml, from the declarations and the words that stand below them."""
+    """Return the settings of hub.yaml, from their declarations and the docstrings below them."""
     declared = {
         node.name: node
         for node in ast.parse(inspect.getsource(config)).body
@@ -65,8 +65,10 @@ def settings() -> str:
     return "\n".join(section(declared, "HubConfig", "", {}))
 
 
-def section(declared: dict[str, ast.ClassDef], name: str, key: str, told: dict[str, str]) -> Iterator[str]:
-    """One mapping of the file, then those below it; of two alike only the first is told."""
+def section(
+    declared: dict[str, ast.ClassDef], name: str, key: str, described: dict[str, str]
+) -> Iterator[str]:
+    """Yield one mapping of the file, then its nested mappings; a type used twice is described once."""
     node = declared[name]
     nested: list[tuple[str, str]] = []
     rows: list[str] = []
@@ -78,21 +80,21 @@ def section(declared: dict[str, ast.ClassDef], name: str, key: str, told: dict[s
         named = next((known for known in declared if re.search(rf"\b{known}\b", kind)), None)
         if named is not None:
             each = "each " if kind.startswith("Mapping") else ""
-            like = told.setdefault(named, below)
+            like = described.setdefault(named, below)
             rows.append(f"| `{below}` | | {'below' if like == below else f'{each}as `{like}`'} |")
-            if told[named] == below:
+            if described[named] == below:
                 nested.append((named, f"{below}.<name>." if each else f"{below}."))
             continue
         choice = re.match(r"Literal\[(.*)\]", kind)
         words = [f"One of {choice[1].replace(chr(39), '`')}."] if choice else []
-        words.append(words_after(node.body, at))
+        words.append(docstring_after(node.body, at))
         rows.append(f"| `{below}` | {default_of(line)} | {' '.join(filter(None, words))} |")
-    yield f"### {key.rstrip('.') or 'At the top'}\n"
+    yield f"### {key.rstrip('.') or 'Top level'}\n"
     if key:
         yield f"{ast.get_docstring(node)}\n".replace("``", "`")
     yield "\n".join(["| setting | default | |", "|---|---|---|", *rows, ""])
-    for inner, place in nested:
-        yield from section(declared, inner, place, told)
+    for inner, prefix in nested:
+        yield from section(declared, inner, prefix, described)
 
 
 def default_of(line: ast.AnnAssign) -> str:
@@ -105,8 +107,8 @@ def default_of(line: ast.AnnAssign) -> str:
     return f"`{value.lower() if value in {'True', 'False'} else value}`"
 
 
-def words_after(body: list[ast.stmt], at: int) -> str:
-    """The string that stands below a setting, if one does."""
+def docstring_after(body: list[ast.stmt], at: int) -> str:
+    """Return the docstring below a setting, or an empty string."""
     after = body[at + 1] if at + 1 < len(body) else None
     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
         return " ".join(str(after.value.value).split()).replace("``", "`").replace("|", "\\|")
@@ -122,8 +124,8 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
-    """The page with every generated part as the code has it now."""
+def regenerate(text: str) -> str:
+    """Return the page with every generated part replaced by what the code says now."""
     return re.sub(
         r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)",
         lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n{found[3]}",
@@ -136,10 +138,10 @@ def main(arguments: list[str]) -> int:
     stale = 0
     for page in sorted(HERE.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
-        if (new := filled(text)) == text:
+        if (new := regenerate(text)) == text:
             continue
         if "--check" in arguments:
-            print(f"{page.relative_to(HERE)} is behind the code: run `python docs/generate.py`")
+            print(f"{page.relative_to(HERE)} is out of date: run `python docs/generate.py`")
             stale = 1
         else:
             page.write_text(new, encoding="utf-8")
