@@ -36,6 +36,7 @@ ENDLESS = {
     "veen hub start --data-dir hub": "runs in the foreground",
     "veen hub start --data-dir hub --config hub.yaml": "runs in the foreground",
     "veen stream --stream orders --follow --out jsonl": "follows the stream",
+    "veen tail --stream orders --last 3 --follow": "follows the stream",
     "veen kv watch --stream config": "follows the stream",
 }
 """What only Ctrl-C ends; their arguments are parsed."""
@@ -130,7 +131,7 @@ PREPARED: tuple[tuple[str, dict[str, str]], ...] = (
 EXAMPLES = {
     line.strip(): ctx
     for _, command, ctx in LEAVES
-    if isinstance(command, Command)  # of this distribution
+    if isinstance(command, Command) and command.callback.__module__.startswith("veen_cli.")
     for line in re.split(r"^Examples?:$", command.get_help(ctx), flags=re.MULTILINE)[-1].splitlines()
     if line.strip()
 }
