@@ -186,7 +186,7 @@ def test_a_stream_continues_where_it_stopped_and_needs_both_target_and_checkpoin
         assert json.loads(done.stdout) == {"rows": rows, "out": str(target), "checkpoint": str(checkpoint)}
     numbers = spark.read.parquet(str(target)).select("stream_seq").collect()
     assert sorted(row.stream_seq for row in numbers) == list(range(1, 9))
-    for gone, why in ((checkpoint, "does not say how far"), (target, "does not hold")):
+    for gone, why in ((checkpoint, "is missing"), (target, "are not in")):
         gone.rename(tmp_path / "elsewhere")
         refused = follow()
         assert (refused.exit_code, why in refused.stderr) == (Exit.USAGE, True), refused.stderr

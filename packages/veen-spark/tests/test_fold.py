@@ -187,7 +187,7 @@ def test_a_task_buffers_a_bounded_number_of_bytes(world: Hub, monkeypatch: pytes
 
 
 def test_many_small_states_share_a_batch_and_large_ones_do_not() -> None:
-    small, large = (b"label", b"x"), (b"label", bytes(ranges.BATCH_BYTES))
+    small, large = (b"label", b"x"), (b"label", bytes(ranges.MAX_BATCH_BYTES))
     schema = pa.schema([("label", pa.binary()), ("summary", pa.binary())])
     batches = ranges.record_batches([*[small] * 1_500, large, large, small], schema)
     assert [batch.num_rows for batch in batches] == [1_024, 477, 1, 1]

@@ -26,9 +26,13 @@ _COUNTS: Final = ("events", "foreign", "undecodable", "unopened", "pruned")
     name="fold",
 )
 @log_paths
-@click.option("--overlay", required=True, type=click.Choice([*OVERLAYS]), help="The overlay to fold by.")
+@click.option(
+    "--overlay", required=True, type=click.Choice([*OVERLAYS]), help="The overlay whose state is computed."
+)
 @reader_option(required=True)
-@click.option("--allow-pruned", is_flag=True, help="Fold what retention kept, and count the pruned entries.")
+@click.option(
+    "--allow-pruned", is_flag=True, help="Fold the entries that are not pruned, and count the pruned ones."
+)
 @out_option
 @session_options
 def fold(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REMINDER_SEC: Final = 15.0
-"""How often a command says that Spark is still starting, if stderr is not a terminal."""
+"""Seconds between the notes that Spark is still starting; only if stderr is not a terminal."""
 SHOW_LOG: Final = "run the command with --verbose to see Spark's log"
 TOO_BUSY: Final = "run the command again when the machine is less busy"
 _RAISED: Final = re.compile(r"^(?:pyspark\S*: )?veen_\w+(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
@@ -35,7 +35,7 @@ _CODES: Final = {
     "Unreachable": Exit.NETWORK,
     "Refused": Exit.REFUSED,
 }
-"""Exit codes by the name of the error; every other error of VEEN exits with ``Exit.PROTOCOL``."""
+"""Exit codes by the name of the error; every other VEEN error exits with ``Exit.PROTOCOL``."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -70,7 +70,7 @@ OPTIONS: Final = (
 
 
 def session_options(function: F) -> F:
-    """Add the options that every command has."""
+    """Add the options of ``OPTIONS`` to a command."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
@@ -78,7 +78,7 @@ def session_options(function: F) -> F:
 
 @contextmanager
 def session(out: Output, master: str, conf: dict[str, str], *, verbose: bool) -> Iterator[SparkSession]:
-    """Start a session for one command and stop it at the end, or use the one that the process has."""
+    """Start a session for one command and stop it at the end, or reuse the session of this process."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loads pyspark
 
     existing = SparkSession.getActiveSession()
@@ -96,7 +96,7 @@ def session(out: Output, master: str, conf: dict[str, str], *, verbose: bool) ->
 
 @contextmanager
 def starting(out: Output, master: str) -> Iterator[None]:
-    """Say on stderr that Spark is starting, remind of it while it takes long, and say how long it took."""
+    """Report on stderr that Spark is starting, again every ``REMINDER_SEC``, and the time it took."""
     began, ready = time.monotonic(), threading.Event()
 
     def remind() -> None:
@@ -116,7 +116,7 @@ def starting(out: Output, master: str) -> Iterator[None]:
 
 
 def _silence_pyspark() -> None:
-    """Keep pyspark from logging a wrong query and py4j from logging Ctrl-C, both with their stacks."""
+    """Silence the stack traces that pyspark logs for an invalid query and py4j logs for Ctrl-C."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - loads pyspark
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -144,7 +144,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def command_error(text: str) -> CommandFailed:
-    """Return the error of VEEN inside the text of Spark's exception, or the first line of Spark's own."""
+    """Return the VEEN error quoted in a Spark exception, else the first line of the exception."""
     if found := _RAISED.findall(text):
         name, message = found[-1]
         return CommandFailed(message, _CODES.get(name, Exit.PROTOCOL))

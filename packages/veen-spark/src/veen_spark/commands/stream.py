@@ -17,11 +17,11 @@ from veen_spark.session.master import is_connect
 
 @command(
     "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders --out parquet/",
-    "veen spark stream --hub-id 62c1… --stream orders --out parquet/ --once --json",
+    "veen spark stream --hub http://127.0.0.1:8080 --hub-id 62c1… --stream orders --out live/ --once --json",
     name="stream",
 )
 @click.option("--hub", required=True, envvar="VEEN_HUB", help="URL of the hub.")
-@click.option("--hub-id", required=True, type=parse_hub_id, help="The hub that must answer there.")
+@click.option("--hub-id", required=True, type=parse_hub_id, help="Id of the hub that must answer.")
 @click.option(
     "--ca",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -31,13 +31,20 @@ from veen_spark.session.master import is_connect
 @click.option("--label", "labels", multiple=True, help="A label in hex; repeat.")
 @required_out_option
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), help="Where the position is kept [OUT.checkpoint]."
+    "--checkpoint", type=click.Path(path_type=Path), help="Folder for the read position [OUT.checkpoint]."
 )
-@click.option("--starting-offsets", default="earliest", show_default=True, help="earliest, latest, or JSON.")
+@click.option(
+    "--starting-offsets",
+    default="earliest",
+    show_default=True,
+    help="First entry to read: earliest, latest, or JSON with the first entry of each label.",
+)
 @click.option("--max-offsets-per-trigger", type=Integer(1), help="Largest number of entries in a batch.")
 @click.option("--keep-on-data-loss", is_flag=True, help="Continue if the hub has pruned unread entries.")
 @click.option(
-    "--once", is_flag=True, help="Write what the hub has now and exit; default: follow until Ctrl-C."
+    "--once",
+    is_flag=True,
+    help="Write the entries that the hub has now, then exit; default: follow until Ctrl-C.",
 )
 @session_options
 def stream(
@@ -99,25 +106,25 @@ def stream(
 def _require_same_run(target: Path, position: Path) -> None:
     """Refuse a target without its checkpoint, and a checkpoint without its target.
 
-    Spark numbers batches by the checkpoint and skips numbers that the target has. With a foreign checkpoint,
-    entries would be missing without any message.
+    Spark takes the batch number from the checkpoint and skips a batch whose number is in the target already.
+    With the checkpoint of another target, entries would be lost silently.
     """
     if _has_output(target) and not any((position / "offsets").glob("*")):
         raise CommandFailed(
-            f"{target} is not empty, and {position} does not say how far it was read",
+            f"{target} is not empty, but its checkpoint {position} is missing or empty",
             Exit.USAGE,
             "choose another --out, or give its --checkpoint",
         )
     if any((position / "commits").glob("*")) and not (target / "_spark_metadata").is_dir():
         raise CommandFailed(
-            f"{position} belongs to written Parquet that {target} does not hold",
+            f"checkpoint {position} belongs to Parquet files that are not in {target}",
             Exit.USAGE,
-            "give the folder that was written, or remove the checkpoint to start again",
+            "choose the --out that this checkpoint belongs to, or remove the checkpoint to start again",
         )
 
 
 def _has_output(target: Path) -> bool:
-    """Return whether the folder holds anything but the empty metadata folder of a run that failed early."""
+    """Return whether a run wrote to the folder; a run that failed early leaves an empty metadata folder."""
     if not target.is_dir():
         return False
     return any(path.name != "_spark_metadata" or any(path.iterdir()) for path in target.iterdir())

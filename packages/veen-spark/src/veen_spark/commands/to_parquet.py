@@ -64,20 +64,22 @@ def to_parquet(
 
 
 def _require_only_parquet(target: Path) -> None:
-    """Refuse to overwrite a folder that holds anything but what this command writes."""
+    """Refuse to overwrite a folder that contains files of another origin than this command."""
     if target.is_dir():
         other = [path for path in target.iterdir() if not path.name.startswith(("hub=", "_", "."))]
     else:
         other = [target] if target.exists() else []
     if other:
         raise CommandFailed(
-            f"{other[0]} is not Parquet of logs and would be lost", Exit.USAGE, "choose another folder"
+            f"{other[0]} was not written by this command and would be lost",
+            Exit.USAGE,
+            "choose another folder",
         )
 
 
 @contextmanager
 def _replacing(target: Path, master: str) -> Iterator[Path]:
-    """Return a folder to write to; when it is complete, it replaces the target.
+    """Yield a folder to write to, and replace the target with it when it is complete.
 
     A damaged log therefore leaves the target unchanged. The folders of a Spark Connect server cannot be
     renamed from here, so there the target itself is written.

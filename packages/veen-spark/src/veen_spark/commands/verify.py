@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     name="verify",
 )
 @log_paths
-@click.option("--hub-id", "pinned", multiple=True, type=hub_id, help="The hub that must have signed; repeat.")
+@click.option(
+    "--hub-id",
+    "pinned",
+    multiple=True,
+    type=hub_id,
+    help="Id of the hub that must have signed; repeat to allow several.",
+)
 @click.option(
     "--identity",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
     type=Integer(1),
     default=MAX_PARTITION_BYTES,
     show_default=True,
-    help="Bytes that one task reads.",
+    help="Largest number of bytes that one task reads.",
 )
 @out_option
 @session_options

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_DRIVER_FINGERPRINTS: Final = 250_000
-"""Up to this many fingerprints (2 MB) are compared by the driver."""
+"""The driver compares at most this many fingerprints (2 MB); with more, tasks compare them in buckets."""
 BUCKET_FINGERPRINTS: Final = 2_000_000
-"""Beyond that, the number of fingerprints that one task compares."""
+"""Number of fingerprints in a bucket, which one task compares."""
 MAX_PUSHED_RANGES: Final = 100
-"""Up to this many ranges are filters of the second read; beyond that, only their labels are."""
+"""The second read filters by at most this many ranges; with more, it filters only by their labels."""
 
 _FINGERPRINTED: Final = pa.schema(
     [RANGE_SCHEMA.field(name) for name in ("label", "from_seq", "to_seq", "fingerprints")]
@@ -68,7 +68,7 @@ class FoldJob(NamedTuple):
 
 
 def resolve_duplicates(ranges: DataFrame, fingerprints: int, job: FoldJob) -> DataFrame:
-    """Fold the ranges again that share a duplicate; ``fingerprints`` is the number of all fingerprints."""
+    """Fold again the ranges that share a duplicate; ``fingerprints`` is the total number of fingerprints."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
     parts = ranges.select(*PART_SCHEMA.names)

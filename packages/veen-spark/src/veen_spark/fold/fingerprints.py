@@ -55,8 +55,8 @@ class First:
 class RangeKeys:
     """An overlay's ``Seen`` for one range, which records the keys of the range.
 
-    Within the range the first query of a key is its first occurrence, unless ``resolved`` knows better.
-    ``first_keys`` are the keys whose first occurrence is in this range, for the index of a live fold.
+    The first query of a key is its first occurrence, unless ``resolved`` names another entry. ``first_keys``
+    are the keys whose first occurrence is in this range, for the index of a live fold.
     """
 
     __slots__ = ("_asked", "_keys", "_resolved", "first_keys")
@@ -80,7 +80,7 @@ class RangeKeys:
         return is_first
 
     def packed(self) -> bytes:
-        """Return the fingerprints of all queries, repeated ones included."""
+        """Return the fingerprints of all queried keys, including repeated ones."""
         return b"".join(self._asked)
 
 

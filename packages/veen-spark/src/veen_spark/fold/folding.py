@@ -28,7 +28,7 @@ from veen_spark.fold.duplicates import FoldJob, resolve_duplicates
 from veen_spark.fold.fingerprints import FINGERPRINT_BYTES
 from veen_spark.fold.merging import merge_ranges
 from veen_spark.fold.ranges import (
-    BATCH,
+    MAX_BATCH_ROWS,
     MAX_BUFFERED_MESSAGES,
     OPENED,
     PART_SCHEMA,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION_BYTES: Final = 4 * 1_048_576
-"""The ``maxPartitionBytes`` that suits a fold: a task takes about a second, so all cores end together."""
+"""Suitable ``maxPartitionBytes`` for a fold: tasks of about a second, so all cores finish together."""
 
 
 def fold(
@@ -87,10 +87,10 @@ def select_columns(frame: DataFrame, keys: ReaderKeys | None) -> DataFrame:
 
 
 def check_coverage(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) -> tuple[int, int]:
-    """Raise unless the ranges cover each label completely; return the most ranges of a label, and all keys.
+    """Raise unless the ranges cover each label from entry ``begins`` on, without gaps and overlaps.
 
-    The second number counts the fingerprints. The driver does this with about 60 bytes per range, because a
-    shuffle of so few rows takes Spark a second.
+    Return the largest number of ranges of a label, and the total number of fingerprints. The driver does this
+    with about 60 bytes per range: a shuffle would take a second even for a few rows.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import
 
@@ -110,13 +110,13 @@ def check_coverage(ranges: DataFrame, *, allow_pruned: bool, begins: int = 1) ->
     if lacking is not None and not allow_pruned:
         raise VerificationError(
             f"label {lacking[0].hex()}: retention has removed {lacking[1]} of its messages",
-            action="fold a copy from before, or fold the rest with allow_pruned",
+            action="fold a copy that was made before, or fold the rest with allow_pruned",
         )
     return widest, fingerprints
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[bytes, int, int, int, int]]:
-    for batch in table.to_batches(max_chunksize=BATCH):
+    for batch in table.to_batches(max_chunksize=MAX_BATCH_ROWS):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_BUFFERED_MESSAGES: Final = 32_768
 MAX_BUFFERED_BYTES: Final = 64 * 1_048_576
-"""Bounds of a task's buffer: messages, and bytes of their bodies. The size of the log does not matter."""
+"""Bounds of a task's buffer: messages, and bytes of their bodies; independent of the size of the log."""
 PLACE: Final = ("label", "stream_seq", "leaf_hash", "mmr_root", "kind")
 SEALED: Final = (*PLACE, "msg")
 OPENED: Final = (*PLACE, "opened", "schema", "body", "parent_id")
@@ -50,9 +50,9 @@ RANGE_SCHEMA: Final = pa.schema(
 """One row per range. ``keys`` holds the deduplication keys themselves, for a live fold; else it is null."""
 PART_SCHEMA: Final = pa.schema([f for f in RANGE_SCHEMA if f.name not in ("fingerprints", "keys")])
 """The columns that are merged, once duplicates are resolved."""
-BATCH: Final = 1_024
-BATCH_BYTES: Final = 4 * 1_048_576
-"""Bounds of an Arrow batch: few rows, because a summary may be large, but more than one per label."""
+MAX_BATCH_ROWS: Final = 1_024
+MAX_BATCH_BYTES: Final = 4 * 1_048_576
+"""Bounds of an Arrow batch. Many small summaries share a batch; a large summary completes it."""
 
 
 class PlacedMessage(NamedTuple):
@@ -76,7 +76,7 @@ def resolve_overlay(given: str | Overlay[Any]) -> Overlay[Any]:
 
 
 def overlay_reference(overlay: Overlay[Any]) -> str | Overlay[Any]:
-    """Return what is sent to executors: the name of a registered overlay, else the overlay itself."""
+    """Return the name of a registered overlay, else the overlay itself, to send it to executors."""
     return overlay.name if OVERLAYS.get(overlay.name) is overlay else overlay
 
 
@@ -178,14 +178,14 @@ def runs(placed: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:
 
 
 def record_batches(
-    rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = BATCH
+    rows: Iterable[tuple[Any, ...]], schema: pa.Schema, size: int = MAX_BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Convert rows to Arrow batches of at most ``size`` rows and about ``BATCH_BYTES``."""
+    """Convert rows to Arrow batches of at most ``size`` rows and about ``MAX_BATCH_BYTES``."""
     batch, batch_bytes = list[tuple[Any, ...]](), 0
     for row in rows:
         batch.append(row)
         batch_bytes += sum(len(value) for value in row if isinstance(value, bytes))
-        if len(batch) == size or batch_bytes >= BATCH_BYTES:
+        if len(batch) == size or batch_bytes >= MAX_BATCH_BYTES:
             yield record_batch(batch, schema)
             batch, batch_bytes = [], 0
     yield record_batch(batch, schema)

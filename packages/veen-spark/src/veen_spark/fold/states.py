@@ -3,8 +3,8 @@
     state(fold(logs, "wallet.ledger", keys), "wallet.ledger").where("balance < 0")
 
 Every row begins with ``label``, ``upto_seq`` and ``mmr_root``. The columns after them are declared by the
-overlay (``Overlay.table``). Integers are decimals, because an integer of an overlay may have 64 bits and a
-sum more. Values of free form are JSON.
+overlay (``Overlay.table``). Integers are decimals: an unsigned integer of 64 bits, or a sum, is
+too large for a long. Values without a fixed form are JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ BASIS: Final = (
     pa.field("upto_seq", pa.int64()),
     pa.field("mmr_root", pa.binary()),
 )
+"""The first columns of every table: the label, the last entry that was folded, and the root there."""
 BATCH_ROWS: Final = 8_192
 
 

@@ -3,8 +3,8 @@
     keys = ReaderKeys.from_files("/etc/veen/reader")
     open_messages(spark.read.format("veen").load("exports/*"), keys)
 
-adds the columns of ``OPENED_FIELDS`` to every row. No row is dropped: if a message does not open, ``opened``
-is false and ``why_not`` holds the reason.
+``open_messages`` adds the columns of ``OPENED_FIELDS`` to every row. No row is dropped: if a message does not
+open, ``opened`` is false and ``why_not`` holds the reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OPENED_FIELDS: Final = (
 """The columns that opening adds. ``expires_at`` is an unsigned 64-bit integer, too large for a long."""
 NEEDED: Final = ("label", "msg", "kind")
 NO_MSG: Final = "there is no entry in this row"
-"""The reason for a row without a MSG: a pruned entry seen through ``veen_open``, or a damaged one."""
+"""The reason for a row without a MSG: a pruned entry that is given to ``veen_open``, or a damaged one."""
 _NO_MESSAGE: Final = {
     "authorize": "the entry is a cap token, not a message (RESOLUTIONS H5)",
     "pruned": "retention removed the message",

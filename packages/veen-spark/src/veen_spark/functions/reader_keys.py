@@ -1,8 +1,8 @@
 """Reader keys on executors: read from files, or broadcast. A key is never in a plan, a log or a sink.
 
 A key file is ``secrets.cbor`` of ``veen keygen --no-passphrase``, the folder that holds it, or a file with
-the 32 bytes of an X25519 secret, raw or in hex. Only the path is sent to executors, and only the owner may
-be able to read the file. A broadcast sends the keys themselves over Spark's own channel: on a cluster, set
+the 32 bytes of an X25519 secret, raw or in hex. Only the path is sent to executors. The file must be
+readable by its owner only. A broadcast sends the keys themselves over Spark's own channel: on a cluster, set
 ``spark.io.encryption.enabled`` and ``spark.network.crypto.enabled``. A Spark Connect session has no
 broadcasts, so keys must come from files there.
 """

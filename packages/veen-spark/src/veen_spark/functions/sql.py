@@ -11,7 +11,7 @@
                                        an aggregate per overlay: the state of a label as JSON, with its hash
 
 A value that does not decode gives false or null, so that one bad row does not fail a query. An argument of
-the wrong type fails: hex instead of bytes would always give null.
+the wrong type is an error, because hex instead of bytes would always give null.
 
 An aggregate follows the rules of ``fold``: it refuses a label that does not begin with entry 1, has gaps, or
 has pruned entries. It processes a group in one task; for a label that is too large for one task, use
@@ -103,7 +103,7 @@ def _require(usage: str, columns: Sequence[pa.Array], *kinds: Kind) -> None:
 
 
 def _row_by_row(usage: str, work: Callable[..., Any], type_: pa.DataType, refused: Any = None) -> Columnar:
-    """Apply a function row by row: null for a null, ``refused`` where it raises ``VeenError``."""
+    """Apply ``work`` to each row: a null gives null, and a ``VeenError`` gives ``refused``."""
     kinds = [_is_binary] * (usage.count(",") + 1)
 
     def columnar(*columns: pa.Array) -> pa.Array:
@@ -180,7 +180,7 @@ def _message(overlay: Overlay[Any], seq: int, leaf: bytes, opened: dict[str, Any
     if opened is None or opened.get("why_not") == NO_MSG:
         raise VerificationError(
             f"{aggregate_name(overlay.name)}: entry {seq} has no message; retention has removed it",
-            action="fold a copy from before, or use fold(…, allow_pruned=True)",
+            action="fold a copy that was made before, or use fold(…, allow_pruned=True)",
         )
     if not opened["opened"]:
         return Message(seq, leaf, UNOPENED, b"")

@@ -3,8 +3,8 @@
 Both objects are arrays in which only the integers and the ciphertext vary in size. Numpy therefore locates
 every field of a batch in a dozen passes: about 1 µs per entry, where decoding entry by entry takes 20 µs.
 
-The functions here only accept. Bytes that they do not recognize as canonical go to veen_core's decoders,
-which decide and word the error. A property test compares the two.
+The functions here never report an error. An entry that they do not recognize as canonical is decoded by
+veen_core, which accepts it or raises the error. A property test compares the two.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def uint(data: Bytes, at: Ints, width: int) -> Counts:
 
 
 def _equal(data: Bytes, at: Ints, expected: tuple[int, ...]) -> Mask:
-    """Return where the bytes at each offset are ``expected``."""
+    """Return for each offset whether the bytes there are ``expected``."""
     mask: Mask = data[at] == expected[0]
     for step, byte in enumerate(expected[1:], 1):
         mask = mask & (data[at + step] == byte)
@@ -82,7 +82,7 @@ def _equal(data: Bytes, at: Ints, expected: tuple[int, ...]) -> Mask:
 
 
 def _head(data: Bytes, at: Ints, major: int) -> tuple[Mask, Ints, Ints]:
-    """Read CBOR heads of a major type: whether each is the shortest form, its argument, its end."""
+    """Read the CBOR head at each offset; return whether it is canonical, its argument, and its end."""
     first = data[at].astype(np.int64) - (major << 5)
     ok: Mask = (first >= 0) & (first <= 27)
     form = np.where(ok & (first >= 24), first - 23, 0)

@@ -32,7 +32,7 @@ _SEQUENCES: Final = frozenset(sequence_name(stem) for stem in (PAYLOADS, RECEIPT
 _EXPORTED: Final = frozenset({SIGNATURE, *_SEQUENCES})
 """Files that only an export has: a folder with one of them and no manifest is a damaged export."""
 _MAX_DEPTH: Final = 4
-"""How many levels of folders are searched below a path."""
+"""Largest number of folder levels that are searched below a path."""
 NamedChunk = tuple[str, ChunkName, int]
 """A chunk file's name, the parsed name, and the file's size."""
 
@@ -71,7 +71,7 @@ def find_logs(paths: Iterable[str]) -> FoundLogs:
     segments: dict[str, Segment] = {}
     files: list[Path] = []
     dependent: list[Path] = []
-    """Files that are useless unless their folder is read too; ignoring one silently could skip a log."""
+    """Named files that are no log by themselves. If their folder is not read either, the search raises."""
     found = FoundLogs([], set(), {})
     for path in map(os.path.abspath, paths):  # executors have other working folders
         if not (matches := matching(path)):
@@ -112,16 +112,16 @@ def _no_log(path: Path) -> SparkSetupError:
     )
 
 
-def _search(path: Path, depth: int, here: FoundLogs) -> list[Segment] | None:
+def _search(path: Path, depth: int, logs: FoundLogs) -> list[Segment] | None:
     """Return the segments under a path: an empty list for an empty log, None if there is no log.
 
-    A folder that cannot be listed is recorded in ``here`` and does not stop the search.
+    A folder that cannot be listed is recorded in ``logs`` and does not stop the search.
     """
     try:
-        return _search_readable(path, depth, here)
+        return _search_readable(path, depth, logs)
     except OSError as exc:
-        here.whole.add(str(path))
-        here.damaged[str(path)] = _unreadable(path, exc)
+        logs.whole.add(str(path))
+        logs.damaged[str(path)] = _unreadable(path, exc)
         return []
 
 
@@ -129,25 +129,25 @@ def _unreadable(path: Path, exc: OSError) -> DamagedLog:
     return DamagedLog(str(path), 0, f"cannot be read: {exc.strerror or exc}", action="check its permissions")
 
 
-def _search_readable(path: Path, depth: int, here: FoundLogs) -> list[Segment] | None:
+def _search_readable(path: Path, depth: int, logs: FoundLogs) -> list[Segment] | None:
     if not path.exists():
         raise SparkSetupError(f"{path} does not exist", action="check the path and the working folder")
     if path.is_file():
         return None
     if (path / MANIFEST).is_file():
-        return _complete(path, lambda: _exported(path, here), here)
+        return _complete(path, lambda: _exported(path, logs), logs)
     if (path / VERSION).is_file():
-        return _complete(path / "log", lambda: _chunks(path / "log", path, here), here)
+        return _complete(path / "log", lambda: _chunks(path / "log", path, logs), logs)
     folders, loose, entries = [], False, list(os.scandir(path))
     if any(entry.name in _EXPORTED for entry in entries):
-        return _complete(path, lambda: _without_manifest(path), here)
+        return _complete(path, lambda: _without_manifest(path), logs)
     for entry in entries:
         loose = loose or parse_chunk_name(entry.name) is not None
         if entry.is_dir() and not entry.name.startswith("."):
             folders.append(Path(entry.path))
-    parts = [_complete(path, lambda: _chunks(path, path, here), here)] if loose else []
+    parts = [_complete(path, lambda: _chunks(path, path, logs), logs)] if loose else []
     for folder in sorted(folders):
-        if depth and (found := _search(folder, depth - 1, here)) is not None:
+        if depth and (found := _search(folder, depth - 1, logs)) is not None:
             parts.append(found)
     return [segment for part in parts for segment in part] if parts else None
 
@@ -156,19 +156,19 @@ def _without_manifest(folder: Path) -> list[Segment]:
     raise DamagedLog(str(folder / MANIFEST), 0, "the file is missing, so the export is incomplete")
 
 
-def _complete(folder: Path, search: Callable[[], list[Segment]], here: FoundLogs) -> list[Segment]:
-    """Search a whole folder; record in ``here`` why it cannot be read completely."""
-    here.whole.add(str(folder))
+def _complete(folder: Path, search: Callable[[], list[Segment]], logs: FoundLogs) -> list[Segment]:
+    """Search a whole folder; if it cannot be read completely, record the reason in ``logs``."""
+    logs.whole.add(str(folder))
     try:
         return search()
     except DamagedLog as exc:
-        here.damaged[str(folder)] = exc
+        logs.damaged[str(folder)] = exc
     except OSError as exc:
-        here.damaged[str(folder)] = _unreadable(folder, exc)
+        logs.damaged[str(folder)] = _unreadable(folder, exc)
     return []
 
 
-def _chunk_files(files: Iterable[Path], here: FoundLogs) -> list[Segment]:
+def _chunk_files(files: Iterable[Path], logs: FoundLogs) -> list[Segment]:
     """Return the segments of chunk files that the user named; ignore other files, such as summaries."""
     folders: dict[Path, list[NamedChunk]] = {}
     for path in dict.fromkeys(files):
@@ -177,13 +177,13 @@ def _chunk_files(files: Iterable[Path], here: FoundLogs) -> list[Segment]:
     segments: list[Segment] = []
     for folder, named in folders.items():
         home = folder.parent if folder.name == "log" else folder
-        segments += _newest_forms(folder, _hub(folder, home, here), named)
+        segments += _newest_forms(folder, _hub(folder, home, logs), named)
     return segments
 
 
-def _chunks(folder: Path, home: Path, here: FoundLogs) -> list[Segment]:
+def _chunks(folder: Path, home: Path, logs: FoundLogs) -> list[Segment]:
     """Return the segments of a folder of chunk files; ``home`` has the hub's identity."""
-    return _newest_forms(folder, _hub(folder, home, here), _names(folder))
+    return _newest_forms(folder, _hub(folder, home, logs), _names(folder))
 
 
 def _newest_forms(folder: Path, hub: HubId | None, names: Iterable[NamedChunk]) -> list[Segment]:
@@ -238,14 +238,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedLog(str(folder / MANIFEST), 0, str(exc)) from exc
 
 
-def _exported(folder: Path, here: FoundLogs) -> list[Segment]:
+def _exported(folder: Path, logs: FoundLogs) -> list[Segment]:
     """Return the segments of an export; raise ``DamagedLog``."""
     manifest = read_manifest(folder)
     if manifest.to_seq >= 2**63 or manifest.from_seq > manifest.to_seq:
         reason = f"entries {manifest.from_seq} to {manifest.to_seq} are not a valid range"
         raise DamagedLog(str(folder / MANIFEST), 0, reason)
     if manifest.form == "chunks":
-        if not (chunks := _chunks(folder, folder, here)):
+        if not (chunks := _chunks(folder, folder, logs)):
             raise DamagedLog(str(folder), 0, f"there is no chunk file, although {MANIFEST} lists some")
         return chunks
     payloads, receipts = (folder / sequence_name(stem) for stem in (PAYLOADS, RECEIPTS))
@@ -286,10 +286,10 @@ def hub_id_of(home: Path) -> HubId | None:
         raise DamagedLog(str(home / IDENTITY), 0, str(exc)) from exc
 
 
-def _hub(folder: Path, home: Path, here: FoundLogs) -> HubId | None:
+def _hub(folder: Path, home: Path, logs: FoundLogs) -> HubId | None:
     """Return the hub_id, or None; an unreadable identity is recorded as damage of the folder."""
     try:
         return hub_id_of(home)
     except DamagedLog as exc:
-        here.damaged[str(folder)] = exc
+        logs.damaged[str(folder)] = exc
         return None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class WrittenRows(NamedTuple):
-    """How many rows were written, and how many of them describe damage."""
+    """The number of rows written, and the number of these that describe damage."""
 
     rows: int
     damaged: int

@@ -38,7 +38,7 @@ def pack(segments: Iterable[Segment], max_bytes: int = MAX_PARTITION_BYTES) -> l
 
 
 def task_bytes(segments: Iterable[Segment], max_bytes: int) -> int:
-    """Return how many bytes one task should read, so that every core gets a few worthwhile tasks."""
+    """Return the number of bytes that one task should read, so that every core gets a few large tasks."""
     total = sum(map(_size, segments))
     return min(max_bytes, max(MIN_TASK_BYTES, total // (TASKS_PER_CORE * (os.cpu_count() or 1))))
 
@@ -115,7 +115,7 @@ def _split_set(segment: Segment, parts: int) -> Iterator[Segment]:
         row = payloads.at_fraction(part, parts)
         if row is None or row.stream_seq <= starts[-1][0] or row.offset <= starts[-1][1]:
             continue
-        if (receipt_row := receipts.of_seq(row.stream_seq)) is not None and receipt_row.offset > starts[-1][
+        if (receipt_row := receipts.row_of(row.stream_seq)) is not None and receipt_row.offset > starts[-1][
             2
         ]:
             starts.append((row.stream_seq, row.offset, receipt_row.offset))

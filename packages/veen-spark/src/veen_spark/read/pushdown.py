@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _FIRST: Final = 0
 _LAST: Final = 2**63 - 1
-"""The range of a column. A log may claim larger numbers; no filter excludes them, so that reading fails."""
+"""The range of a long column. A segment that claims a larger number is not excluded: reading it must fail."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Segment:
 
     form: Form
     origin: str
-    """The folder in which the segment was found. Other files in this folder are evidence about the log."""
+    """The folder in which the segment was found. It also holds the log's checkpoints, peaks and summaries."""
     path: str
     """The chunk file; for a set-form export, its payloads file."""
     hub_id: HubId | None

@@ -109,7 +109,7 @@ def _remaining(segment: Segment, at: int, reason: str) -> Damage:
 
 
 class _SpanBuilder:
-    """Collects entries until they make a span."""
+    """Collects entries into spans of at most ``MAX_SPAN_ENTRIES`` entries and about ``MAX_SPAN_BYTES``."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -117,7 +117,7 @@ class _SpanBuilder:
         self._bounds: list[tuple[int, int, int, int, int]] = []
 
     def add(self, seq: int, offset: int, msg: bytes, receipt: bytes) -> Items:
-        """Add an entry; yield a span if it is full."""
+        """Add an entry; yield the span if it is now full."""
         begin, between = self._size, self._size + len(msg)
         self._size = between + len(receipt)
         self._parts += (msg, receipt)
@@ -151,8 +151,8 @@ class SequenceIndex:
             found = self._row_from(file.fileno(), self._size * part // of)
         return found[1] if found is not None else None
 
-    def of_seq(self, seq: int) -> IndexRow | None:
-        """Return the row of an entry, or None."""
+    def row_of(self, seq: int) -> IndexRow | None:
+        """Return the index row of entry ``seq``, or None if the index has no such row."""
         with open(self._path, "rb") as file:
             fd, low, high = file.fileno(), 0, self._size
             while low < high:

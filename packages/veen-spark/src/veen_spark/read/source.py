@@ -78,7 +78,7 @@ class VeenReader(DataSourceReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         for condition in filters:
             self._filters = self._filters.with_filter(condition)
-        return filters  # Spark applies them again; this source only skips what cannot match
+        return filters  # Spark applies them again; this source only skips rows that cannot match
 
     def partitions(self) -> Sequence[InputPartition]:
         segments = self._filters.segments(find_segments(self._paths))

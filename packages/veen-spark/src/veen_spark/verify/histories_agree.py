@@ -47,7 +47,7 @@ def compare_copies(
     parts: Iterable[Segment],
     look_up: Callable[[list[RootLookup]], list[bytes | None]],
 ) -> None:
-    """Give every copy that contradicts a shorter one a fault."""
+    """Compare all copies of each label; set ``fault`` of a copy that contradicts a shorter one."""
     unknown = []
     for pair in _copy_pairs(reports):
         if (root := pair.longer.roots.get(pair.size)) is None:
@@ -86,7 +86,7 @@ def _compare(pair: CopyPair, root: bytes | None) -> None:
 
 
 def _lookup(pair: CopyPair, by_label: Parts) -> RootLookup:
-    """Return the segment of the longer copy that holds the entry."""
+    """Return the request for the root of the longer copy where the shorter one ends."""
     longer = pair.longer
     parts = by_label[longer.hub_id or b"", longer.label or b"", longer.origin]
     at = bisect_right([part.start_seq for part in parts], pair.size) - 1
@@ -97,7 +97,7 @@ def _lookup(pair: CopyPair, by_label: Parts) -> RootLookup:
 
 
 def roots_at(lookups: list[RootLookup]) -> list[bytes | None]:
-    """Answer the requests; None where the entry can no longer be read."""
+    """Return the requested roots; None for an entry that can no longer be read."""
     return [_root_at(*lookup) for lookup in lookups]
 
 

@@ -2,8 +2,8 @@
 
 Entries that verify by themselves may be only a part of the label. In a folder that was searched completely,
 the manifest states which entries exist, a data directory holds every label from entry 1 on, and every
-checkpoint, peaks file and summary belongs to an entry (``artifacts``). Entries after the last artifact
-cannot be missed: no file mentions them.
+checkpoint, peaks file and summary belongs to an entry (``artifacts``). If entries after
+the last artifact are missing, this cannot be detected: no file mentions them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ArtifactIndex:
             return {}
 
     def missing(self, report: LabelReport, parts: Sequence[Verdict]) -> LabelFault | None:
-        """Return what is missing from a label whose entries all verify, or None."""
+        """Return the fault of a label that verifies but lacks entries; None if the label is complete."""
         origin, first, last = self._origins.get(report.origin), parts[0], parts[-1]
         if origin is None or report.origin not in self._whole:
             return None

@@ -45,12 +45,13 @@ _VERIFIED_BY_CONTENT: Final = (
     *("chunk-", "peaks-", "checkpoint-", "hub-identity."),
     *(sequence_name(stem) for stem in (RECEIPTS, PAYLOADS)),
 )
-"""Prefixes of files whose content is verified. Other files are compared with their hash in the manifest.
-Pruned payloads are too, because no signature covers prev_ack and auth_ref of a pruned MSG."""
+"""Prefixes of the files whose content is verified, so that their hash in the manifest need not be checked.
+The hash is checked for all other files and for files with pruned entries, because no signature covers
+prev_ack and auth_ref of a pruned MSG."""
 
 
 class LabelExtent(NamedTuple):
-    """The first and last entry of a label and its pruned ranges."""
+    """The entries of a label that were found: first and last entry, their times, peaks and pruned ranges."""
 
     from_seq: int
     to_seq: int
@@ -63,7 +64,7 @@ class LabelExtent(NamedTuple):
 
 @contextmanager
 def _blame(path: Path) -> Iterator[None]:
-    """Convert errors to ``DamagedLog`` of this file, unless they name a file already."""
+    """Convert errors to a ``DamagedLog`` that names this file, unless they name a file already."""
     try:
         yield
     except DamagedLog:
@@ -171,7 +172,10 @@ class Origin:
         return self._is_signed()
 
     def _check_files(self, manifest: Manifest) -> None:
-        """Raise for missing, unlisted and changed files; a missing entry file shows as missing entries."""
+        """Raise for missing, unlisted and changed files.
+
+        A missing file of entries is not an error here: ``missing_entries`` reports its entries.
+        """
         there = {entry.name for entry in os.scandir(self.folder)} - {MANIFEST, SIGNATURE}
         listed = {file.name for file in manifest.files}
         for name in sorted(there - listed):
@@ -205,7 +209,7 @@ class Origin:
         self._check_later(manifest, found)
 
     def _check_later(self, manifest: Manifest, found: LabelExtent) -> None:
-        """Raise unless the later checkpoint in the manifest is consistent with the end of the range."""
+        """Raise unless ``later``, a checkpoint after the range, is consistent with the end of the range."""
         if (later := manifest.later) is None:
             return
         made, proof = later.checkpoint, later.consistency

@@ -82,7 +82,7 @@ def run_pipeline(
     identity: HubIdentity | None = None,
     max_partition_bytes: int = MAX_PARTITION_BYTES,
 ) -> VerificationReport:
-    """Run the pipeline with any way to run its tasks."""
+    """Verify every entry under the paths, as ``verify``; ``run`` runs the tasks."""
     hubs = [_hub_id(hub) for hub in ([pinned] if isinstance(pinned, str | HubId) else pinned)]
     found = find_logs(paths)
     limit = task_bytes(found.segments, max_partition_bytes)
@@ -211,7 +211,7 @@ def run(spark: SparkSession, task: Callable[[list[In]], list[Out]], work: Sequen
     """Run one Spark task per piece of work and return the results in order; both are pickled."""
     if not work:
         return []
-    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # limitly paths, which are much alike
+    packed = [zlib.compress(pickle.dumps(piece), 1) for piece in work]  # mostly similar paths
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -153,13 +153,13 @@ def key_of(segment: Segment) -> tuple[bytes, bytes, str]:
 
 
 FindMissing = Callable[[LabelReport, Sequence[Verdict]], LabelFault | None]
-"""Returns what is missing from a label whose entries all verify."""
+"""Returns the fault of a label that verifies but lacks entries, or None."""
 
 
 def assemble_labels(
     verdicts: Iterable[Verdict], before: dict[tuple[str, int], Peaks | None], find_missing: FindMissing
 ) -> tuple[list[LabelReport], int]:
-    """Join verdicts to labels; also return how many labels have too many writers or tokens to compare."""
+    """Join verdicts to one report per label; also return the number of labels that were compared partly."""
     ordered = sorted(verdicts, key=lambda v: (*key_of(v.segment), v.segment.start_seq, v.segment.begin))
     reports, partly = [], 0
     for _, group in groupby(ordered, key=lambda v: key_of(v.segment)):
@@ -227,7 +227,7 @@ def empty_label(
 
 
 def _summary_fault(parts: Sequence[Verdict]) -> LabelFault | None:
-    """Compare chunks that were split with their summaries; tasks compared the others."""
+    """Compare split chunks with their summaries, and return a fault; tasks compare the other chunks."""
     cut = (part for part in parts if not part.segment.whole)
     for _, group in groupby(cut, key=lambda part: part.segment.path):
         pieces = list(group)
@@ -242,7 +242,7 @@ def _summary_fault(parts: Sequence[Verdict]) -> LabelFault | None:
 
 
 def _continues(last: Verdict | None, part: Verdict, peaks: Peaks | None) -> str | None:
-    """Return why a segment does not continue the previous one, or None."""
+    """Return the reason why a segment does not continue the previous one, or None."""
     start = part.segment.start_seq
     if last is not None:
         if start != last.last_seq + 1:
@@ -280,7 +280,7 @@ class _Writers:
         """Whether all writers so far are known, so that a new one must begin with 1."""
 
     def fault(self, part: Verdict) -> str | None:
-        """Return why a writer's counter does not continue, or None."""
+        """Return the reason why a writer's client_seq does not continue, or None."""
         if part.writers is None:
             self._last, self._complete = {}, False
             return None

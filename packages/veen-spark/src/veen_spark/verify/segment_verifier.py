@@ -1,4 +1,4 @@
-"""Verification of one segment: what one task does.
+"""Verification of one segment, in one task.
 
 veen_core's ``LogVerifier`` checks every entry and checkpoint, starting from the peaks before the segment.
 This module feeds it the entries, compares the chunk with its summary, and records what the driver needs to
@@ -28,11 +28,11 @@ from veen_spark.verify.origin import Peaks, PrunedRanges
 from veen_spark.verify.subtrees import Tile, Tiles
 
 MAX_REPORTED_WRITERS: Final = 4_096
-"""Writers of a segment that are reported to the driver, to compare them across segments."""
+"""Largest number of writers that a task reports to the driver, which compares them across segments."""
 MAX_REPORTED_TOKENS: Final = 65_536
-"""Tokens of a segment that are reported to the driver: as many as a chunk has entries (core §4.8.2)."""
+"""Largest number of tokens that a task reports to the driver: the most entries of a chunk (core §4.8.2)."""
 _UNBOUNDED: Final = 2**62
-"""Within a segment all writers and tokens are followed: a segment is small enough to hold them."""
+"""Bound of ``LogVerifier`` within a segment: none, because a segment has few enough writers and tokens."""
 _SUMMARY: Final = "core §4.8.3"
 
 
@@ -140,7 +140,7 @@ class SegmentVerifier:
         self._record(step, item.offset)
 
     def _record(self, step: LogStep, offset: int) -> None:
-        """Note what the driver needs of a valid entry."""
+        """Add a valid entry to the verdict: its time, its root, and its writer or token."""
         verdict = self.verdict
         if not verdict.entries:
             verdict.first_ts = step.hub_ts

@@ -62,7 +62,7 @@ def tiles_of(segment: Segment) -> list[Tile] | None:
 
 
 def _leaves(item: Item) -> list[bytes]:
-    """Return the leaf hashes in an item's receipts; raise for damage."""
+    """Return the leaf hashes of the entries of one item of ``walk``; raise ``VeenError`` for damage."""
     if isinstance(item, Pruned):
         return [item.entry.receipt.leaf_hash]
     if isinstance(item, Authorize):
