@@ -91,7 +91,7 @@ def range_task(
     resolved: FirstOccurrences | None = None,
     keep_keys: bool = False,
 ) -> Task:
-    """Return the task for ``mapInArrow``.
+    """Return a function for ``mapInArrow`` that folds rows to one row per range.
 
     With ``resolved``, only its ranges are folded, with duplicates resolved. With ``keep_keys``, the rows hold
     the deduplication keys whose first occurrence is in the range.

@@ -118,7 +118,7 @@ def add_opened_columns(batch: pa.RecordBatch, opener: Opener) -> pa.RecordBatch:
 
 
 def opened_values(opened: Opened | Unopened) -> tuple[Any, ...]:
-    """Return the values of ``OPENED_FIELDS``."""
+    """Return the values of the columns ``OPENED_FIELDS`` for one message."""
     if isinstance(opened, Unopened):
         return False, opened.why, None, None, None, None, None, None, None
     header = opened.header
