@@ -99,6 +99,37 @@ def test_a_batch_that_another_batch_follows_was_synced_and_is_never_dropped(fold
         shutil.rmtree(root)
 
 
+def test_the_limits_in_adr_0008_lose_an_acknowledged_batch_with_a_notice(folder: Path) -> None:
+    run, segment, start = two_batches(folder)
+    whole = segment.read_bytes()
+    flipped = bytearray(whole)
+    flipped[HEADER_SIZE - 1] ^= 1
+    flipped_twice = bytearray(flipped)
+    flipped_twice[HEADER_SIZE + 50] ^= 1
+    for name, content in {
+        "a flipped header bit before a torn batch": bytes(flipped[:start]) + bytes(len(whole) - start),
+        "a flipped bit in header and payload of the last batch": bytes(flipped_twice[:start]),
+        "a segment that ends inside the first of two batches": whole[: start - 20],
+    }.items():
+        root = Path(shutil.copytree(run.root, folder / "copy"))
+        (root / "journal" / segment.name).write_bytes(content)
+        with Store(root, background=False) as store:
+            assert store.read.head(ORDERS) is None, name
+            assert len(store.notices) == 1, name
+        shutil.rmtree(root)
+
+
+def test_a_segment_that_lost_its_last_batch_whole_opens_without_a_notice(folder: Path) -> None:
+    """The limit in ADR 0008: nothing on the disk shows that the second batch existed."""
+    run, segment, start = two_batches(folder)
+    segment.write_bytes(segment.read_bytes()[:start])
+    with Store(run.root, background=False) as store:
+        head = store.read.head(ORDERS)
+        assert head is not None
+        assert head.stream_seq == 2
+        assert store.notices == []
+
+
 def test_a_chunk_write_torn_at_any_byte_is_written_again(folder: Path) -> None:
     """The journal still holds the entries: what arrived of them is replaced, whichever bytes these are."""
     run = Run(folder / "hub", Files())

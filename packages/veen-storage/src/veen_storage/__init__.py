@@ -3,15 +3,15 @@
 Rooms:
 
 - ``disk``: files, layout, lock, keys, creation, key rotation;
-- ``commit``: journal, writer, ledger, applier, recovery: the way of a message to disk;
+- ``commit``: journal, writer, ledger, applier, recovery: the path of a message to disk;
 - ``chunks``: chunk files, their compression, retention;
 - ``index``: the LMDB tables, rebuildable from the log;
 - ``read``: everything a hub answers from a data directory;
 - ``copies``: clone, fork and export;
 - ``fsck``: check and repair.
 
-The names below are the face for hubs and tools; ``veen_storage.copies`` and ``veen_storage.fsck`` have their
-own. They are imported on first use: an error class does not need LMDB.
+The names below are the public API for hubs and tools; ``veen_storage.copies`` and ``veen_storage.fsck`` have
+their own. They are imported on first use, so that importing an error class does not load LMDB.
 """
 
 from importlib import import_module

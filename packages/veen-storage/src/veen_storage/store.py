@@ -98,7 +98,7 @@ class Store:
         if profile is not None:
             check_profile(self.registry, profile)
         self.notices: list[str] = []
-        """What an operator should know, such as a torn batch that was dropped; each notice is also logged."""
+        """Messages for the operator, such as a torn batch that was dropped; each notice is also logged."""
         self._lock = DirectoryLock(self.layout, observable=True)
         try:
             open_checks.check_names(self.layout)
@@ -215,7 +215,7 @@ class Store:
         self._previous_label = previous_label
 
     def set_sign_many(self, sign_many: SignMany) -> None:
-        """Set what signs the receipts of a batch with the directory's keys; call before the first batch."""
+        """Set the function that signs receipts with the directory's keys; call before the first batch."""
         if isinstance(self._signer, HubKeys):
             self._signer.sign_many = sign_many
 
@@ -230,19 +230,19 @@ class Store:
         return Signature(self.layout.identity_signature.read_bytes())
 
     def artifacts(self) -> Artifacts:
-        """The identity record with its signature (core §8.4)."""
+        """Return the identity record with its signature (core §8.4)."""
         return Artifacts(self.identity, self.identity_signature)
 
     def tokens(self) -> list[CapToken]:
-        """Every capability token that was ever authorized."""
+        """Return every capability token that was ever authorized."""
         with self._index.reading() as view:
             found = [record.token for _auth_ref, record in tables.CAPS.scan(view)]
         return [token for token in found if token is not None]
 
     def due(self, policy: retention.PrunePolicy, now: UnixTime, *, keep: Label) -> list[Prune]:
-        """Return the chunks that the rules demand to prune now, except of the label ``keep``.
+        """Return the chunks that the rules prune now; chunks of the label ``keep`` are never among them.
 
-        A damaged chunk is left out, so that evidence of the damage stays.
+        A damaged chunk is left out, so that the evidence of damage is kept.
         """
         decisions, held_back = list[Prune](), 0
         for label in self.read.all_labels():
@@ -353,7 +353,7 @@ class Store:
         return self._tail.size
 
     def close(self) -> None:
-        """Apply what waits and release the directory. Safe to call twice."""
+        """Apply the waiting batches and release the directory. Safe to call twice."""
         with self._queue.changed:
             self._queue.closing = True
             self._queue.changed.notify_all()

@@ -1,7 +1,7 @@
 """The check that this hub signed a chunk file, made when the file is first used (core §8.4).
 
-Files of another hub are mixed in whole, so one receipt per file is enough. The MMR root would not tell: two
-hubs that got the same messages in the same order have the same roots, and only their receipts differ. A file
+Files of another hub are mixed in whole, so one receipt per file is enough. The MMR root is not enough:
+two hubs that accepted the same messages in the same order have the same roots, but different receipts. A file
 is checked when it is first read, and a growing chunk before its label is first appended to, so that no entry
 of another hub is shown or extended. Opening checks the growing chunks of a fixed number of labels
 (``disk.open_checks``).
@@ -46,7 +46,7 @@ class OriginCheck:
         """By label number: 1 if its growing chunk was checked. Later only this process appends to it."""
 
     def check_read(self, name: str, read: Sequence[Entry | PrunedEntry]) -> None:
-        """Raise unless this hub signed what was read of a file; later calls for the file do nothing."""
+        """Raise unless this hub signed the entries read from a file; later calls for the file do nothing."""
         if name in self._files:
             return
         self._check_signed(name, read[-1].receipt)

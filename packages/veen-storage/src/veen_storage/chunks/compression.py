@@ -31,7 +31,7 @@ _FOOTER: Final = struct.Struct("<IBI")
 def finalize_chunk(
     files: Files, layout: Layout, label: Label, start: StreamSeq, end: StreamSeq, *, zstd_level: int | None
 ) -> None:
-    """Give a sealed chunk its final name, unless it has it already."""
+    """Give a sealed chunk its final name; do nothing if it has that name already."""
     growing, final = layout.chunk(label, start, None), layout.chunk(label, start, end)
     if not growing.exists():
         return

@@ -1,4 +1,4 @@
-"""The file ``chunk-….pruned``: what retention keeps of a chunk without its payloads (COMP0.1, core §3.4.1).
+"""The file ``chunk-….pruned``: a chunk without its payloads, as retention keeps it (COMP0.1, core §3.4.1).
 
 The file is a CBOR sequence: a head, one ``PrunedEntry`` for each entry, and a byte string with the offset of
 each entry and the end of the last one, as u32be. A reader that knows the number of entries finds any of them
@@ -30,7 +30,7 @@ def encode_offsets(offsets: Iterable[int]) -> bytes:
 
 
 def join_pruned(head: bytes, items: list[bytes]) -> bytes:
-    """Join encoded head and entries to the content of a file."""
+    """Join the encoded head and entries to the content of a ``.pruned`` file."""
     offsets = accumulate(map(len, items), initial=len(head))
     return b"".join((head, *items, encode_offsets(offsets)))
 
@@ -40,14 +40,14 @@ def encode_pruned(head: PrunedHead, kept: Iterable[PrunedEntry]) -> bytes:
 
 
 class PrunedChunk(NamedTuple):
-    """The content of a file; each entry with its offset."""
+    """The content of a ``.pruned`` file; ``kept`` has each entry with its offset."""
 
     head: PrunedHead
     kept: list[tuple[int, PrunedEntry]]
 
 
 def read_pruned_head(path: Path) -> PrunedHead:
-    """Read the head of a file."""
+    """Read the head of a ``.pruned`` file."""
     with reading(path.name):
         data = path.read_bytes()
     try:
@@ -57,14 +57,14 @@ def read_pruned_head(path: Path) -> PrunedHead:
 
 
 def read_pruned_chunk(path: Path) -> PrunedChunk:
-    """Read a whole file; check each entry against its receipt, and every offset."""
+    """Read a whole ``.pruned`` file; check each entry against its receipt, and every offset."""
     with reading(path.name):
         data = path.read_bytes()
     return decode_pruned_chunk(path.name, data)
 
 
 def decode_pruned_chunk(name: str, data: bytes) -> PrunedChunk:
-    """Decode and check the content of a file."""
+    """Decode and check the content of a ``.pruned`` file."""
     at, head = 0, None
     kept: list[tuple[int, PrunedEntry]] = []
     try:

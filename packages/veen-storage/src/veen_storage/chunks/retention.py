@@ -5,10 +5,10 @@ A pruned chunk leaves a file (``pruned_chunk``) with the time of pruning, the si
 each entry its receipt, its hash and the MSG fields that leaf hashes are made from. Every proof across the
 chunk still verifies, and the index can be rebuilt.
 
-A decision to prune goes through the journal, so that it is applied completely or again. Before a chunk is
+A decision to prune is journaled, so that a pruning that a crash interrupts is repeated. Before a chunk is
 pruned, its entry hashes are compared with the manifest, because its payloads cannot be checked afterwards:
 once before the decision (``prunable``), and once when it is applied. A chunk that is damaged by then is left
-as it is, and everything else continues. The rules will demand it again.
+as it is, and everything else continues. Once the chunk is restored, the rules prune it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from veen_storage.index.tables import CHUNKS, LABELS, MANIFEST, TOMBSTONES, is_c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRule:
-    """How long, and how many bytes of, payloads a label keeps; None means no bound."""
+    """Bounds on the payloads that a label keeps, by age and by size; None means no bound."""
 
     max_age_sec: int | None = None
     max_bytes: int | None = None
@@ -69,7 +69,7 @@ class SealedChunk:
 
 
 def due(index: Index, label: Label, rule: PruneRule, now: UnixTime) -> list[Prune]:
-    """Return the chunks that a rule demands to prune now, oldest first; none of a label that holds tokens."""
+    """Return the chunks that a rule prunes now, oldest first; a label that holds tokens has none."""
     with index.reading() as view:
         number = LABELS.get(view, label)
         if number is None or is_control_label(view, number):

@@ -78,7 +78,7 @@ class Applier:
         self.finish(finishing)
 
     def finish(self, finishing: bytes, *, after_crash: bool = False) -> None:
-        """Do step 4; ``after_crash``: of a round that was interrupted after step 3."""
+        """Do step 4; ``after_crash``: for a round that a crash interrupted after step 3."""
         for kind, label, start, end in decode_finishing(finishing):
             if kind == "seal" and after_crash and self._is_compressed(label, start, end):
                 self._files.remove(self._layout.chunk(label, start, None))
@@ -196,7 +196,7 @@ def _add(appends: dict[Path, _Appends], path: Path, offset: int, data: bytes) ->
 
 
 def write_index(txn: Transaction, changes: Iterable[Changes], finishing: bytes) -> None:
-    """Write the index rows of these batches; repair calls this with what it read from files."""
+    """Write the index rows of these batches; repair calls this with changes that it derived from files."""
     entries: list[tuple[bytes, bytes]] = []
     nodes: list[tuple[bytes, bytes]] = []
     last_ts: dict[int, int] = {}

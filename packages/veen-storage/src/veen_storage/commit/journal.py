@@ -8,7 +8,8 @@ Commit order of a batch:
 3. if step 1 or 2 fails, the journal is poisoned: nothing is written until the directory is opened again.
 
 Reading back drops a last batch that is torn, since no receipt left for it. Any other batch that does not
-match its checksums is damage, which is reported and never skipped.
+match its checksums is damage, which is reported and never skipped. ADR 0008 states the limits: losses at the
+end of the newest segment that no check on the same disk can find.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The journal floor: a small file next to the segments that says what the journal must hold (RESOLUTIONS H2).
+"""The journal floor: the batch and the segment below which journal and index must not fall (RESOLUTIONS H2).
 
-It exists from the creation of a directory on, so that an emptied journal is not taken for a new one.
+The floor is the small file ``journal/applied``. It exists from the creation of a directory on, so that an
+emptied journal is not mistaken for a new one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NAME: Final = f"journal/{FLOOR}"
 
 
 class Floor(NamedTuple):
-    """What journal and index must hold; written when a segment begins and before segments are removed."""
+    """Minimum state of journal and index; written when a segment begins and before segments are removed."""
 
     applied: int = 0
     """The batch that every index of this directory must include: an older index is refused."""

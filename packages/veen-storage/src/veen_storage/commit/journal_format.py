@@ -15,7 +15,8 @@ A batch is written with one write and one sync, and the next batch is written on
   batch, so it is dropped.
 - A last batch that holds a byte which is neither zero nor what was written is damaged, not torn. The count
   of zero bytes tells the two apart if the header is whole: more zeros than were written mean a torn batch.
-  One flipped bit in 256 clears the only bit of its byte and is taken for a torn write.
+  One flipped bit in 256 clears the only bit of its byte and is taken for a torn write. ADR 0008 lists the
+  other losses at the end of a journal that look like a torn write, or like nothing at all.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
-    """One group commit as the journal holds it."""
+    """One group commit as the journal stores it."""
 
     number: int
     items: tuple[Item, ...]
@@ -127,7 +128,7 @@ def _decode_items(name: str, batch_at: int, payload: bytes) -> Iterator[Item]:
 
 def _find_fault(data: bytes, offset: int) -> str | None:
     """Return what is wrong with the batch at ``offset``, or None."""
-    if not _header_holds(data, offset):
+    if not _header_is_valid(data, offset):
         return "a batch header is cut short or does not match its checksum"
     _magic, _number, length, _zeros, digest = _HEADER.unpack_from(data, offset)
     start = offset + HEADER_SIZE
@@ -138,7 +139,7 @@ def _find_fault(data: bytes, offset: int) -> str | None:
     return None if whole else "a batch does not match its checksum"
 
 
-def _header_holds(data: bytes, offset: int) -> bool:
+def _header_is_valid(data: bytes, offset: int) -> bool:
     header = data[offset : offset + _HEADER.size]
     return (
         len(data) - offset >= HEADER_SIZE
@@ -149,17 +150,17 @@ def _header_holds(data: bytes, offset: int) -> bool:
 
 def _is_torn(rest: bytes, expected: int | None) -> bool:
     """Return whether ``rest`` is one batch of which some bytes were never written."""
-    if not _header_holds(rest, 0):
+    if not _header_is_valid(rest, 0):
         return _header_is_torn(rest, expected) and not _batch_follows(rest)
     _magic, _number, length, zeros, _digest = _HEADER.unpack_from(rest)
     end = HEADER_SIZE + length + len(_END)
     if end != len(rest):
-        return bool(end > len(rest))  # bytes after the batch were written after its sync
+        return bool(end > len(rest))  # bytes after the batch prove that it was synced
     return bool(rest.count(0, HEADER_SIZE) > zeros)
 
 
 def _header_is_torn(rest: bytes, expected: int | None) -> bool:
-    """Return whether a header that does not hold may lack bytes, rather than hold wrong ones."""
+    """Return whether a header that fails its checksum lacks bytes, rather than has wrong ones."""
     known = _NUMBERED.pack(MAGIC, expected) if expected is not None else MAGIC
     if foreign_at(rest[: len(known)], known, 0) is not None:
         return False
@@ -174,15 +175,15 @@ def _header_is_torn(rest: bytes, expected: int | None) -> bool:
 def _batch_follows(rest: bytes) -> bool:
     """Return whether a later batch begins in ``rest``: then the first batch of ``rest`` was synced."""
     at = rest.find(MAGIC, 1)
-    while at >= 0 and not _header_holds(rest, at):
+    while at >= 0 and not _header_is_valid(rest, at):
         at = rest.find(MAGIC, at + 1)
     return at >= 0
 
 
 def foreign_at(found: bytes, written: bytes, offset: int) -> int | None:
-    """Return where ``found``, read at ``offset`` of a file, is not what a torn write of ``written`` leaves.
+    """Return the file offset of the first byte of ``found`` that a torn write of ``written`` cannot leave.
 
-    A torn write leaves each byte as it was written, or zero.
+    ``found`` was read at ``offset``. A torn write leaves each byte as it was written, or zero.
     """
     for low in range(0, len(found), _COMPARED_BYTES):
         have, want = found[low : low + _COMPARED_BYTES], written[low : low + _COMPARED_BYTES]

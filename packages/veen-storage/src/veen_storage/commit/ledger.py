@@ -64,7 +64,7 @@ class CursorCache(Generic[K, V]):
             self._evict()  # also for reads: refused messages fill the cache and are never applied
 
     def shrink(self, applied: int) -> None:
-        """Every batch up to ``applied`` is in the index: evict what exceeds the cache's size."""
+        """Evict the oldest cursors beyond the cache's size; ``applied`` is the last batch in the index."""
         with self._lock:
             self._applied = applied
             self._evict()
@@ -136,7 +136,7 @@ class Ledger:
         return LabelNo(self._next_label + already_drafted)
 
     def adopt(self, changes: Changes) -> None:
-        """Take over the changes of a batch that is durable; never call this before."""
+        """Take over the changes of a batch; call this only after the batch is durable."""
         self.adopted += 1
         self._next_label += len(changes.new_labels)
         self.hub_ts = changes.hub_ts
@@ -207,7 +207,7 @@ class Draft:
         return found
 
     def issued_at(self, record: CapRecord) -> UnixTime:
-        """Return when the token's claims were first authorized or used, whatever the chain (core §6, H5)."""
+        """Return when the token's claims were first authorized or used, in any chain (core §6, H5)."""
         claims = record.claims_ref
         shared = self.cap(claims) if claims is not None else None
         return min(record.issued_at, shared.issued_at) if shared is not None else record.issued_at
@@ -229,7 +229,7 @@ class Draft:
         return (cursor.number, upto) in made or self.ledger.has_checkpoint(cursor.number, upto)
 
     def own(self, label: Label) -> LabelCursor:
-        """Return the cursor for changing: this batch's copy, or a new label's cursor."""
+        """Return a cursor that may be changed: this batch's copy, or the cursor of a new label."""
         if (cursor := self.changes.heads.get(label)) is not None:
             return cursor
         if (current := self.ledger.label(label)) is not None:

@@ -1,6 +1,6 @@
 """Recovery: apply the journal batches that the index does not include, when a directory is opened.
 
-Every batch goes through the same draft and the same applier as when it was new. Then the journal's segments
+Every batch passes through the same draft and the same applier as a new batch. Then the journal's segments
 are removed, since the index includes all their batches. If recovery is interrupted, the next opening repeats
 it.
 """

@@ -145,7 +145,7 @@ class Batch:
         return pending
 
     def authorize(self, token: CapToken, token_bytes: bytes, control: Label) -> PendingEntry:
-        """Append a token to the control label (RESOLUTIONS H5); the caller checks that it is a new one."""
+        """Append a token to the control label (RESOLUTIONS H5); the caller checks that the token is new."""
         cursor = self._draft.own(control)
         auth_ref = token.auth_ref
         pending = self._append(cursor, token_bytes, authorize_leaf(auth_ref, token_bytes), FLAG_AUTHORIZE)
@@ -164,7 +164,7 @@ class Batch:
     def anchor(self, label: Label, upto_seq: StreamSeq, anchor_ref: bytes) -> None:
         """Record the anchor of a checkpoint; raise unless the label has that checkpoint.
 
-        Whatever the journal holds must be applicable.
+        The journal must never contain an item that cannot be applied.
         """
         record = Anchor(label=label, upto_seq=upto_seq, anchor_ref=anchor_ref)
         self.sign()
@@ -217,7 +217,7 @@ class Batch:
             pending.signed = entry
 
     def _checkpoint(self, cursor: LabelCursor) -> Checkpoint:
-        """Sign and file a checkpoint up to the label's last entry; epoch and label_prev as RESOLUTIONS H9."""
+        """Sign and file a checkpoint up to the label's last entry; H9 defines epoch and label_prev."""
         self.sign()
         profile = self._draft.ledger.registry.profile
         previous = self._previous_label(cursor.label) if cursor.checkpointed == 0 else None

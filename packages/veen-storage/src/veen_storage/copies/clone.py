@@ -83,9 +83,9 @@ def clone(
 ) -> Cut:
     """Copy a hub into a new directory; return the cut.
 
-    The source may be closed, open here, or open in another process. Of an open one, everything is copied
-    that was applied when the cut was taken. ``keys_directory`` is where the source keeps its keys, if not
-    in its data directory.
+    The source may be closed, open here, or open in another process. From an open source,
+    everything is copied that was applied when the cut was taken. ``keys_directory`` is where the source
+    keeps its keys, if not in its data directory.
     """
     with open_source(source) as store:
         if with_keys and isinstance(store, Observer):

@@ -59,7 +59,7 @@ def fork(
         old = store.identity
         if stream.hub_id(HubPk(new_key.public)) == old.hub_id:
             raise StorageError(
-                "the new key is the first key of the old hub, which names the hub",
+                "the new key is the old hub's first key, so the fork would get the same hub_id",
                 action="make a new key with `veen keygen`",
             )
         cut = copy_prefix(
@@ -92,7 +92,7 @@ def cuts_of(cut: Cut) -> list[ForkCut]:
 
 
 def check_fork(root: Path) -> None:
-    """Verify what ties a fork to its ancestor: the signatures, the cuts, and the ancestor's heads there.
+    """Verify that a fork and its ancestor match: the signatures, the cuts, and the ancestor's heads.
 
     The content of the ancestor is checked by running fsck on it, as for any data directory.
     """

@@ -64,7 +64,7 @@ def cuts_root(lines: Iterable[ForkCut]) -> MmrRoot:
 
 
 def fork_digest(record: Fork) -> bytes:
-    """Return what both keys sign: the hash of the record without the signatures."""
+    """Return the digest that both keys sign: the hash of the record without the signatures."""
     return Ht("veen/fork", replace(record, new_sig=_UNSIGNED, old_sig=None).encode())
 
 
@@ -101,7 +101,7 @@ def verify_record(record: Fork, new: HubIdentity, old: HubIdentity) -> None:
 
 
 def verify_cuts(record: Fork, lines: Iterable[ForkCut]) -> None:
-    """Raise unless the cuts are those of a verified record."""
+    """Raise unless the root over the cuts is the one in the record, which was verified before."""
     tree = Mmr()
     for line in lines:
         tree.append(line.node)
@@ -135,7 +135,7 @@ def read_fork(root: Path) -> tuple[Fork, list[ForkCut]] | None:
 
 
 def ancestors(root: Path) -> Iterator[tuple[Fork, Path]]:
-    """Yield the fork records from this hub back to the oldest ancestor, each with that one's directory."""
+    """Yield the fork records from this hub back to the oldest, each with the directory of its old hub."""
     while (found := read_fork(root)) is not None:
         root = Layout(root).ancestor(found[0].old_hub)
         yield found[0], root

@@ -42,8 +42,8 @@ def create(
 ) -> HubIdentity:
     """Create an empty data directory with a new hub identity.
 
-    The folder must be missing, empty, or left by a creation that was interrupted. ``inherited`` names what
-    it may already hold: the ancestry of a fork.
+    The folder must be missing, empty, or left by a creation that was interrupted. ``inherited`` names
+    the files that it may contain already: the ancestry of a fork.
     """
     files, layout = files or Files(), Layout(root)
     if root.exists():

@@ -37,7 +37,7 @@ class DirectoryLock:
     def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1  # a second call must not close what got this number since
+            self._fd = -1  # a second call must not close a file that got this number
 
 
 def lock_owner(root: Path) -> int | None:
@@ -60,7 +60,7 @@ def _open_directory(root: Path) -> int:
 
 
 def _lock(fd: int, root: Path, kind: int) -> bool:
-    """Return whether the lock was free."""
+    """Take the lock if it is free; return whether it was."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:

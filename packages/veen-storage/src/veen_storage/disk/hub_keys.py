@@ -212,7 +212,7 @@ def read_identity(layout: Layout, hub: HubId) -> HubIdentity:
 
 
 def identity_problems(layout: Layout, identity: HubIdentity) -> Iterable[DamageError]:
-    """Yield what in signature and key map does not agree with a verified identity record."""
+    """Yield an error for the signature and for the key map that disagrees with a verified identity."""
     try:
         hub_identity.verify_identity_signature(identity, Signature(read_file(layout.identity_signature)))
     except VeenError as exc:

@@ -1,8 +1,8 @@
 """Sanity checks when a directory is opened, in time that does not depend on the length of the log.
 
 They check that every required folder exists, that the index is not older than the log, and that the log
-belongs to this hub. The last is checked by the newest receipts of its labels: a root commits to all entries
-before it (I3), so another hub's file, or an older one, shows in its last entry. Labels beyond
+belongs to this hub, which the newest receipt of a label shows: its root commits to all entries before it
+(I3), so another hub's file, or an older one, fails at its last entry. Labels beyond
 ``MAX_CHECKED_LABELS``, and chunks that no longer grow, are checked when they are first used
 (``chunks.chunk_origin_check``). Everything else is the task of fsck.
 """
@@ -52,7 +52,7 @@ def check_newest_entries(origin: OriginCheck, index: Index) -> None:
 
 
 def _newest(view: View) -> Iterator[LabelCursor]:
-    """Yield the cursors of at most ``MAX_CHECKED_LABELS`` labels: all, or the same evenly spread ones."""
+    """Yield the cursors of at most ``MAX_CHECKED_LABELS`` labels: all, or an evenly spread fixed sample."""
     every = view.count(tables.LABELS.name) <= MAX_CHECKED_LABELS
     parts = range(MAX_CHECKED_LABELS)
     starts = [b""] if every else [U32.pack((part << 32) // MAX_CHECKED_LABELS) for part in parts]

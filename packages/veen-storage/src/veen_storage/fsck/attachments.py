@@ -66,7 +66,7 @@ def list_attachments(layout: Layout, report: Report) -> Iterator[Path]:
             elif _is_attachment_path(layout, path):
                 yield path
             else:
-                misplaced(path, "is no attachment")
+                misplaced(path, "is not an attachment")
 
 
 def _is_attachment_path(layout: Layout, path: Path) -> bool:
@@ -85,7 +85,7 @@ def _sha256_of(path: Path) -> str:
 
 
 def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[str, int, Fault | None]:
-    """Return name, size and what is wrong with an attachment (H17)."""
+    """Check one attachment; return its name, its size, and its fault or None (H17)."""
     file = f"attachments/{path.name}"
     try:
         size = path.stat().st_size
@@ -97,7 +97,7 @@ def check_attachment(path: Path, max_bytes: int, *, content: bool) -> tuple[str,
     elif digest is None or digest == path.name:
         return path.name, size, None
     else:
-        what = "does not have the content that its name, a hash, says"
+        what = "does not hash to its name"
     return path.name, size, Fault(file=file, what=what, remedy=PUT_AGAIN)
 
 
@@ -122,7 +122,7 @@ def attachment_sizes(layout: Layout) -> Iterator[tuple[str, int]]:
 
 
 def record_fault(row: Row, level: Level) -> Fault:
-    """Return the fault of a record that does not agree with the attachments that are there."""
+    """Return the fault for a row of the index's record that differs from the attachment files."""
     file = f"attachments/{row.key.hex()}"
     if len(row.key) != Coid.SIZE or len(row.value) != U64.size:
         return Fault(

@@ -183,7 +183,7 @@ class _Fsck:
             return None
         for kind, label, start, end in rows:
             if kind not in {"seal", "prune"} or (start, end) not in log.of(label).summaries:
-                what = f"table meta: the unfinished rename of entries {start} to {end} is of no chunk"
+                what = f"table meta: the unfinished rename of entries {start} to {end} names no chunk"
                 self._index_fault(what, label)
         return rows
 

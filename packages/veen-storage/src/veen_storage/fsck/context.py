@@ -38,7 +38,7 @@ class FoldContext:
     unknown_anchors: set[tuple[Label, StreamSeq]] = field(default_factory=set)
     """Anchors whose row in the index does not follow from the files."""
     index_tails: dict[Label, tuple[int, bytes]] = field(default_factory=dict)
-    """What follows the applied lines of a label's checkpoint index: offset and bytes."""
+    """The bytes after the applied lines of a label's checkpoint index: offset and content."""
     unfinished: list[Step] = field(default_factory=list)
     """Chunks that were sealed or pruned, and whose old file is still there."""
     tokens: set[AuthRef] = field(default_factory=set)
@@ -50,7 +50,7 @@ class FoldContext:
         return self.trust.registry.zstd_level is not None
 
     def is_pending(self, item: JournalItem) -> bool:
-        """Whether the index has not applied this item of the journal."""
+        """Return whether the index has yet to apply this journal item."""
         return item.batch > self.derived.applied
 
     def fault(self, file: str, what: str, **place: object) -> None:

@@ -97,7 +97,7 @@ class Bindings:
             yield Fault(file=path.name, label=label, seq=upto, what=what, remedy=REPAIR)
 
     def _may_be_right(self, line: bytes) -> bool:
-        """Whether this may be the line of a checkpoint that could not be read."""
+        """Return whether this may be the line of a checkpoint that could not be read."""
         if self.complete:
             return False
         try:
@@ -108,7 +108,7 @@ class Bindings:
 
 
 def check_tail(tail: bytes, pending: bytes, offset: int) -> int | None:
-    """Return where the end of an appended file is not part of what the journal will write there."""
+    """Return the offset of the first byte of ``tail`` that the journal will not write there."""
     at = foreign_at(tail, pending, offset)
     if at is None and len(tail) > len(pending):
         at = offset + len(pending)
@@ -116,5 +116,5 @@ def check_tail(tail: bytes, pending: bytes, offset: int) -> int | None:
 
 
 def describe(exc: Exception) -> str:
-    """Return what is wrong, without the file's name if the error knows it."""
+    """Return the text of an error, without the file name that a ``DamageError`` puts before it."""
     return exc.what if isinstance(exc, DamageError) else str(exc)

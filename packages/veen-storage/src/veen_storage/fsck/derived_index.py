@@ -1,8 +1,9 @@
-"""The index that follows from the files. fsck compares it with the index there is; repair puts it in place.
+"""The index that follows from the files. fsck compares it with the existing index; repair puts it in place.
 
-Everything passes through the same ``Draft`` and ``write_index`` as when it was new. Two things cannot be read
-from files and are inputs: the numbers of labels, and the last batch applied. Within one second files do not
-show whether a token was authorized before it was used; it counts as authorized first, as gating demands.
+Everything passes through the same ``Draft`` and ``write_index`` as when the hub wrote it. Two things cannot
+be read from files and are inputs: the numbers of labels, and the last batch applied. Within one second files
+do not show whether a token was authorized before it was used; it counts as authorized first, as gating
+demands.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from veen_storage.index.tables import META, NEXT_LABEL, UNFINISHED, mark_index, 
 
 MAX_WAITING_STEPS: Final = 4_096
 MAX_WAITING_BYTES: Final = 4 * 1_048_576
-"""Bounds of what is held in memory before it is written to the index."""
+"""Steps and bytes of changes that are held in memory before they are written to the index."""
 MIN_STEPS: Final = 1_000
 """Steps of one draft before it is set aside for writing."""
 
 
 @dataclass(slots=True)
 class Tokens:
-    """What is known of tokens beyond their records."""
+    """Facts about tokens that their records do not contain."""
 
     authorized_at: dict[AuthRef, UnixTime] = field(default_factory=dict)
     """hub_ts of the receipt on the control label; a record's issued_at may be earlier."""
@@ -81,7 +82,7 @@ class DerivedDraft(Draft):
 
 @dataclass(slots=True)
 class DerivedIndex:
-    """Builds an index. ``draft`` takes the next changes."""
+    """Builds an index from the changes that are added to ``draft``."""
 
     index: Index
     registry: Registry
@@ -109,7 +110,7 @@ class DerivedIndex:
         return cursor
 
     def settle(self, *, at_least: int = MIN_STEPS) -> None:
-        """Adopt the draft if it has ``at_least`` so many steps, and write to the index what has piled up."""
+        """Adopt the draft once it has ``at_least`` steps, and write the waiting changes to the index."""
         changes = self.draft.changes
         if len(changes.steps) < at_least:
             return
@@ -130,7 +131,7 @@ class DerivedIndex:
         self.ledger.shrink(self.applied)
 
     def finish(self, hub: HubId, finishing: bytes) -> None:
-        """Write what is left, and the rows that belong to no label."""
+        """Write the remaining changes, and the rows that belong to no label."""
         self.settle(at_least=0)
         self._write()
 

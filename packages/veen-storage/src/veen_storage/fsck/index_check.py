@@ -1,4 +1,4 @@
-"""The existing index: what it says of itself, and its comparison with the derived index.
+"""The existing index: a survey of its content, and its comparison with the derived index.
 
 Both run in a process of their own (``run_isolated``), because a damaged page can crash LMDB.
 """
@@ -68,7 +68,7 @@ def _answer(there: Connection, call: Callable[..., Any], args: tuple[Any, ...]) 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What only the existing index knows."""
+    """The facts that only the existing index contains."""
 
     numbers: dict[Label, LabelNo]
     sizes: dict[Label, int]
@@ -83,7 +83,7 @@ class Survey:
 
 
 def survey(path: Path) -> Survey:
-    """Read what only the index knows."""
+    """Read the facts that only the index contains."""
     with _views(path) as (view,):
         labels = _in_order(LABELS.name, view.rows(LABELS.name))
         numbers = {Label(key): LABELS.row.unpack(row) for key, row in labels}
@@ -116,7 +116,7 @@ def _in_order(
 
 
 class Row(NamedTuple):
-    """A row that is not what follows from the files."""
+    """A row that differs from what follows from the files."""
 
     wrong: Literal["missing", "differs", "extra"]
     key: bytes

@@ -103,7 +103,7 @@ def _report_unknown_names(layout: Layout, report: Report) -> None:
         if name == f"{FLOOR}.tmp":
             report.notes.append(f"journal/{name} is left over from an interrupted write and may be removed")
         elif name != FLOOR and not re.fullmatch(r"journal-\d{20}\.wal", name):
-            report.faults.append(Fault(file=name, what="is no file of a journal", remedy=MOVE_AWAY))
+            report.faults.append(Fault(file=name, what="is not a journal file", remedy=MOVE_AWAY))
 
 
 def _read_batches(

@@ -124,7 +124,7 @@ class LabelFold:
             self._unfolded_from = seq
 
     def _resume(self, start: StreamSeq) -> None:
-        """Fold on from the checkpoint before a chunk, if it and its peaks can be read."""
+        """Continue the fold from the checkpoint before a chunk, if it and its peaks can be read."""
         upto = StreamSeq(start - 1)
         layout = self._context.layout
         try:
@@ -221,9 +221,10 @@ class LabelFold:
         try:
             head = read_pruned_head(path)
             if (head.label, head.start_seq, head.end_seq) != (self._label, start, end):
-                raise DamageError(path.name, 0, "is of other entries than its name says")
+                raise DamageError(path.name, 0, "belongs to other entries than its name says")
         except (OSError, VeenError) as exc:
-            if not (chunk_remains and any(map(context.is_pending, prunes))):  # else the next start writes it
+            next_start_writes_file = chunk_remains and any(map(context.is_pending, prunes))
+            if not next_start_writes_file:
                 context.fault(path.name, describe(exc), offset=0, label=self._label, seq=start)
                 context.damaged.add(self._label)
             return
@@ -240,7 +241,7 @@ class LabelFold:
             self._check_pruned_file(path, decision)
 
     def _check_pruned_file(self, path: Path, decision: Prune) -> None:
-        """Compare a pruned chunk's file with the chunk, which is still there and will be removed."""
+        """Compare a ``.pruned`` file with its chunk, which still exists and will be removed."""
         try:
             right = pruned_form(self._context.layout, decision, zstd=self._context.zstd).content
         except (OSError, DamageError):
@@ -250,7 +251,7 @@ class LabelFold:
     # --- the end
 
     def end(self) -> None:
-        """Check what shows only when all chunks of the label were seen."""
+        """Check the rules that need all chunks of the label."""
         context, chunk = self._context, self._chunk
         if chunk is not None and chunk.end is not None:
             what = "is sealed, and the chunk that must follow it is missing"

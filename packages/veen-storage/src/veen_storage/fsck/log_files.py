@@ -67,12 +67,12 @@ def list_log(layout: Layout, report: Report) -> LogFiles:
         if name.endswith(".tmp"):
             report.notes.append(f"log/{name} is left over from an interrupted write and may be removed")
         else:
-            report.faults.append(Fault(file=name, what="is no file of a log", remedy=MOVE_AWAY))
+            report.faults.append(Fault(file=name, what="is not a log file", remedy=MOVE_AWAY))
     return found
 
 
 def _sort_name(found: LogFiles, name: str) -> bool:
-    """Add a file to those of its label; return False if the name is none of a log's."""
+    """Add a file to those of its label; return False if it is not a log file's name."""
     chunk = parse_chunk_name(name) if name.isascii() else None
     if chunk is not None:
         return max(chunk.start, chunk.end or 0) <= MAX_SEQ and _sort_chunk(found, chunk)

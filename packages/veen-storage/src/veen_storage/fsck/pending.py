@@ -1,4 +1,4 @@
-"""What the journal holds and the index has not applied: could the next start apply all of it?
+"""Pending items, which the index has not applied: check that the next start can apply all of them.
 
 Items are replayed in the order of the journal, on top of the derived index and in memory only. Files of
 pending steps may exist already, left from an interrupted round. The next start replaces most of them; only
@@ -48,12 +48,12 @@ def replay_pending(context: FoldContext, workers: Workers, *, verify_sigs: bool)
 
 
 def _events(context: FoldContext, *, verify_sigs: bool) -> Iterator[JournalItem | Span]:
-    """Yield each pending item, an entry after the span that verifies it."""
+    """Yield each pending item; before an entry, also the span with which a worker verifies it."""
     for item in context.journal.items:
         if not context.is_pending(item) or (
             item.kind == journal.ENTRY and item.seq <= context.sizes.get(item.label, 0)
         ):
-            continue  # applied, whatever the index says
+            continue  # not pending: a chunk contains it already
         if item.kind == journal.ENTRY:
             yield Span(
                 path=context.layout.journal / item.file,
@@ -72,7 +72,7 @@ class _Replay:
         self._context = context
         self._draft = Draft(context.derived.ledger)
         self.fact: EntryFacts | None = None
-        """What the span before the item established; None if the entry cannot be decoded."""
+        """Facts about the next entry, from its span; None if the entry cannot be decoded."""
 
     def item(self, item: JournalItem) -> None:
         if item.label in self._context.damaged:

@@ -36,7 +36,7 @@ class LabelEnds:
 
 @dataclass(frozen=True, slots=True)
 class ChunkBegins:
-    """The spans of this chunk follow. A chunk without applied entries only ends."""
+    """The spans of this chunk follow. A chunk without applied entries has only its ``ChunkEnds``."""
 
     chunk: ChunkRef
 

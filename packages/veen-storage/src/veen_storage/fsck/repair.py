@@ -11,7 +11,7 @@ The order leaves a directory as it was, or repaired:
    the error says to repair it.)
 
 Nothing is invented: a damaged or missing entry, checkpoint or anchor is named and left alone. Attachments are
-recorded as they are there; a note names those of which the old index knew another size, or that are gone.
+recorded as found; a note names those that are missing, or had another size in the old index.
 The journal stays: the next start applies what it holds beyond the log, as after any crash.
 """
 
@@ -64,7 +64,7 @@ class RefusedError(DamageError):
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a repair has done."""
+    """The result of a repair."""
 
     rewritten: list[str] = field(default_factory=list)
     """Files that were replaced, besides the index."""
@@ -91,7 +91,7 @@ def repair(root: Path, progress: ReportProgress | None = None, *, files: Files |
 
 
 def rebuild_index(layout: Layout, files: Files | None = None) -> RepairReport:
-    """Build the index of a directory that has no VERSION yet and that nobody else can open: a new clone."""
+    """Build the index of a directory without VERSION, such as a new clone, which no process can open."""
     try:
         registry = Registry.decode(read_file(layout.registry))
     except DecodeError as exc:

@@ -33,7 +33,7 @@ def available_cores() -> int:
 def process_context() -> multiprocessing.context.BaseContext:
     """Return how to start processes: by fork, which takes milliseconds, if this process has one thread.
 
-    With several threads a fork could inherit a lock that is never released; then by a fork server.
+    With several threads a fork could inherit a lock that is never released, so a fork server is used.
     """
     tasks = Path("/proc/self/task")
     if tasks.is_dir() and len(list(tasks.iterdir())) == 1:

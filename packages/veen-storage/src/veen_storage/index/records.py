@@ -102,7 +102,7 @@ def _decode_token(token_bytes: bytes) -> CapToken:
 
 @lru_cache(maxsize=4_096)
 def _claims_ref(token_bytes: bytes) -> ClaimsRef:
-    """Cached for the same reason as ``_decode_token``."""
+    """Return the claims_ref of an encoded token; cached, because every message under the token needs it."""
     return _decode_token(token_bytes).claims_ref
 
 

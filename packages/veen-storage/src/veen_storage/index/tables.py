@@ -146,7 +146,7 @@ TOMBSTONES: Final[Table[tuple[LabelNo, StreamSeq], Tombstone]] = Table(
 TIMES: Final[Table[tuple[LabelNo, UnixTime], StreamSeq]] = Table("times", _fields(LABEL_SEQ), SEQ)
 """The first entry of a label at each second of hub_ts."""
 ALL_TIMES: Final[Table[tuple[UnixTime, LabelNo], StreamSeq]] = Table("all_times", _fields(TIME_LABEL), SEQ)
-"""The same rows, ordered by time across labels."""
+"""The rows of ``TIMES``, ordered by time across labels."""
 CAPS: Final[Table[AuthRef | ClaimsRef, CapRecord]] = Table(
     "caps", _bytes(AuthRef), Codec(CapRecord.pack, CapRecord.unpack)
 )

@@ -41,7 +41,7 @@ class Head:
 
 
 class EntryReader:
-    """Heads, labels and entries of one open data directory."""
+    """Reads heads, labels and entries of one open data directory."""
 
     def __init__(
         self, layout: Layout, registry: Registry, index: Index, tail: Tail, origin: OriginCheck
@@ -122,9 +122,9 @@ class EntryReader:
             try:
                 return self._stored_run(label, start, end, room)
             except FileNotFoundError:
-                continue  # the applier has renamed it since: the index includes that now
+                continue  # the applier has renamed the chunk: look its new name up
         name = self._layout.chunk(label, start, None).name
-        raise DamageError(name, None, f"is missing, or the chunk that holds entry {start} is")
+        raise DamageError(name, None, f"cannot be found, nor any other chunk with entry {start}")
 
     def _stored_run(
         self, label: Label, start: StreamSeq, end: StreamSeq, room: int
@@ -150,9 +150,7 @@ class EntryReader:
         with open_chunk(self._layout, label, first.chunk_start, end_seq, zstd=self._zstd) as file:
             found = file.entries(first.offset, length)
             if any((e.label, e.stream_seq) != (label, start + at) for at, e in enumerate(found)):
-                raise DamageError(
-                    file.name, first.offset, f"holds other entries than {start} and on of its label"
-                )
+                raise DamageError(file.name, first.offset, f"does not hold entry {start} and its successors")
             self._origin.check_read(file.name, found)
             return list(found), length
 

@@ -41,7 +41,7 @@ POLL_SECONDS: Final = 0.02
 
 
 class Source(Protocol):
-    """What clone, fork and export read from: an open ``Store``, or an ``Observer`` of another process's."""
+    """The source of a clone, fork or export: an open ``Store``, or an ``Observer`` of another process's."""
 
     layout: Layout
     registry: Registry
@@ -125,7 +125,7 @@ class Observer:
 
 @contextmanager
 def open_source(source: Store | Path, keys_directory: Path | None = None) -> Iterator[Source]:
-    """Yield what to copy from: the given store, a directory's store, or an observer if it is in use."""
+    """Yield the source of a copy: the given store, the directory's store, or an observer if it is in use."""
     if isinstance(source, Store):
         if source.lag:
             source.settle(STORE_TIMEOUT)
@@ -139,7 +139,7 @@ def open_source(source: Store | Path, keys_directory: Path | None = None) -> Ite
         with Observer(source, keys_directory) as observer:
             if not observer.settle(OBSERVER_TIMEOUT):
                 raise StorageError(
-                    f"{source}: the hub has not applied within {OBSERVER_TIMEOUT:.0f} s what it acknowledged",
+                    f"{source}: the hub did not apply all its batches within {OBSERVER_TIMEOUT:.0f} s",
                     action="try again, or stop the hub first",
                 ) from None
             yield observer

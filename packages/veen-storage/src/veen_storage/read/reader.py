@@ -132,7 +132,7 @@ class Reader(EntryReader):
         return tail[0] if tail else None
 
     def newest_head(self) -> Head | None:
-        """The head of one label that has an entry at the newest hub_ts; None if there are no entries."""
+        """Return the head of a label with an entry at the newest hub_ts; None if there are no entries."""
         waiting = max(self._tail.snapshot(), key=lambda placed: placed.hub_ts, default=None)
         if waiting is not None:
             return self.head(waiting.entry.label)
@@ -226,7 +226,7 @@ class Reader(EntryReader):
         )
 
     def _progress(self, view: View, tail: LabelProgress) -> LabelProgress:
-        """Add what the index holds; the view was opened after the tail was read."""
+        """Add the numbers of the index to those of the tail; the view was opened after the tail was read."""
         if (cursor := read_cursor(view, tail.label)) is None:
             return tail
         anchor = ANCHORS.last_of_label(view, cursor.number)

@@ -36,7 +36,7 @@ def verify_export(path: Path, pinned: HubId) -> VerifiedExport:
     """Raise unless the folder is a complete, verifiable export of the pinned hub."""
     manifest = _read_manifest(path)
     if manifest.hub_id != pinned:
-        raise MismatchError(f"the export is of hub {manifest.hub_id.hex()}, pinned is {pinned.hex()}")
+        raise MismatchError(f"the export comes from hub {manifest.hub_id.hex()}, pinned is {pinned.hex()}")
     _check_files(path, manifest)
     identity, registry = _read_identity(path, pinned)
     signed = _check_signature(path, identity)
@@ -66,7 +66,7 @@ def _read_manifest(path: Path) -> Manifest:
     except VeenError as exc:
         raise damaged(MANIFEST, str(exc)) from exc
     if not 1 <= manifest.from_seq <= manifest.to_seq:
-        raise damaged(MANIFEST, f"{manifest.from_seq} to {manifest.to_seq} is no range")
+        raise damaged(MANIFEST, f"{manifest.from_seq} to {manifest.to_seq} is not a range")
     if any(a.name >= b.name for a, b in pairwise(manifest.files)):
         raise damaged(MANIFEST, "files are not in ascending order of names")
     return manifest
@@ -116,7 +116,7 @@ def _read_identity(path: Path, pinned: HubId) -> tuple[HubIdentity, Registry]:
     except VeenError as exc:
         raise damaged(registry_name, str(exc)) from exc
     if registry.hub_id != pinned:
-        raise damaged(registry_name, f"is of hub {registry.hub_id.hex()}")
+        raise damaged(registry_name, f"belongs to hub {registry.hub_id.hex()}")
     return identity, registry
 
 
@@ -135,4 +135,4 @@ def _check_signature(path: Path, identity: HubIdentity) -> bool:
         except VerificationError:
             continue
         return True
-    raise damaged(SIGNATURE, f"was made by no key of the hub for this {MANIFEST}")
+    raise damaged(SIGNATURE, f"is not a signature of {MANIFEST} by any key of the hub")

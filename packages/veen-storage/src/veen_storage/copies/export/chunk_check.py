@@ -80,7 +80,7 @@ def _checkpoint_files(path: Path, verifier: RangeVerifier, names: set[str]) -> I
 
 
 def _check_peaks(path: Path, verifier: RangeVerifier, names: set[str]) -> None:
-    """Check the peaks before a chunk, with which it verifies alone, and those after the last chunk."""
+    """Check the peaks before a chunk, which make it verifiable alone, or those after the last chunk."""
     if not verifier.tree.size:
         return
     name = peaks_name(verifier.manifest.label, verifier.tree.stream_seq)
@@ -166,6 +166,6 @@ def _pruned_entries(path: Path, verifier: RangeVerifier, end: StreamSeq) -> Iter
 def _check_head(head: PrunedHead, verifier: RangeVerifier, end: StreamSeq) -> None:
     first = verifier.tree.size + 1
     if (head.label, head.start_seq, head.end_seq) != (verifier.manifest.label, first, end):
-        raise DecodeError("the head is of another chunk")
+        raise DecodeError("the head belongs to another chunk")
     if len(head.sizes) != end + 1 - first:
         raise DecodeError(f"the head counts {len(head.sizes)} entries")

@@ -1,7 +1,8 @@
 """The verifier of an exported range: core's ``LogVerifier``, with the file and offset of what it refuses.
 
-Every rule of entries and checkpoints is core's. What is added here is the manifest's: the receipt before the
-range, its times and peaks, the pruned ranges, and the later checkpoint. Memory does not grow with the export.
+Every rule of entries and checkpoints is core's. This module adds the rules of the manifest: the receipt
+before the range, its times and peaks, the pruned ranges, and the later checkpoint. Memory does not grow with
+the export.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_WRITERS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class VerifiedExport:
-    """What a verified export establishes."""
+    """The facts that a verified export proves."""
 
     manifest: Manifest
     identity: HubIdentity
@@ -74,7 +75,7 @@ class RangeVerifier:
     def _check_before(self, identity: HubIdentity) -> None:
         manifest, before = self.manifest, self.manifest.before
         if (before is None) != (manifest.from_seq == 1):
-            raise damaged(MANIFEST, "before must be there if and only if the range does not start at 1")
+            raise damaged(MANIFEST, "before must be present if and only if the range does not start at 1")
         if before is None:
             return
         try:
@@ -110,7 +111,7 @@ class RangeVerifier:
         self._checkpoints += 1
 
     def conclude(self) -> VerifiedExport:
-        """Check what the manifest says of the end of the range."""
+        """Check the manifest's fields about the end of the range, and return the result."""
         manifest, tree = self.manifest, self.tree
         if tree.stream_seq != manifest.to_seq:
             raise damaged(MANIFEST, f"promises entry {manifest.to_seq}, the last one is {tree.size}")
@@ -130,9 +131,10 @@ class RangeVerifier:
         )
 
     def _check_later(self) -> None:
-        """Check the later checkpoint: consistent with the range, signed, and by the rules a range can show.
+        """Check the later checkpoint: its position, its consistency with the range, its epoch, its signature.
 
-        Its epoch is at least that of the last entry; the entries in between are not in the export.
+        The entries before it are not in the export, so its epoch is only checked to be no earlier than that
+        of the last entry.
         """
         if (later := self.manifest.later) is None:
             return

@@ -44,7 +44,7 @@ def read_sequence(path: Path, max_item: int) -> Iterator[tuple[int, bytes]]:
                     used += len(item)
             except DecodeError as exc:
                 if not data or len(window) - used > max_item:
-                    raise damaged(path.name, f"no CBOR item: {exc.found}", base + used) from exc
+                    raise damaged(path.name, f"is not a CBOR item: {exc.found}", base + used) from exc
             base, rest = base + used, window[used:]
 
 

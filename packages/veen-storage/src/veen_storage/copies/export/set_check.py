@@ -67,7 +67,7 @@ def _verify_payload(
         else:
             found = PrunedPayload.decode(payload).pruned
             if found.receipt != receipt:
-                raise DecodeError("the pruned payload is of another RECEIPT")
+                raise DecodeError("the pruned payload belongs to another RECEIPT")
     except VeenError as exc:
         raise damaged(where, f"entry {seq}: {exc}", offset) from exc
     verifier.accept(found, where, offset)

@@ -144,7 +144,7 @@ class ChunkSink:
         part.add(entry, data, receipt)
 
     def _ends_before(self, part: ChunkWriter, size: int) -> bool:
-        """Whether the chunk ends here: by the index, or for unapplied entries by the rule of core §4.8.2."""
+        """Return whether the chunk ends here, by the index or, for unapplied entries, by core §4.8.2."""
         return part.end in self._starts or (
             not part.pruned and rolls(part.size, part.hashes.size, size, self._limits)
         )
