@@ -31,7 +31,7 @@ class CopyPair(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The entry at which the two are compared."""
+        """The entry at which the two copies are compared: the last entry of the shorter one."""
         return self.shorter.to_seq
 
 
