@@ -123,11 +123,12 @@ def test_a_process_that_cannot_be_started_is_done_without(hub: RunningHub, wires
     supported = Supported(hub.profile.profile_id, Limits())
     alone = Examiner(supported, enabled=True)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # no new descriptor; open ones stay open
     try:
         verdicts = alone.examine(wires)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        alone.close()
     assert not alone.process.ready
     assert [as_values(verdict) for verdict in verdicts] == [
         as_values(verdict_of(wire, supported)) for wire in wires

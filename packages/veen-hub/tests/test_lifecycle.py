@@ -113,7 +113,7 @@ def test_a_hub_says_at_the_start_that_it_is_open(start_process: StartProcess) ->
     """H20."""
     hub = start_process("data", "--open")
     hub.stop()
-    (line,) = [line for line in hub.lines if "gating is OFF" in line["event"]]
+    (line,) = [line for line in hub.lines if line["event"] == "gating_off"]
     assert line["level"] == "warn"
     gated = start_process("data")
     assert gated.status().gating
@@ -234,10 +234,9 @@ def test_only_aead_suites_are_spoken_under_tls_1_2(
 def test_a_handshake_takes_a_place_until_it_ends_however_it_ends(
     start_hub: StartHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "SPARE", 1)
     monkeypatch.setattr(listener, "HANDSHAKE_SEC", 2)
     cert, key = certificates.hub
-    hub = start_hub(tls={"cert": str(cert), "key": str(key)}, listen__max_connections=2)
+    hub = start_hub(tls={"cert": str(cert), "key": str(key)}, listen__max_connections=3)
     context = context_for(certificates)
 
     def silent() -> socket.socket:

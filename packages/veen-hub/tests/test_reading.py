@@ -164,7 +164,9 @@ def test_a_receipt_is_the_one_that_was_given(hub: RunningHub, alice: Writer, log
     for receipt in log:
         asked = ReceiptRequest(label=alice.label, stream_seq=receipt.stream_seq)
         assert hub.ask("/v1/receipt", asked, ReceiptResponse).receipt == receipt
-    for n in (0, SOME + 1, 2**64 - 1):
+    newest = ReceiptRequest(label=alice.label, stream_seq=seq(0))
+    assert hub.ask("/v1/receipt", newest, ReceiptResponse).receipt == log[-1]
+    for n in (SOME + 1, 2**64 - 1):
         answer = hub.post("/v1/receipt", ReceiptRequest(label=alice.label, stream_seq=seq(n)))
         assert (answer.status, answer.error.code) == (404, "E.NOT_FOUND")
 
